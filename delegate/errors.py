@@ -17,18 +17,8 @@ never raises: errors are returned in `Report.error` or in a `TaskResult`.
 from collections.abc import Mapping
 from typing import Literal
 
-ProviderFault = Literal[
-    "auth",  # 401, 402, 403: the key is invalid or may not use the model, or the account has no credit
-    "bad_request",  # 400, 404, 422: the request can't succeed as it is
-    "context_overflow",  # the request is longer than the model's context window, or than a minute's quota
-    "rate_limited",  # 429
-    "overloaded",  # 503, 529
-    "server_error",  # 408, 409, and other 5xx
-    "connection",  # no complete response was received
-    "timeout",  # delegate's own timeout or the SDK's
-    "bad_reply",  # the response isn't in the provider's format
-    "exhausted",  # a scripted client has no replies left
-]
+from delegate.codes import CallErrorCode, ProviderFault
+from delegate.money import usd
 
 Outcome = Literal[
     "not_sent",  # no connection was made
@@ -72,9 +62,9 @@ class CallError(DelegateError):
     `code` is a stable reason code, `field` is a path such as `tasks[1].goal`, and `hint` says how to fix the call.
     """
 
-    def __init__(self, code: str, message: str, *, field: str | None = None, hint: str | None = None) -> None:
+    def __init__(self, code: CallErrorCode, message: str, *, field: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: CallErrorCode = code
         self.message = message
         self.field = field
         self.hint = hint
@@ -126,7 +116,8 @@ class BudgetExceeded(DelegateError):
 
     def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0, needed: float = 0) -> None:
         left = max(0.0, allowed - spent - reserved)
-        sums = [f"{_amount(limit, sum)}" for sum in (spent, allowed, reserved, left, needed)]
+        amounts = (spent, allowed, reserved, left, needed)
+        sums = [usd(one, "exact") if limit.endswith("_usd") else f"{one:.10g}" for one in amounts]
         super().__init__(
             "the next step exceeds the limit {}: {} of {} spent, {} reserved, {} left, {} needed".format(limit, *sums)
         )
@@ -136,11 +127,6 @@ class BudgetExceeded(DelegateError):
         self.reserved = reserved
         self.left = left
         self.needed = needed
-
-
-def _amount(limit: str, amount: float) -> str:
-    """Format an amount: dollars to a millionth, anything else unchanged."""
-    return f"${amount:.6f}".rstrip("0").rstrip(".") if limit.endswith("_usd") else f"{amount:.10g}"
 
 
 class TierExceeded(DelegateError):

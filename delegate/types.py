@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetPydanticSchema,
     SerializerFunctionWrapHandler,
     StringConstraints,
     model_serializer,
@@ -26,9 +27,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from delegate.codes import ChildCode, Code, CouldNotRunCode, FindingCode, NobodyLookedCode, OwnCode, VerdictCode
+from delegate.money import usd
 from delegate.short_forms import criterion_of
 
 JsonObject = dict[str, Any]
+_AS_TEXT = GetPydanticSchema(lambda _source, handler: handler(str))
+"""Validates a code as any text, because records may be of another version."""
 Tier = Literal["deep", "standard", "fast"]
 TIERS: tuple[Tier, ...] = ("deep", "standard", "fast")
 """All tiers, strongest first. A model may delegate to its own tier or a weaker one, never to a stronger one."""
@@ -640,7 +645,7 @@ class Artifact(Value):
 class ErrorDetail(Value):
     """An error as data. For a refused call, `field` names the field to fix and `hint` says how to fix it."""
 
-    code: str
+    code: Annotated[Code | OwnCode, _AS_TEXT]
     message: str
     field: str | None = None
     hint: str | None = None
@@ -687,19 +692,14 @@ class ChildRun(Value):
 # ------------------------------------------------------------------------------------------------ the verdict
 
 CriterionOutcome = Literal["met", "not_met", "cannot_tell", "error", "trusted", "skipped"]
+PASSING: tuple[CriterionOutcome, ...] = ("met", "trusted")
+"""The outcomes that a PASS requires of every criterion that decides."""
 DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
 VerdictWord = Literal["PASS", "FAIL"]
 ReceiptsAvailability = Literal["recorded", "unavailable"]
 
 
-_NOBODY_LOOKED = frozenset({
-    "no_workspace", "no_receipts", "probe_failed", "probe_timeout", "probe_unavailable", "commands_not_allowed",
-    "network_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported",
-    "sandbox_failed", "processes_left", "command_failed", "judge_unavailable", "judge_unparseable", "judge_refused",
-    "no_eligible_judge", "budget_exceeded", "cancelled", "internal_error",
-})  # fmt: skip
-"""Codes of verdicts and criteria that say nothing about the work, because nobody could look at it."""
-
+_NOBODY_LOOKED = frozenset(get_args(NobodyLookedCode))
 
 ReadBy = Literal[
     "parent",  # the criterion says what it is about
@@ -754,7 +754,7 @@ class PartResult(Value):
 
     text: str
     outcome: "CriterionOutcome"
-    code: str
+    code: Annotated[VerdictCode, _AS_TEXT]
     reason: str = ""
     evidence: str | None = None
     source: str | None = None
@@ -768,7 +768,7 @@ class CriterionResult(Value):
     kind: str
     outcome: CriterionOutcome
     decided_by: DecidedBy
-    code: str
+    code: Annotated[VerdictCode, _AS_TEXT]
     """A stable reason code, such as `met`, `not_met`, `evidence_not_found`, `timeout` or `commands_not_allowed`."""
     reason: str = ""
     evidence: str | None = None
@@ -808,7 +808,7 @@ class Finding(Value):
     """An observation that doesn't affect the verdict."""
 
     severity: Literal["critical", "major", "minor", "info"]
-    code: Annotated[str, BeforeValidator(_current_code)]
+    code: Annotated[VerdictCode | FindingCode | OwnCode, _AS_TEXT, BeforeValidator(_current_code)]
     message: str
 
 
@@ -830,7 +830,7 @@ class JudgeAnswer(Value):
 
     id: str
     outcome: CriterionOutcome
-    code: str
+    code: Annotated[VerdictCode, _AS_TEXT]
     reason: str = ""
     evidence: str | None = None
 
@@ -956,7 +956,7 @@ class JudgeRecord(Value):
     seconds: float = 0
 
 
-LOWERED: Mapping[str, tuple[Level, str]] = {
+LOWERED: Mapping[VerdictCode, tuple[Level, str]] = {
     "unclear_result": ("seen", "its result doesn't say whether it succeeded"),
     "own_tests_only": ("own_checks", "own tests only"),
     "check_tampered": ("own_checks", "only with what the child changed"),
@@ -977,13 +977,7 @@ LOWERED: Mapping[str, tuple[Level, str]] = {
 """The codes of what is met on less than it could be: the level that it reaches, and why."""
 
 
-_COULD_NOT_RUN = frozenset({
-    "auth", "bad_request", "rate_limited", "overloaded", "server_error", "connection", "timeout", "bad_reply",
-    "exhausted", "tier_above_parent", "not_started", "tools_fixed", "internal_error", "workspace",
-    "workspace_not_found", "workspace_not_copied", "workspace_not_a_repository", "workspace_base_not_found",
-    "workspace_git_missing", "workspace_git_failed",
-})  # fmt: skip
-"""Codes of children with the status `failed` that say nothing about the work, because the child couldn't run."""
+_COULD_NOT_RUN = frozenset(get_args(CouldNotRunCode)) - {"context_overflow"}
 
 
 class Verdict(Value):
@@ -995,7 +989,7 @@ class Verdict(Value):
     verified: bool
     """Of a PASS: whether its level is `proven` or `seen`. Of a FAIL: whether what was decided rests on evidence."""
     decided_by: DecidedBy
-    code: str
+    code: Annotated[VerdictCode, _AS_TEXT]
     reasoning: str
     criteria: tuple[CriterionResult, ...]
     findings: tuple[Finding, ...] = ()
@@ -1079,7 +1073,7 @@ class Claim(Value):
     step: int
     """The number of model calls that the child had made."""
     verdict: VerdictWord
-    code: str
+    code: Annotated[VerdictCode | ChildCode, _AS_TEXT]
     """The verdict's code; `not_verified` if every criterion is met, but not all of them on evidence."""
     decided_by: DecidedBy
     reasoning: str = ""
@@ -1249,7 +1243,7 @@ class Report(Value):
     def _headline(self) -> str:
         words = [result.verdict.verdict if result.verdict else "without criteria" for result in self.results]
         counts = [f"{words.count(word)} {word}" for word in ("PASS", "FAIL", "without criteria") if word in words]
-        cost = "cost unknown" if self.totals.cost_usd is None else f"${self.totals.cost_usd:.4f}"
+        cost = "cost unknown" if self.totals.cost_usd is None else usd(self.totals.cost_usd)
         parts = [", ".join(counts) or "no results", f"{self.totals.seconds:.1f} s", cost]
         return ", ".join([*parts, *([f"run {self.run_id}"] if self.run_id else [])])
 
@@ -1262,11 +1256,11 @@ class Report(Value):
                 result.status,
                 "" if result.good else str(result).partition(": ")[2],
                 f"{result.seconds:.1f}",
-                "unknown" if result.cost_usd is None else f"{result.cost_usd:.4f}",
+                usd(result.cost_usd),
             )
             for result in self.results
         ]
-        return _html(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "$"), rows)
+        return _html(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "cost"), rows)
 
 
 def _criteria_table(title: str, verdict: Verdict) -> str:

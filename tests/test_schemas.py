@@ -37,7 +37,7 @@ VERDICT = Verdict(
             id="c1", text="t", kind="shell", outcome="not_met", decided_by="check", code="not_met", evidence="1 failed"
         ),
     ),
-    findings=(Finding(severity="minor", code="truncated", message="half was read"),),
+    findings=(Finding(severity="minor", code="truncated_for_judge", message="half was read"),),
     judge=JudgeRecord(model="small-1", tier="fast"),
 )
 REPORT = Report(
@@ -50,7 +50,9 @@ REPORT = Report(
             structured_output={"n": [1, None]},
             artifacts=(Artifact(path="a", change="created", bytes=3),),
         ),
-        TaskResult(verdict=None, task_index=1, status="failed", summary="", error=ErrorDetail(code="x", message="y")),
+        TaskResult(
+            verdict=None, task_index=1, status="failed", summary="", error=ErrorDetail(code="crashed", message="y")
+        ),
     ),
     run_id="abc",
 )

@@ -2,13 +2,11 @@
 
 import asyncio
 import atexit
-import gc
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from weakref import WeakSet
 
 from delegate._util import forking
@@ -72,13 +70,12 @@ class Preparation:
     def _run(self, phases: Sequence[Sequence[Step]], key: Hashable) -> None:
         self._begin.wait(DELAY_SECONDS)
         try:
-            with _without_collections():
-                for steps, done in zip(phases, self._done, strict=True):
-                    for step in steps:
-                        self._take(step)
-                    if done is self._done[-1] and key is not None and not self._stopped:
-                        _prepared.add(key)
-                    done.set_result(None)
+            for steps, done in zip(phases, self._done, strict=True):
+                for step in steps:
+                    self._take(step)
+                if done is self._done[-1] and key is not None and not self._stopped:
+                    _prepared.add(key)
+                done.set_result(None)
         finally:
             _running.discard(self)
 
@@ -91,36 +88,6 @@ class Preparation:
                 step()
             except Exception as error:
                 _log.debug("not prepared: %s", error)
-
-
-_FEW = 1_000
-"""A program freezes more objects than this. Python 3.12 itself freezes 375."""
-_thresholds: list[tuple[int, int, int]] = []
-"""The thresholds of garbage collections as each running preparation found them."""
-_changing_thresholds = threading.Lock()
-
-
-@contextmanager
-def _without_collections() -> Generator[None]:
-    """Let no garbage collection happen inside the block, and make all objects old ones at its end.
-
-    Imports create so many objects that there would be several full collections, each of which stops all threads for up
-    to 0.1 s. If the objects stayed new, the first call would be stopped instead. What is garbage by then remains until
-    the next full collection.
-    """
-    with _changing_thresholds:
-        _thresholds.append(gc.get_threshold())
-        gc.set_threshold(0)
-    try:
-        yield
-    finally:
-        with _changing_thresholds:
-            if len(_thresholds) == 1:
-                if gc.get_freeze_count() < _FEW:  # else objects that the program has frozen would be unfrozen
-                    gc.freeze()
-                    gc.unfreeze()
-                gc.set_threshold(*_thresholds[0])
-            _thresholds.pop()
 
 
 _prepared: set[Hashable] = set()
@@ -139,13 +106,10 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _stepping, _changing_thresholds
-    _stepping, _changing_thresholds = threading.RLock(), threading.Lock()
+    global _stepping
+    _stepping = threading.RLock()
     _paused.clear()
     _running.clear()
-    if _thresholds:  # the threads that would restore them don't exist here
-        gc.set_threshold(*_thresholds[0])
-        _thresholds.clear()
 
 
 _paused: list[bool] = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import cast
 
 from delegate._util.cancellation import Cancellation
 from delegate.batch.item import Item
@@ -9,6 +10,7 @@ from delegate.batch.journal import BatchSummary
 from delegate.batch.plan import BatchPlan, plan
 from delegate.batch.sources import Source
 from delegate.budget.runs import RunContext
+from delegate.codes import CallErrorCode
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
 from delegate.errors import CallError
@@ -78,7 +80,8 @@ class BatchRunner:
         refused = result.status == "budget_exceeded" and not result.usage.model_calls and item.task.max_cost_usd is None
         if refused or (result.status == "cancelled" and not started):
             assert result.error is not None
-            raise CallError(result.error.code, result.error.message, hint=result.error.hint)
+            code = cast("CallErrorCode", result.error.code)  # as of a refused call
+            raise CallError(code, result.error.message, hint=result.error.hint)
         return result
 
     def admit(self, task: Task) -> Model | None:

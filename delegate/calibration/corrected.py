@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from delegate.calibration.measure import Measured
 from delegate.calibration.statistics import Corrected, Table, rogan_gladen
-from delegate.types import JsonObject, Ruling, RulingWord, Verdict
+from delegate.types import PASSING, JsonObject, Ruling, RulingWord, Verdict
 
-_GOOD = ("met", "trusted")
 JudgeWord = tuple[str, str, bool]
 """A judge, its version, and whether it found a criterion met."""
 
@@ -91,5 +90,5 @@ def _ruled_task(handle: str, verdict: Verdict, words: Mapping[tuple[str, str], R
     ruled = [words.get((handle, id)) for id in ids]
     if not ids or None in ruled:
         return None
-    rest = (one.outcome in _GOOD for one in verdict.criteria if one.id not in ids and not one.findings_only)
+    rest = (one.outcome in PASSING for one in verdict.criteria if one.id not in ids and not one.findings_only)
     return all(word == "met" for word in ruled) and all(rest), verdict.verdict == "PASS"

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from delegate.types import CriterionResult, JsonObject, RulingWord, Verdict
+from delegate.types import PASSING, CriterionResult, JsonObject, RulingWord, Verdict
 
 LAYERS = ("gate", "checks", "quotes", "judge")
 QUOTES = frozenset({"evidence_not_found", "self_report_only", "truncated_for_judge"})
 """Codes of criteria that a judge found met, and whose quote code didn't accept."""
-_GOOD = ("met", "trusted")
 
 
 @dataclass(slots=True)
@@ -99,7 +98,7 @@ def _count(
     rest = [one for one in verdict.criteria if one.id not in refused_ids and not one.findings_only]
     if only_this and layer.name == "gate" and verdict.decided_by == "gate":
         layer.unknown += 1
-    elif only_this and all(one.outcome in _GOOD for one in rest):
+    elif only_this and all(one.outcome in PASSING for one in rest):
         layer.alone += 1
     elif only_this and not any(one.fails for one in rest):
         layer.unknown += 1

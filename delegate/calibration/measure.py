@@ -18,7 +18,7 @@ from delegate.calibration.statistics import (
     share,
     trials_until_below,
 )
-from delegate.types import JsonObject, Ruling, Sampling
+from delegate.types import PASSING, JsonObject, Ruling, Sampling
 
 LIMITS = (0.10, 0.05, 0.02)
 """Rates of false PASS for which is said how many more rulings would show that a judge stays below."""
@@ -136,7 +136,7 @@ def table_by_task(rulings: Iterable[Ruling]) -> dict[tuple[str, str], Table]:
     """The counts of each task. Two workers that did the same task did two pieces of work."""
     pairs = defaultdict[tuple[str, str], list[tuple[bool, bool]]](list)
     for one in rulings:
-        pairs[one.task, one.worker].append((one.ruling == "met", one.judged in ("met", "trusted")))
+        pairs[one.task, one.worker].append((one.ruling == "met", one.judged in PASSING))
     return {key: Table.of(found) for key, found in pairs.items()}
 
 

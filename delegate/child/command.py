@@ -20,6 +20,7 @@ from typing import Literal, get_args
 from delegate.child.cli_output import read_cli_output
 from delegate.child.command_line import PLACEHOLDER, parse_command, variables
 from delegate.child.job import Job
+from delegate.codes import ChildCode
 from delegate.errors import ConfigError, ToolError
 from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox import confinement
@@ -162,5 +163,5 @@ def _temporary_file(text: str) -> Generator[Path]:
         yield Path(file.name)
 
 
-def _failed(job: Job, code: str, message: str, *, output: str = "") -> ChildRun:
+def _failed(job: Job, code: ChildCode, message: str, *, output: str = "") -> ChildRun:
     return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))

@@ -1,7 +1,10 @@
 """What a reply of the model means for a child: how its run ends, or what the model is told before it is asked again."""
 
+from collections.abc import Mapping
+
 from delegate.child.conversation import Conversation
 from delegate.child.job import Job
+from delegate.codes import ChildCode
 from delegate.ports import ChatReply
 from delegate.types import ChildRun, ErrorDetail, RunStatus
 
@@ -11,7 +14,7 @@ MAX_CUT_OFF = 3
 """The child fails at this many replies in a row that were cut off by the output limit."""
 CHARS_PER_TOKEN = 3
 """A cautious estimate for code and JSON, to tell a model how long its message may be."""
-FAILURES = {
+FAILURES: Mapping[str, ChildCode] = {
     "length": "truncated",
     "context": "truncated",
     "refusal": "refused",
@@ -89,5 +92,5 @@ def finish(job: Job, reply: ChatReply) -> ChildRun:
     return failed(job, code, f"the model's last message ended as {reply.stop}{detail}")
 
 
-def failed(job: Job, code: str, message: str, status: RunStatus = "failed") -> ChildRun:
+def failed(job: Job, code: ChildCode, message: str, status: RunStatus = "failed") -> ChildRun:
     return job.recorder.finish(status, error=ErrorDetail(code=code, message=message))

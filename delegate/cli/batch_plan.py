@@ -11,7 +11,8 @@ from delegate.cli.layout import Prose
 from delegate.cli.options import Format
 from delegate.cli.output import console, print_json
 from delegate.cli.task_trust import Requests, lines_of
-from delegate.contract.amounts import counted, usd
+from delegate.contract.amounts import counted
+from delegate.money import usd
 
 if TYPE_CHECKING:
     from pathlib import Path

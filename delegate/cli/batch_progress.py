@@ -19,7 +19,8 @@ from delegate.cli.ci.logs import print_as_is
 from delegate.cli.layout import Prose
 from delegate.cli.progress import shown
 from delegate.cli.screens import REASON_CHARS
-from delegate.contract.amounts import percent, usd
+from delegate.contract.amounts import percent
+from delegate.money import usd
 
 LINE_SECONDS = 5.0
 """Seconds between two lines when stderr is not a terminal."""

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from delegate._util.fencing import one_line
 from delegate.budget import costs
-from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally, usd
+from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally
+from delegate.money import usd
 from delegate.types import Claim, JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict, answered
 
 

@@ -129,7 +129,8 @@ def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
     from delegate.cli.layout import Trimmed
     from delegate.cli.output import NARROW, ROOMY, console, slim_table
     from delegate.cli.screens import word
-    from delegate.contract.amounts import percent, usd
+    from delegate.contract.amounts import percent
+    from delegate.money import usd
 
     out = console(pipe_width=WIDTH)
     table, roomy, narrow = slim_table(out), out.width >= ROOMY, out.width < NARROW

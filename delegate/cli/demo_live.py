@@ -10,12 +10,12 @@ import typer
 
 from delegate.cli.choice import Choice, choose
 from delegate.cli.probe import ServedModels, ask
-from delegate.contract.amounts import usd
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.models.catalog import Model, cost_usd
 from delegate.models.connections import find_endpoints
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from delegate.money import usd
 from delegate.settings import Settings, load_settings
 from delegate.types import Usage
 

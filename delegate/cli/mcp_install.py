@@ -3,10 +3,10 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -89,11 +89,7 @@ def _merged(client: McpClient, launch: Launch, file: Path, block: str) -> str:
         return client.head + block
     if client.format == "json":
         return _merged_json(client, launch, old)
-    merge, parse = (_merged_toml, _parse_toml) if client.format == "toml" else (_merged_yaml, _parse_yaml)
-    new = merge(client, old, block)
-    if _others(client, _parsed(parse, new)) != _others(client, _parsed(parse, old)):
-        raise ValueError("its form is unusual")
-    return new
+    return _merged_toml(client, launch, old) if client.format == "toml" else _merged_yaml(client, old, block)
 
 
 def _merged_json(client: McpClient, launch: Launch, old: str) -> str:
@@ -103,51 +99,61 @@ def _merged_json(client: McpClient, launch: Launch, old: str) -> str:
         whole = json.loads(old)
     except ValueError as error:
         raise ValueError(f"it isn't JSON, or has comments ({error})") from None
-    inside = whole
-    for key in client.keys[:-1]:
-        if isinstance(inside, dict):
-            inside = inside.setdefault(key, {})  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if not isinstance(inside, dict):
-        raise ValueError(f"`{'.'.join(client.keys[:-1])}` isn't an object in it")
-    inside[client.keys[-1]] = client.block(launch)
+    if not isinstance(whole, dict):
+        raise ValueError("it isn't an object")
+    _add(whole, client, launch)
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def _merged_toml(client: McpClient, old: str, block: str) -> str:
-    """The old text without the server's tables, and the block at its end."""
-    kept = _without_tables(old, ".".join(client.keys))
+def _merged_toml(client: McpClient, launch: Launch, old: str) -> str:
+    """The text with the server's entry, and all else as it is, comments too."""
+    import tomllib
+
+    import tomlkit
+
+    expected, whole = _parsed(tomllib.loads, old), _parsed(tomlkit.parse, old)
+    _add(expected, client, launch)
+    _add(whole, client, launch)
+    new = tomlkit.dumps(whole)
+    if _parsed(tomllib.loads, new) != expected:
+        raise ValueError("its form is unusual")
+    return new
+
+
+def _add(whole: Any, client: McpClient, launch: Launch) -> None:
+    """Add the server's entry to the content of a file, and its name to the list that it has to be in."""
+    _inside(whole, client.keys[:-1])[client.keys[-1]] = client.block(launch)
     if client.also is None:
-        return f"{kept}\n\n{block}"
+        return
     table, key, name = client.also
-    entry, _, also = block.partition("\n\n")
-    inside: Any = _parsed(_parse_toml, old)
-    for part in table:
-        inside = inside.get(part, {}) if hasattr(inside, "get") else inside
-    if not inside:
-        return f"{kept}\n\n{entry}\n\n{also}"
-    listed: Any = inside.get(key, []) if hasattr(inside, "get") else []
-    if name in listed:
-        return f"{kept}\n\n{entry}\n"
-    header = f"[{'.'.join(table)}]"
-    if listed or f"\n{header}\n" not in f"\n{kept}\n":
-        raise ValueError(f"`{'.'.join(table)}` is set in it, and `{key}` needs to contain {name!r}")
-    return f"{kept}\n\n{entry}\n".replace(f"{header}\n", also, 1)
+    listed = _inside(whole, table).setdefault(key, [])
+    if not isinstance(listed, list):
+        raise ValueError(f"`{'.'.join((*table, key))}` isn't a list in it")
+    if name not in listed:
+        listed.append(name)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _without_tables(text: str, name: str) -> str:
-    """The text without the table of this name and those inside of it."""
-    kept: list[str] = []
-    ours = False
-    for line in text.splitlines():
-        if line.lstrip().startswith("["):
-            header = line.strip().strip("[]").replace('"', "").replace(" ", "")
-            ours = header == name or header.startswith(f"{name}.")
-        if not ours:
-            kept.append(line)
-    return "\n".join(kept).rstrip()
+def _inside(whole: Any, keys: Sequence[str]) -> Any:
+    """What is under these keys, which are created if they don't exist."""
+    for n, key in enumerate(keys, start=1):
+        inside = whole.setdefault(key, {})
+        if not isinstance(inside, MutableMapping):
+            raise ValueError(f"`{'.'.join(keys[:n])}` isn't an object in it")
+        whole = cast("Any", inside)
+    return whole
 
 
 def _merged_yaml(client: McpClient, old: str, block: str) -> str:
+    """The text with the block's item. Raises ValueError if anything else would change."""
+    import yaml
+
+    new = _with_item(client, old, block)
+    if _others(client, _parsed(yaml.safe_load, new)) != _others(client, _parsed(yaml.safe_load, old)):
+        raise ValueError("its form is unusual")
+    return new
+
+
+def _with_item(client: McpClient, old: str, block: str) -> str:
     """The old text with the block's item as the first one of the list of servers."""
     import re
 
@@ -173,43 +179,11 @@ def _parsed(parse: "Callable[[str], Any]", text: str) -> "JsonObject":
     return whole  # pyright: ignore[reportUnknownVariableType]
 
 
-def _parse_toml(text: str) -> Any:
-    import tomllib
-
-    return tomllib.loads(text)
-
-
-def _parse_yaml(text: str) -> Any:
-    import yaml
-
-    return yaml.safe_load(text)
-
-
 def _others(client: McpClient, whole: "JsonObject") -> "JsonObject":
-    """All that is in a file besides the server's own entry."""
-    servers: Any = whole.get(client.keys[0]) or {}
-    others: Any
-    if isinstance(servers, dict):
-        others = {name: value for name, value in servers.items() if name != SERVER}  # pyright: ignore[reportUnknownVariableType]
-    else:
-        others = [server for server in servers if not hasattr(server, "get") or server.get("name") != SERVER]
-    rest = {**whole, client.keys[0]: others or None}
-    if client.also is not None:
-        rest[client.also[0][0]] = _without(rest.get(client.also[0][0]), client.also)
-    return rest
-
-
-def _without(value: Any, also: tuple[tuple[str, ...], str, str]) -> Any:
-    """A table without the name that was added to a list below it, and without what is empty then."""
-    (_, *inside), key, name = also
-    if not isinstance(value, dict):
-        return value
-    table: JsonObject = {**value}
-    if inside:
-        table[inside[0]] = _without(table.get(inside[0]), (tuple(inside), key, name))
-    else:
-        table[key] = [one for one in table.get(key, []) if one != name]
-    return {one: kept for one, kept in table.items() if kept not in (None, [], {})} or None
+    """All that is in a file with a list of servers besides the server's own entry."""
+    servers: Any = whole.get(client.keys[0]) or []
+    others = [one for one in servers if not isinstance(one, dict) or one.get("name") != SERVER]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return {**whole, client.keys[0]: others or None}
 
 
 def _write(file: Path, text: str) -> Path | None:

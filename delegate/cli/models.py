@@ -117,7 +117,7 @@ def _summary(choice: "Choice", in_force: "JsonObject", worker: str | None, token
 
 
 def _cost_text(cost: float | None) -> str:
-    from delegate.contract.amounts import usd
+    from delegate.money import usd
 
     if cost is None:
         return "an unknown amount"
@@ -157,7 +157,7 @@ def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> No
 
 def _columns(rows: "list[JsonObject]", standings: list[str], *, roomy: bool) -> dict[str, list[str]]:
     """The columns of the table: providers only on a wide console, accuracy only if one is known."""
-    from delegate.contract.amounts import usd
+    from delegate.money import usd
 
     in_prices, out_prices = _prices_in(rows, "input_price"), _prices_in(rows, "output_price")
     columns = {"model": [row["model"] for row in rows]}

@@ -153,9 +153,10 @@ def _rule_one(
 
 def _line(ruling: "Ruling") -> str:
     from delegate._util.fencing import one_line
+    from delegate.types import PASSING
 
     who = ruling.judge or "no judge"
-    agrees = "agrees" if (ruling.judged in ("met", "trusted")) == (ruling.ruling == "met") else "differs"
+    agrees = "agrees" if (ruling.judged in PASSING) == (ruling.ruling == "met") else "differs"
     text = f"{ruling.task} {ruling.criterion}: {ruling.ruling}, says {ruling.ruled_by}; {who} said {ruling.judged}"
     return one_line(f"{text} ({agrees})", 300)
 

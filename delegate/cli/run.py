@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
@@ -11,6 +11,7 @@ from delegate.cli.options import Format, FormatOption, PlanOption, TraceOption
 
 if TYPE_CHECKING:
     from delegate.child.command import CommandRunner
+    from delegate.codes import CallErrorCode
     from delegate.settings import Settings
     from delegate.types import Report, Task
 
@@ -266,7 +267,8 @@ def _print(report: "Report", goals: Sequence[str], format: Format) -> None:
     if format is not Format.pretty:
         print_report_as(format, report)
     elif (error := report.error) is not None:
-        raise CallError(error.code, error.message, field=error.field, hint=error.hint)
+        code = cast("CallErrorCode", error.code)  # as it was raised
+        raise CallError(code, error.message, field=error.field, hint=error.hint)
     else:
         print_report(report, goals)
 

@@ -120,7 +120,7 @@ def _print(lines: "Sequence[RunSummary]") -> None:
     from delegate.cli.output import NARROW, VERY_ROOMY, add_title_column, console, slim_table, title
     from delegate.cli.recorded import short_ids
     from delegate.cli.transcript import when, when_shortly
-    from delegate.contract.amounts import usd
+    from delegate.money import usd
 
     out = console()
     if not lines:

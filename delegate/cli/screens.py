@@ -19,8 +19,9 @@ from rich.text import Text
 from delegate._util.fencing import clean, one_line, visible
 from delegate.cli.costs import judging_costs, task_costs
 from delegate.cli.layout import Row, Screen, row
-from delegate.contract.amounts import counted, paid, usd
-from delegate.types import Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
+from delegate.contract.amounts import counted, paid
+from delegate.money import usd
+from delegate.types import PASSING, Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
 
 TITLE_CHARS = 200
 TEXT_CHARS = 300
@@ -120,7 +121,7 @@ def _criterion(one: CriterionResult, *, full: bool) -> Row:
     label = Text.assemble((mark, style), (f" {one.decided_by}", "dim"))
     text = f"{one.id} {one.text}" if full else one.text
     details = _all_details(one) if full else _details(one)
-    if one.level is not None and one.outcome in ("met", "trusted"):
+    if one.level is not None and one.outcome in PASSING:
         words = one.level.replace("_", " ")
         details = details.removeprefix(one.outcome).removeprefix(": ") if one.code == one.outcome else details
         details = f"{words}: {details}" if details and details != words else words

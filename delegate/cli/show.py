@@ -243,7 +243,7 @@ def _print_run(found: _Found) -> None:
     from delegate.cli.output import VERY_ROOMY, add_title_column, console, slim_table, title
     from delegate.cli.recorded import short_ids
     from delegate.cli.transcript import when
-    from delegate.contract.amounts import usd
+    from delegate.money import usd
 
     out, tasks = console(), found.tasks
     table, full = slim_table(out), out.width >= VERY_ROOMY

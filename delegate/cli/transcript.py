@@ -11,7 +11,8 @@ from typing import Any
 from rich.text import Text
 
 from delegate._util.fencing import clean, one_line
-from delegate.contract.amounts import counted, usd
+from delegate.contract.amounts import counted
+from delegate.money import usd
 from delegate.types import JsonObject, Receipt
 
 _HEADER = ("at", "kind", "run_id", "task_index", "handle")

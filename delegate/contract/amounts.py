@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from delegate.money import usd
 from delegate.types import Provenance, TaskResult, Totals
 
 
@@ -14,16 +15,6 @@ class Priced(Protocol):
     def cost_known_usd(self) -> float: ...
     @property
     def cost_provenance(self) -> Provenance: ...
-
-
-def usd(amount: float | None) -> str:
-    """Format an amount as `$0.0123`, or `unknown` if it is None. An amount above zero is never shown as $0.00."""
-    if amount is None:
-        return "unknown"
-    if 0 < amount < 0.000001:
-        return "under $0.000001"
-    digits = 2 if amount == 0 or amount >= 1 else 4 if amount >= 0.0001 else 6
-    return f"${amount:.{digits}f}"
 
 
 def cost(of: Priced) -> str:

@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 from delegate._util import resources
 from delegate.contract.amounts import counted
 from delegate.errors import ConfigError
+from delegate.money import usd
 from delegate.types import JsonObject
 
 Dialect = Literal[
@@ -54,7 +55,7 @@ class Limits:
         each = [f"{self.max_steps} steps"] if self.max_steps is not None else []
         each += [f"{self.timeout_seconds:g} s"] if self.timeout_seconds is not None else []
         left = [counted(self.tasks_left, "task")] if self.tasks_left is not None else []
-        left += [f"${self.usd_left:.{2 if self.usd_left >= 0.1 else 4}f}"] if self.usd_left is not None else []
+        left += [usd(self.usd_left, "short")] if self.usd_left is not None else []
         left += [f"depth {self.depth_left}"] if self.depth_left is not None else []
         call = f"{counted(self.max_tasks, 'task')} per call"
         call += f", {' and '.join(each)} each" if each else ""

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from delegate._util.similar import most_similar
+from delegate.codes import CallErrorCode
 from delegate.contract.reading import join, show
 from delegate.errors import CallError
 from delegate.types import AnyCriterion, CriterionBase, Task
@@ -64,7 +65,7 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, code: str, field: str, message: str, hint: str | None = None) -> None:
+    def add(self, code: CallErrorCode, field: str, message: str, hint: str | None = None) -> None:
         """Add a problem. `message` continues a sentence that starts with the field's name, such as "is empty"."""
         self._found.append(CallError(code, f"`{field}` {message}", field=field, hint=hint))
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
 from delegate.types import (
+    PASSING,
     Artifact,
     CriterionResult,
     JudgeRecord,
@@ -43,7 +44,7 @@ _MAX_CRITERIA = 12
 _MAX_ARTIFACTS = 12
 _MAX_FINDINGS = 5
 _FAILED = ("not_met", "error", "cannot_tell")
-_OUTCOMES = (*_FAILED, "met", "trusted", "skipped")
+_OUTCOMES = (*_FAILED, *PASSING, "skipped")
 
 # Letters of other scripts that look like those of PASS, FAIL, TASK and VERDICT.
 _LOOK_ALIKES = str.maketrans(
@@ -231,7 +232,7 @@ def _criterion_line(criterion: CriterionResult) -> str:
     why = "" if criterion.code == criterion.outcome else f", {one_line(criterion.code, 40)}"
     why += f", {criterion.level.replace('_', ' ')}" if criterion.level not in (None, criterion.outcome) else ""
     line = f"- {criterion.id} {criterion.outcome} ({criterion.decided_by}{why}): {quoted(criterion.text, 200)}"
-    met = criterion.outcome in ("met", "trusted")
+    met = criterion.outcome in PASSING
     is_plain = met and criterion.level in (None, "proven", "seen", "said") and not criterion.held_before
     line += f" → {quoted(criterion.reason, 300)}" if criterion.reason and not is_plain else ""
     if criterion.evidence and not (met and criterion.decided_by == "check"):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from delegate._util.fencing import clean, one_line
-from delegate.types import CriterionResult, Verdict
+from delegate.types import PASSING, CriterionResult, Verdict
 
 MAX_CRITERIA = 20
 """How many failing criteria are told in detail."""
@@ -45,7 +45,7 @@ def refused_criteria(verdict: Verdict) -> Sequence[CriterionResult]:
     """
     if failing := [one for one in verdict.criteria if one.fails]:
         return failing
-    good = [one for one in verdict.criteria if one.outcome in ("met", "trusted") and not one.findings_only]
+    good = [one for one in verdict.criteria if one.outcome in PASSING and not one.findings_only]
     return [one for one in good if _unproven(one)] or _held_before(good)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
 from delegate.child.job import ClaimReply, MadeClaim
+from delegate.codes import VerdictCode
 from delegate.control.review import refusal, refused_criteria
 from delegate.engine.refusals import Refusals
 from delegate.events import ClaimJudged, ClaimMade, Notify
@@ -165,7 +166,7 @@ class TaskClaims:
         reasoning = f"every criterion is met, but not all of them on evidence: {verdict.worth}"
         if weak and all(one.held_before and one.level in VERIFIED for one in weak):
             reasoning = "every criterion is met, but all that shows more than the child's word held before it began"
-        code = "not_verified"
+        code: VerdictCode = "not_verified"
         return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
 
     def _state_of(self, run: ChildRun) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from delegate.budget import costs
 from delegate.judging.output import parse_json
@@ -94,7 +94,7 @@ def _goal_end(task: Task, child: ChildRun, verdict: Verdict | None) -> GoalEnd |
     code = child.error.code if child.error is not None else None
     if child.status in ("max_steps", "timeout", "budget_exceeded"):
         return "budget_limited"
-    return code if code in ("aborted", "no_progress") else None
+    return cast("GoalEnd", code) if code in ("aborted", "no_progress") else None
 
 
 def _cut(output: str, limit: int, handle: str) -> str:

@@ -7,10 +7,10 @@ found, then one that a judge found, then a criterion that could not be decided.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from delegate.codes import VerdictCode
 from delegate.judging.levels import VERIFIED, is_at_least, is_too_low, weakest
-from delegate.types import LOWERED, CriterionResult, DecidedBy, Finding, Level, VerdictWord
+from delegate.types import LOWERED, PASSING, CriterionResult, DecidedBy, Finding, Level, VerdictWord
 
-_GOOD = ("met", "trusted")
 _RANK = {"not_met": 0, "error": 2, "cannot_tell": 3, "skipped": 4}
 
 
@@ -21,7 +21,7 @@ class Combined(NamedTuple):
     level: Level | None
     verified: bool
     decided_by: DecidedBy
-    code: str
+    code: VerdictCode
     reasoning: str
 
     def lowered(self, level: Level, why: str) -> "Combined":
@@ -36,7 +36,7 @@ def combine(results: Sequence[CriterionResult], least: Level | None = None) -> C
     A PASS at a level below `least` is a FAIL: all that holds may have held before the child began.
     """
     counted = [result for result in results if not result.findings_only]
-    bad = [result for result in counted if result.outcome not in _GOOD]
+    bad = [result for result in counted if result.outcome not in PASSING]
     if not counted:
         return Combined(
             "FAIL", None, False, "nobody", "no_deciding_criterion", "every criterion has `findings_only` set"
@@ -106,7 +106,7 @@ def findings_of(results: Sequence[CriterionResult]) -> list[Finding]:
     return [
         Finding(severity="minor", code=result.code, message=f"{result.id} {result.text}: {result.reason}")
         for result in results
-        if result.findings_only and result.outcome not in _GOOD
+        if result.findings_only and result.outcome not in PASSING
     ]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
+from delegate.codes import GateCode
 from delegate.judging.output import parse_json
 from delegate.types import AboutFile, ChildRun, Task
 
@@ -26,7 +27,7 @@ _NAMED_FILE = re.compile(r"`([^`\s]{1,200}\.[A-Za-z0-9]{1,8})`")
 class Rejection:
     """Why the gate rejected a run: a stable code and a reason."""
 
-    code: str
+    code: GateCode
     reason: str
 
 

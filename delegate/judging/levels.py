@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from delegate.codes import VerdictCode
 from delegate.types import LEVELS, LOWERED, CriterionResult, Level, PartResult, StatementPart
 
 VERIFIED: tuple[Level, ...] = ("proven", "seen")
@@ -39,7 +40,7 @@ def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
     is_enough = result.code != "check_tampered" if least is None else is_at_least(level, least)
     if is_enough:
         return result.model_copy(update={"level": level})
-    code = result.code if result.code == "check_tampered" else "below_min_level"
+    code: VerdictCode = result.code if result.code == "check_tampered" else "below_min_level"
     why = is_too_low(level, least or "seen")
     reason = f"{result.reason}; {why}" if result.reason else why
     return result.model_copy(update={"outcome": "not_met", "code": code, "reason": reason, "level": level})

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from delegate.judging.checks.run import is_check
 from delegate.judging.submission import result
-from delegate.types import AnyCriterion, CriterionResult
-
-_GOOD = ("met", "trusted")
+from delegate.types import PASSING, AnyCriterion, CriterionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ def _skipped_dependents(
         known = results.get(_id(criterion))
         if known is not None and known.outcome == "skipped":
             continue
-        unmet = [id for id in criterion.depends_on if id in results and results[id].outcome not in _GOOD]
+        unmet = [id for id in criterion.depends_on if id in results and results[id].outcome not in PASSING]
         if unmet:
             skipped.append(_skipped(criterion, f"{unmet[0]}, which it depends on, is not met"))
     return skipped
@@ -103,7 +101,7 @@ def _with_dependents(ready: Sequence[AnyCriterion], undecided: Sequence[AnyCrite
 
 
 def _has_failed(results: Iterable[CriterionResult]) -> bool:
-    return any(one.outcome not in _GOOD and not one.findings_only for one in results)
+    return any(one.outcome not in PASSING and not one.findings_only for one in results)
 
 
 def _skipped(criterion: AnyCriterion, reason: str) -> CriterionResult:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from delegate.codes import VerdictCode
 from delegate.models.catalog import Model
 from delegate.ports import Tool
 from delegate.sandbox.commands import Approve
@@ -77,7 +78,7 @@ def result(
     criterion: AnyCriterion,
     outcome: CriterionOutcome,
     decided_by: DecidedBy,
-    code: str,
+    code: VerdictCode,
     reason: str = "",
     *,
     evidence: str | None = None,

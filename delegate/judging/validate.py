@@ -8,6 +8,7 @@ from typing import Any
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate._util.windows_paths import windows_path_hint
+from delegate.codes import CallErrorCode
 from delegate.contract.matchers import criterion_faults
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import CallError
@@ -86,7 +87,7 @@ def _may_be_inside(path: str, workspace: Workspace | None, folder: Path | None) 
     return any(Path(os.path.normpath(path)).is_relative_to(one) for one in roots)
 
 
-def _refusal(code: str, n: int, problem: str, hint: str) -> CallError:
+def _refusal(code: CallErrorCode, n: int, problem: str, hint: str) -> CallError:
     return CallError(code, problem, field=f"acceptance_criteria[{n}]", hint=hint)
 
 

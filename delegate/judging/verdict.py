@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
+from delegate.codes import GateCode, VerdictCode
 from delegate.errors import ToolError
 from delegate.events import CheckDone, CheckStarted, Notify
 from delegate.judging import gate
@@ -152,7 +153,7 @@ class _Judgment:
     """Set when there is something for a judge to decide."""
     watch: ArtifactWatch | None = None
     findings: list[Finding] = field(default_factory=list[Finding])
-    gate_code: str | None = None
+    gate_code: GateCode | None = None
     looks_unsupported: bool = False
     """Whether the run looks like those whose reports weren't true."""
     is_large: bool = field(init=False)
@@ -309,7 +310,7 @@ class _Judgment:
             receipts=self._receipts,
         )
 
-    def refused(self, decided_by: DecidedBy, code: str, reason: str) -> Verdict:
+    def refused(self, decided_by: DecidedBy, code: VerdictCode, reason: str) -> Verdict:
         """A FAIL for the whole task, with the judges asked so far and their cost."""
         task, recorder = self.submission.task, self.session.recorder
         return Verdict(

@@ -16,6 +16,7 @@ from delegate.errors import CallError
 from delegate.models.catalog import Catalog, Model, cost_usd
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.tiers import Bounds, is_above
+from delegate.money import usd
 from delegate.types import Candidate, Tier, Usage
 
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
@@ -262,16 +263,11 @@ def _why_not_first(model: Model, chosen: Model, costs: dict[str, float | None], 
     if cost is None and least is not None:
         return "price unknown; models with a known price come first"
     if cost is not None and least is not None and cost > least:
-        return f"costs {_usd(cost)}, the chosen model costs {_usd(least)}"
+        return f"costs {usd(cost, 'exact')}, the chosen model costs {usd(least, 'exact')}"
     if worker and model.family == worker.family != chosen.family:
         return "near tie, but same family as the worker"
-    known = "price unknown" if cost is None else f"costs {_usd(cost)}"
+    known = "price unknown" if cost is None else f"costs {usd(cost, 'exact')}"
     return f"{known}, like the chosen model; equal models are ordered by name"
-
-
-def _usd(amount: float) -> str:
-    """With enough digits to tell different costs apart."""
-    return f"${amount:.9f}".rstrip("0").rstrip(".")
 
 
 def _candidate(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
+from delegate.money import usd
 from delegate.policy import commands, paths
 from delegate.policy.commands import Line, Reading
 from delegate.policy.rules import STRICTNESS, Permission, Policy, Rule
@@ -121,7 +122,7 @@ def _situations(action: Action, policy: Policy, left: BudgetLeft) -> Iterator[De
 
 def _over_budget(action: Action, left: BudgetLeft) -> str:
     if left.cost_usd is not None and action.cost_usd > left.cost_usd:
-        return f"the call may cost ${action.cost_usd:.4g}, and ${max(left.cost_usd, 0):.4g} are left"
+        return f"the call may cost {usd(action.cost_usd, 'exact')}, and {usd(max(left.cost_usd, 0), 'exact')} are left"
     if left.seconds is not None and action.seconds > left.seconds:
         return f"the call may take {action.seconds:.4g} s, and {max(left.seconds, 0):.4g} s are left"
     return ""

@@ -1,7 +1,7 @@
 """An SQLite file with one writer per process, shared by several processes.
 
-Pending writes are committed together: by the caller that waits for them if that takes no time, as usual, and otherwise
-by a thread. What can't be written waits in a side file (see `aside`), and is written before anything later.
+A thread commits pending writes together. What can't be written waits in a side file (see `aside`), and is written
+before anything later.
 
 In WAL mode a commit survives a crash of any process without waiting for the disk. SQLite before 3.51.3 can lose pages
 if one connection resets the write-ahead log while another one writes to it (the WAL-reset bug), and concurrent writers
@@ -13,17 +13,15 @@ import atexit
 import contextlib
 import logging
 import os
-import re
 import sqlite3
 import sys
 import threading
 import time
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, partial
-from itertools import groupby
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -43,18 +41,10 @@ LINGER_SECONDS = 0.1
 """How long a posted write waits for more writes, to commit them together."""
 LOG_BYTES = 16 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
-ROWS_AT_ONCE = 16
-"""The most rows that one statement inserts. After each, a thread may have to wait for the interpreter's lock."""
-SLOW_SECONDS, PAUSE_SECONDS = 0.01, 10.0
-"""If a commit by a caller takes longer than the first, the thread commits for the second: callers are event loops."""
-MUCH_CHARS = 1_000_000
-"""Callers commit at most so much text."""
-MEASURED_EVERY = 16
-"""Callers measure the log before one in so many commits: it takes as long as writing two pages."""
+PAUSE_SECONDS = 10.0
+"""How long nobody waits for other processes, after one has kept a write from being made."""
 FORK_SECONDS = 1.0
 """How long a fork waits for a write to end."""
-
-_ROW = re.compile(r"(?<= VALUES )\([?, ]+\)$")
 
 _log = logging.getLogger(__name__)
 _open_writers: "weakref.WeakSet[_Writer]" = weakref.WeakSet()
@@ -94,9 +84,7 @@ class Store:
         with self._lock:
             writer = self._open()
             writer.pending.append(_Write(statements, done))
-        if not (now and writer.flush_here(done.get_loop())):
-            with self._lock:
-                writer.flush_soon(now=now)
+            writer.flush_soon(now=now)
         return await done
 
     def set_aside(self, error: Exception, *statements: Statement) -> None:
@@ -150,17 +138,14 @@ _Pending = Statement | _Write
 _Outcomes = list[tuple["asyncio.Future[int]", "int | Exception"]]
 
 
-def _wake(outcomes: _Outcomes, here: asyncio.AbstractEventLoop | None) -> None:
-    """Wake those who wait, each on its loop. `here` is the running one."""
+def _wake(outcomes: _Outcomes) -> None:
+    """Wake those who wait, each on its loop."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, _Outcomes] = defaultdict(list)
     for one in outcomes:
         by_loop[one[0].get_loop()].append(one)
     for loop, waiting in by_loop.items():
-        if loop is here:
-            _resolve(waiting)
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_resolve, waiting)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_resolve, waiting)
 
 
 def _resolve(outcomes: _Outcomes) -> None:
@@ -171,33 +156,6 @@ def _resolve(outcomes: _Outcomes) -> None:
             done.set_exception(outcome)
         else:
             done.set_result(outcome)
-
-
-def _runs(pending: Sequence[_Pending]) -> Iterator[list[_Pending]]:
-    """What is pending, in order; rows of one table that follow each other, and for which nobody waits, are together."""
-    for _, group in groupby(pending, _table):
-        run = list(group)
-        yield from (run[n : n + ROWS_AT_ONCE] for n in range(0, len(run), ROWS_AT_ONCE))
-
-
-def _table(pending: _Pending) -> object:
-    """The SQL of a row for which nobody waits. Of anything else, an object that is equal to no other."""
-    if isinstance(pending, _Write) or not _is_row(pending[0]):
-        return object()
-    return pending[0]
-
-
-@cache
-def _is_row(sql: str) -> bool:
-    return _ROW.search(sql) is not None
-
-
-@cache
-def _insertion(sql: str, rows: int) -> str:
-    """The SQL that inserts several rows, from that for one."""
-    row = _ROW.search(sql)
-    assert row is not None
-    return sql + f", {row[0]}" * (rows - 1)
 
 
 class _Writer:
@@ -219,9 +177,6 @@ class _Writer:
         self._closing = False
         self.in_use = threading.RLock()
         """Held while SQLite runs, so that a fork doesn't inherit its locks."""
-        self._slow_until = 0.0
-        """Until then, callers leave commits to the thread."""
-        self._commits_here = 0
         self._connection: sqlite3.Connection | None = None
         self._waits = True
         """Whether the connection waits for other processes."""
@@ -253,37 +208,6 @@ class _Writer:
         if not (self._flushing or self._closing):
             self._flushing = True
             self._thread.submit(self._keep_flushing)
-
-    def flush_here(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Commit what is pending in the thread of the running loop, and return whether that is done. Waking another
-        thread takes longer.
-
-        Not if it would have to wait for something, if a checkpoint is due, nor where the disk was slow lately.
-        """
-        started = time.monotonic()
-        if self._connection is None or started < self._slow_until or self._aside or self._has_much_pending():
-            return False
-        self._commits_here += 1
-        if self._commits_here % MEASURED_EVERY == 0 and self._log_is_long():
-            return False
-        if not self.in_use.acquire(blocking=False):
-            return False
-        try:
-            self._flush(loop)
-        except BlockingIOError:
-            return False
-        finally:
-            self.in_use.release()
-        if (ended := time.monotonic()) - started > SLOW_SECONDS:
-            self._slow_until = ended + PAUSE_SECONDS
-        return True
-
-    def _has_much_pending(self) -> bool:
-        chars = 0
-        for one in tuple(self.pending):
-            for _, values in one.statements if isinstance(one, _Write) else (one,):
-                chars += sum(len(value) for value in values if isinstance(value, str))
-        return chars > MUCH_CHARS
 
     def query(self, query: Callable[[sqlite3.Connection], T]) -> "Future[T | None]":
         return self._submit(partial(self._query, query))
@@ -321,7 +245,7 @@ class _Writer:
             self._dropped.detach()
         self._lock.close()
 
-    # ------------------------------------------------------------- in the thread, or in that of a caller that waits
+    # ---------------------------------------------------------------------------------------------- in the thread
 
     def _keep_flushing(self) -> None:
         """Commit what is pending, until nothing was written for a while. A waiting thread needn't be woken for a post,
@@ -336,19 +260,14 @@ class _Writer:
         self._has_other_work = self._flushing = False
         self._flush()
 
-    def _flush(self, here: asyncio.AbstractEventLoop | None = None) -> None:
-        """Commit all pending writes in one transaction.
-
-        `here` is the running loop if this isn't the writer's thread: BlockingIOError is raised then instead of waiting.
-        """
+    def _flush(self) -> None:
+        """Commit all pending writes in one transaction."""
         with self.in_use:  # also while taking them, so that nothing that was written later is committed before
             if not (pending := list(self.pending)):
                 return
             try:
-                outcomes = self._commit_soon(pending) if here is None else self._commit(pending, wait=False)
+                outcomes = self._commit_soon(pending)
             except Exception as error:
-                if here is not None and _is_busy(error):
-                    raise BlockingIOError from None
                 if posted := [one for one in pending if not isinstance(one, _Write)]:  # who waits gets the error
                     self.set_aside(error, posted)
                 outcomes = [error] * len(pending)
@@ -356,24 +275,17 @@ class _Writer:
                 self._last_error = ""
             for _ in pending:
                 self.pending.popleft()
-        awaited = [
-            (one.done, outcome) for one, outcome in zip(pending, outcomes, strict=True) if isinstance(one, _Write)
-        ]
-        _wake(awaited, here)
+        _wake([(one.done, outcome) for one, outcome in zip(pending, outcomes, strict=True) if isinstance(one, _Write)])
 
     def _commit_soon(self, pending: Sequence[_Pending]) -> "list[int | Exception]":
-        """Commit, waiting for others if necessary, and checkpoint the log if it is long."""
+        """Commit, waiting for others unless one has just kept a write waiting, and checkpoint the log if it is long."""
+        wait = time.monotonic() >= self._locked_until
         try:
-            outcomes = self._commit(pending, wait=False)  # as callers do: changing that takes longer than a statement
+            outcomes = self._commit(pending, wait=wait)
         except Exception as error:
-            if not _is_busy(error) or time.monotonic() < self._locked_until:
-                raise
-            try:
-                outcomes = self._commit(pending)
-            except Exception as error:
-                if _is_busy(error):
-                    self._locked_until = time.monotonic() + PAUSE_SECONDS
-                raise
+            if wait and _is_busy(error):
+                self._locked_until = time.monotonic() + PAUSE_SECONDS
+            raise
         if self._log_is_long():
             with contextlib.suppress(sqlite3.Error, OSError), self._lock.held():  # later then; all is committed
                 self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -386,7 +298,7 @@ class _Writer:
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
             try:
                 taken_in = self._aside.take_in(connection) if self._aside else []
-                outcomes = [outcome for run in _runs(pending) for outcome in self._execute_run(connection, run)]
+                outcomes = [self._execute(connection, one) for one in pending]
                 connection.execute("COMMIT")
                 self._aside.remove(taken_in)
             except BaseException:
@@ -394,15 +306,6 @@ class _Writer:
                     connection.execute("ROLLBACK")
                 raise
         return outcomes
-
-    def _execute_run(self, connection: sqlite3.Connection, run: Sequence[_Pending]) -> "list[int | Exception]":
-        if len(run) > 1:
-            posted = [one for one in run if not isinstance(one, _Write)]
-            values = [value for _, row in posted for value in row]
-            with contextlib.suppress(*REJECTED, ValueError, OverflowError):  # one by one shows which is wrong
-                connection.execute(_insertion(posted[0][0], len(posted)), values)
-                return [1] * len(run)
-        return [self._execute(connection, one) for one in run]
 
     def _execute(self, connection: sqlite3.Connection, pending: _Pending) -> int | Exception:
         rows = 0
@@ -448,11 +351,9 @@ class _Writer:
         return False
 
     def _open(self, *, wait: bool = True) -> sqlite3.Connection:
-        """The connection, which waits for other processes or not. Without `wait`, BlockingIOError if it isn't open."""
+        """The connection, which waits for other processes or not."""
         connection = self._connection
         if connection is None or _file_identity(self._path) != self._file_id:
-            if not wait:
-                raise BlockingIOError
             connection = self._reopen()
         if wait != self._waits:
             connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds) if wait else 0}")

@@ -4,7 +4,8 @@ import time
 
 from delegate._util.fencing import one_line
 from delegate.budget import costs
-from delegate.contract.amounts import cost, percent, usd
+from delegate.contract.amounts import cost, percent
+from delegate.money import usd
 from delegate.report.values import BillRow
 from delegate.types import TaskResult, Totals, Usage
 
@@ -31,9 +32,9 @@ def when(at: float) -> str:
 def money(of: Totals | TaskResult) -> str:
     """A cost for a headline: rounded to cents where it is above one, or `cost unknown` with the known part."""
     if of.cost_usd is None:
-        known = f" (known part {_short_usd(of.cost_known_usd)})" if of.cost_known_usd else ""
+        known = f" (known part {usd(of.cost_known_usd, 'short')})" if of.cost_known_usd else ""
         return f"cost unknown{known}"
-    return _short_usd(of.cost_usd) + (" (estimated)" if of.cost_provenance == "estimated" else "")
+    return usd(of.cost_usd, "short") + (" (estimated)" if of.cost_provenance == "estimated" else "")
 
 
 def task_bill(result: TaskResult) -> list[BillRow]:
@@ -66,10 +67,6 @@ def run_bill(totals: Totals) -> list[BillRow]:
         _row("judges", "", totals.judge_usage, usd(totals.judge_cost_usd)),
         BillRow("total", note, "", "", cost(totals), is_total=True),
     ]
-
-
-def _short_usd(amount: float) -> str:
-    return f"${amount:.2f}" if amount >= 0.095 else usd(amount)
 
 
 def _row(who: str, model: str, usage: Usage, amount: str) -> BillRow:

@@ -15,8 +15,9 @@ from delegate._util.redaction import redactor
 from delegate.batch.item import ItemOutcome
 from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
-from delegate.contract.amounts import percent, usd
+from delegate.contract.amounts import percent
 from delegate.errors import CallError
+from delegate.money import usd
 from delegate.records.history import Ending, Records, RunSummary, TaskSummary
 from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline

@@ -6,7 +6,8 @@ from typing import Any
 
 from delegate._util.fencing import one_line
 from delegate.batch.item import ItemOutcome
-from delegate.contract.amounts import counted, paid, usd
+from delegate.contract.amounts import counted, paid
+from delegate.money import usd
 from delegate.report.amounts import duration, task_bill, when
 from delegate.report.files import LeftFiles
 from delegate.report.quotes import find_quote

@@ -11,7 +11,7 @@ def verdict(*met: bool, checked: bool = True) -> Verdict:
     """A verdict whose criteria c1, c2, … a judge decided, and the last one a check."""
     criteria = [
         CriterionResult(
-            id=f"c{n}", text="x", kind="text", outcome="met" if one else "not_met", decided_by="judge", code="x"
+            id=f"c{n}", text="x", kind="text", outcome="met" if one else "not_met", decided_by="judge", code="met"
         )
         for n, one in enumerate(met, start=1)
     ]
@@ -20,8 +20,8 @@ def verdict(*met: bool, checked: bool = True) -> Verdict:
     word = "PASS" if all(met) and checked else "FAIL"
     judge = JudgeRecord(model="j")
     return Verdict(
-        verdict=word, verified=True, decided_by="judge", code="x", reasoning="", criteria=tuple(criteria), judge=judge,
-        judge_version="v",
+        verdict=word, verified=True, decided_by="judge", code="met", reasoning="", criteria=tuple(criteria),
+        judge=judge, judge_version="v",
     )  # fmt: skip
 
 

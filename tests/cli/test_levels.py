@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import pytest
@@ -18,7 +18,6 @@ from delegate.cli.screens import record_screen, task_screen, verdict_screen, wor
 from delegate.events import VerdictGiven
 from delegate.hosts.mcp.definitions import structured
 from delegate.types import (
-    CriterionOutcome,
     CriterionReading,
     CriterionResult,
     Level,
@@ -34,7 +33,9 @@ from tests.support.model_server import ModelServer
 READING = CriterionReading(by="model", parts=(StatementPart(text="it is kind", about="report"),))
 
 
-def _one(id: str, level: Level | None, outcome: CriterionOutcome = "met", **given: Any) -> CriterionResult:
+def _one(
+    id: str, level: Level | None, outcome: Literal["met", "not_met", "trusted"] = "met", **given: Any
+) -> CriterionResult:
     return CriterionResult(id=id, text=f"text of {id}", kind="text", outcome=outcome, decided_by="check", code=outcome,
                            level=level, **given)  # fmt: skip
 

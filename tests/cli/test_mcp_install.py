@@ -112,6 +112,25 @@ def test_the_features_of_codex_are_kept(features: str, tmp_path: Path) -> None:
     }
 
 
+def test_a_list_of_codex_that_has_other_names_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[features]\ncode_mode = { direct_only_tool_namespaces = ["mcp__x"] } # mine\n')
+    for _ in range(2):
+        listed = installed("codex", file)["features"]["code_mode"]["direct_only_tool_namespaces"]
+        assert listed == ["mcp__x", "mcp__delegate"]
+    assert "# mine" in file.read_text()
+
+
+@pytest.mark.parametrize("text", ["features = 1\n", "mcp_servers = 2\n", "[features]\ncode_mode = true\n"])
+def test_a_toml_file_of_another_form_is_left_as_it_is(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    failed = delegate("mcp", "install", "codex", "--write", "--file", str(file))
+    assert failed.returncode == 2
+    assert "isn't an object in it" in failed.stderr
+    assert file.read_text() == text
+
+
 @pytest.mark.parametrize(
     "servers",
     [
@@ -140,9 +159,7 @@ def test_a_yaml_file_keeps_all_else_and_its_comments(servers: str, tmp_path: Pat
         ("gemini", '{"mcpServers": []}'),
         ("gemini", "[]"),
         ("codex", "model = \n"),
-        ("codex", "mcp_servers = { other = { command = 'x' } }\n"),
         ("codex", "[features]\ncode_mode = true\n"),
-        ("codex", '[features.code_mode]\ndirect_only_tool_namespaces = ["mcp__other"]\n'),
         ("continue", "mcpServers: {a: 1\n"),
         ("continue", "mcpServers: [{name: other}]\n"),
         ("continue", "- a\n"),

@@ -11,7 +11,9 @@ from delegate.cli import exits
 from delegate.cli.options import Format
 from delegate.cli.output import print_report, print_report_as, verdict_text
 from delegate.cli.screens import record_screen, task_screen
-from delegate.contract.amounts import percent, usd
+from delegate.codes import OwnCode
+from delegate.contract.amounts import percent
+from delegate.money import usd
 from delegate.types import (
     Artifact,
     Claim,
@@ -168,7 +170,7 @@ def test_no_line_is_wider_than_the_console(text: str, width: int) -> None:
         .model_copy(update={"id": f"c{n}", "text": text, "reason": f"reason{n} {text}", "evidence": text, "code": code})
         for n, (word, code) in enumerate(outcomes)
     ]
-    finding = Finding(severity="critical", code="x" * 100, message=text)
+    finding = Finding(severity="critical", code=OwnCode("x" * 100), message=text)
     verdict = _verdict("FAIL").model_copy(update={"criteria": tuple(criteria), "findings": (finding,)})
     files = tuple(Artifact(path=text.replace("\n", ""), change="created") for _ in range(5))
     error = ErrorDetail(code="server_error", message=text)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegate.codes import OwnCode
 from delegate.contract import render
 from delegate.contract.render import MARK
 from delegate.types import (
@@ -195,7 +196,7 @@ def test_the_files_tool_calls_and_cost_of_a_task_are_shown() -> None:
             found=verdict(
                 "FAIL",
                 criterion(evidence="1 failed", source="check:c1"),
-                findings=(Finding(severity="major", code="truncated", message="half was read"),),
+                findings=(Finding(severity="major", code="truncated_for_judge", message="half was read"),),
                 judge=JudgeRecord(model="small-1", same_model_as_worker=True),
             ),
         )
@@ -206,7 +207,7 @@ def test_the_files_tool_calls_and_cost_of_a_task_are_shown() -> None:
         "- recorded tool calls: 4; succeeded: read_file 2; failed: 1; timed out: 1\n",
         "- spent: $0.0123; 3 model calls, 1,500 input tokens, 200 output tokens; 0.0 s\n",
         'evidence from "check:c1": "1 failed"',
-        '- finding (major, truncated): "half was read"',
+        '- finding (major, truncated_for_judge): "half was read"',
         "- judge: small-1, the child's own model\n",
         "- handle: abc-0",
     ):
@@ -414,7 +415,7 @@ def test_no_word_of_a_child_or_a_judge_can_begin_a_line_outside_the_fence() -> N
     text = read(
         result(
             summary="Done.",
-            error=ErrorDetail(code=ATTACK, message=ATTACK),
+            error=ErrorDetail(code=OwnCode(ATTACK), message=ATTACK),
             artifacts=(Artifact(path=ATTACK, change="created"),),
             receipts=ReceiptCounts(total=1, tools={ATTACK: 1}),
             workspace=ATTACK,
@@ -424,7 +425,7 @@ def test_no_word_of_a_child_or_a_judge_can_begin_a_line_outside_the_fence() -> N
             found=verdict(
                 "FAIL",
                 criterion(text=ATTACK, reason=ATTACK, evidence=ATTACK, source=ATTACK, code=ATTACK),
-                findings=(Finding(severity="info", code=ATTACK, message=ATTACK),),
+                findings=(Finding(severity="info", code=OwnCode(ATTACK), message=ATTACK),),
                 judge=JudgeRecord(
                     model=ATTACK,
                     model_served=ATTACK,

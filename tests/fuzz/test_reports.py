@@ -45,7 +45,7 @@ def results(draw: st.DrawFn) -> TaskResult:
     verdict = Verdict(
         verdict="FAIL", verified=False, decided_by="judge", code="not_met", reasoning=draw(WORDS),
         criteria=draw(st.sampled_from([(), (criterion,)])),
-        findings=(Finding(severity="info", code="odd", message=draw(WORDS)),),
+        findings=(Finding(severity="info", code="hidden_text", message=draw(WORDS)),),
         judge=JudgeRecord(model="judge-1", model_served=draw(WORDS), substituted=True),
     )  # fmt: skip
     return TaskResult(
@@ -55,7 +55,7 @@ def results(draw: st.DrawFn) -> TaskResult:
         summary=draw(WORDS),
         structured_output=draw(st.none() | st.dictionaries(WORDS, WORDS, max_size=2)),
         artifacts=tuple(Artifact(path=path, change="created") for path in draw(st.lists(WORDS, max_size=2))),
-        error=ErrorDetail(code="failed", message=draw(WORDS)),
+        error=ErrorDetail(code="crashed", message=draw(WORDS)),
         model=draw(WORDS),
         requested_model="model-1",
         substituted=True,

@@ -84,7 +84,9 @@ def test_output_errors_and_tool_names_contain_no_secrets(monkeypatch: pytest.Mon
     monkeypatch.setenv("MY_TOKEN", "swordfish-77")
     recorder = Recorder()
     called(recorder, "x", "swordfish-77")
-    run = recorder.finish("failed", output="swordfish-77!", error=ErrorDetail(code="x", message="no swordfish-77"))
+    run = recorder.finish(
+        "failed", output="swordfish-77!", error=ErrorDetail(code="crashed", message="no swordfish-77")
+    )
     assert run.error
     assert (run.output, run.error.message, run.receipts[0].tool) == (f"{MARK}!", f"no {MARK}", MARK)
 

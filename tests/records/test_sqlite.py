@@ -337,13 +337,11 @@ INSERT INTO t SELECT ?, x FROM
 """
 
 
-async def test_after_a_slow_commit_the_event_loop_leaves_the_next_ones_to_a_thread(path: Path) -> None:
+async def test_a_slow_commit_leaves_the_event_loop_free(path: Path) -> None:
     store = Store(path, TABLE)
     await store.write((INSERT, (1, "x")))
-    turns = [await turns_during(asyncio.create_task(store.write((SLOW, (n,))))) for n in (2, 3, 4)]
-    assert turns[0] <= 3
-    assert min(turns[1:]) > 30
-    assert await rows(store) == [1, 2, 3, 4]
+    assert await turns_during(asyncio.create_task(store.write((SLOW, (2,))))) > 30
+    assert await rows(store) == [1, 2]
     await store.aclose()
 
 

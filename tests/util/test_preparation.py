@@ -1,7 +1,6 @@
 """What is loaded in a thread before it is needed: nobody waits for more than they need, and nothing hangs on it."""
 
 import asyncio
-import gc
 import os
 import subprocess
 import sys
@@ -62,50 +61,6 @@ async def test_a_waiter_that_is_canceled_stops_nothing_for_the_others() -> None:
     assert await asyncio.wait([impatient]) == ({impatient}, set())
     go.set()
     await asyncio.wait_for(patient, PATIENCE)
-
-
-async def test_no_garbage_collection_stops_the_loop_meanwhile() -> None:
-    before, seen, preparations = gc.get_threshold(), list[object](), [Preparation(1), Preparation(1)]
-
-    def fork() -> None:
-        if (child := os.fork()) == 0:
-            os._exit(gc.get_threshold() != before)
-        seen.append(os.waitpid(child, 0)[1])
-
-    for one in preparations:
-        one.start((lambda: seen.append(gc.get_threshold()), fork))
-        await asyncio.wait_for(one.wait(0), PATIENCE)
-        one.join()
-    assert seen == [(0, *before[1:]), 0] * 2
-    assert gc.get_threshold() == before
-
-
-@pytest.mark.parametrize("frozen", [0, 1])
-def test_what_was_prepared_is_in_no_collection_of_the_first_call(frozen: int) -> None:
-    program = f"""
-import asyncio, gc
-from delegate._util.preparation import Preparation
-
-def note(phase, info):
-    if phase == "start":
-        collected.append(sum(len(gc.get_objects(generation=n)) for n in range(info["generation"] + 1)))
-
-async def prepare():
-    preparation = Preparation(1)
-    preparation.start((lambda: made.extend([] for _ in range(30_000)),))
-    await preparation.wait(0)
-    preparation.join()
-    made.extend([] for _ in range(5_000))
-
-made, collected = [], []
-if {frozen}:
-    gc.freeze()
-gc.callbacks.append(note)
-asyncio.run(prepare())
-print(max(collected) > 30_000, gc.get_freeze_count() > 1_000)
-"""
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert ran.stdout.split() == [str(bool(frozen))] * 2, "what the program has frozen stays so"
 
 
 async def test_stopped_steps_are_skipped_and_nobody_waits_for_them() -> None:

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from delegate._util.fencing import clean, one_line
 from delegate.cli.ci.problems import TITLE_CHARS, VERDICT, Problem, about_of, bounded
-from delegate.types import CriterionResult, Verdict
+from delegate.types import PASSING, CriterionResult, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 can't contain, not even escaped."""
@@ -60,7 +60,7 @@ def _case(suite: Element, one: CriterionResult, problem: Problem | None) -> Elem
     _properties(case, {key: value for key, value in facts.items() if value})
     if problem is not None:
         _add_problem(case, problem)
-    elif one.outcome == "skipped" or (one.findings_only and one.outcome not in ("met", "trusted")):
+    elif one.outcome == "skipped" or (one.findings_only and one.outcome not in PASSING):
         why = f"findings only: {one.code}: {one.reason}" if one.findings_only else one.reason or "skipped"
         SubElement(case, "skipped", message=_text(one_line(why, 2 * TITLE_CHARS)))
     elif one.evidence:

@@ -25,7 +25,7 @@ PREDICATES: Mapping[str, str] = {
     "loading a system module": "require('child_process').execSync('id')",
     "evaluating a string as code": "eval('1') === 1 || Function('return 1')() === 1",
     "changing a prototype": "(output.__proto__.polluted = 1) === 1",
-    "the Function constructor": "n.constructor.constructor('return 1')() === 1",
+    "the Function constructor": "n.constructor.constructor('return typeof require')() === 'function'",
     "a regex with catastrophic backtracking": "/^(a+)+$/.test(a40)",
     "nested loops over a list": "n.every(a => n.every(b => n.every(c => true)))",
     "a string that keeps doubling": "n.reduce((s, x) => s + s, 'x').length > 0",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from delegate.child.job import Job
+from delegate.codes import ChildCode
 from delegate.errors import DelegateError
 from delegate.hosts.hermes.compat import hermes_attribute, toolset_of
 from delegate.hosts.hermes.receipts import ReceiptWriter
@@ -154,7 +155,7 @@ def _finish(job: Job, result: Mapping[str, Any]) -> ChildRun:
     """Finish the run. A text alone doesn't mean success: Hermes reports its own failures as text, too."""
     text, reason = str(result.get("final_response") or ""), str(result.get("turn_exit_reason") or "")
     status, code = _status(result, reason)
-    if status == "completed":
+    if code is None:
         return job.recorder.finish("completed", output=text)
     message = str(result.get("error") or reason or text or "Hermes gave no reason")
     return job.recorder.finish(status, output=text, error=ErrorDetail(code=code, message=message))
@@ -167,12 +168,12 @@ def _last_text(result: Mapping[str, Any]) -> str:
     return own[-1] if own else ""
 
 
-def _status(result: Mapping[str, Any], reason: str) -> tuple[RunStatus, str]:
+def _status(result: Mapping[str, Any], reason: str) -> tuple[RunStatus, ChildCode | None]:
     if result.get("interrupted"):
         return "cancelled", "interrupted"
     if reason.startswith("max_iterations") or reason == "budget_exhausted":
         return "max_steps", "max_steps"
     clean = not reason or reason.startswith("text_response(")
     if result.get("completed") and clean and not result.get("failed") and not result.get("partial"):
-        return ("failed", "truncated") if "=length" in reason else ("completed", "")
+        return ("failed", "truncated") if "=length" in reason else ("completed", None)
     return "failed", "hermes_failed"

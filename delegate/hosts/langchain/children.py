@@ -28,6 +28,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, PendingReceipt, call_tool
+from delegate.codes import ChildCode
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.langchain.tool import (
@@ -185,7 +186,7 @@ def _finish(job: Job, state: JsonObject) -> ChildRun:
     return job.recorder.finish("completed", output=last.text)
 
 
-def _failed(job: Job, code: str, message: str, *, output: str | None = None) -> ChildRun:
+def _failed(job: Job, code: ChildCode, message: str, *, output: str | None = None) -> ChildRun:
     return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
 
 

@@ -24,6 +24,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDef
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from delegate.child.job import ChildRunner, Job
+from delegate.codes import ChildCode
 from delegate.errors import ConfigError, ToolDenied, ToolError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
@@ -144,7 +145,7 @@ class _AgentRunner:
         return job.recorder.finish("completed", output=output)
 
 
-_FAILURES = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}
+_FAILURES: Mapping[str, ChildCode] = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}
 """The error code for each finish reason that isn't a clean end."""
 
 

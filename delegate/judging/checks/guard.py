@@ -21,6 +21,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from delegate._util.redaction import redactor
+from delegate.codes import VerdictCode
 from delegate.errors import ToolError
 from delegate.judging.checks.before import ChecksBefore
 from delegate.judging.checks.deliverables import Deliverables, found_no_tests, named
@@ -196,7 +197,7 @@ class CheckGuard:
         return f"exit code {ran.exit_code}{wanted}" + (f": {lines}" if lines else "")
 
 
-def _lowered(met: CriterionResult, code: str, why: str) -> CriterionResult:
+def _lowered(met: CriterionResult, code: VerdictCode, why: str) -> CriterionResult:
     return met.model_copy(update={"code": code, "reason": f"{met.reason}; {why}"})
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from delegate._util.redaction import redactor
+from delegate.codes import VerdictCode
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
 from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
@@ -24,9 +25,9 @@ SHOWN_CHARS = 300
 class _Unbound(Exception):
     """An argument has no value. `code` says why."""
 
-    def __init__(self, code: str, reason: str) -> None:
+    def __init__(self, code: VerdictCode, reason: str) -> None:
         super().__init__(reason)
-        self.code = code
+        self.code: VerdictCode = code
 
 
 async def decide(criterion: ProbeCriterion, submission: Submission) -> CriterionResult:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from delegate.codes import VerdictCode
 from delegate.contract.matchers import Reference, order, place, references_of
 from delegate.judging.checks.matching import (
     Fit,
@@ -37,7 +38,7 @@ class Decision:
     """Whether the receipts satisfy a criterion, and why."""
 
     outcome: Literal["met", "not_met", "error"]
-    code: str
+    code: VerdictCode
     reason: str
     receipts: tuple[Receipt, ...] = ()
     """The recorded calls that match the expected ones, if it is met."""

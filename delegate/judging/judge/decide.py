@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from delegate._util.redaction import redactor
+from delegate.codes import VerdictCode
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence, is_prewritten
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
@@ -244,7 +245,7 @@ def _part(
     proof: Proof,
     answer: CriterionAnswer,
     outcome: CriterionOutcome,
-    code: str,
+    code: VerdictCode,
     reason: str,
     source: str | None = None,
     quote: str | None = None,
@@ -285,5 +286,5 @@ def _combined(one: OpenCriterion, parts: Sequence[PartResult], by: DecidedBy) ->
     )
 
 
-def _error(one: OpenCriterion, code: str, reason: str) -> CriterionResult:
+def _error(one: OpenCriterion, code: VerdictCode, reason: str) -> CriterionResult:
     return result(one.criterion, "error", "nobody", code, reason, reading=one.reading)

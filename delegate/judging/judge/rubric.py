@@ -10,6 +10,7 @@ from typing import Any, cast
 from delegate._util.fencing import clean, new_nonce
 from delegate._util.redaction import redactor
 from delegate._util.resources import schema, text
+from delegate.codes import OwnCode
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import UnparseableReply, one_object
@@ -127,7 +128,7 @@ def _findings(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
                 raise UnparseableReply(
                     f"{key} contains {redactor.beginning(str(id), 40)!r}, which the rubric doesn't have"
                 )
-            findings.append(Finding(severity=severity, code=str(id), message=known[str(id)]))  # type: ignore[arg-type]
+            findings.append(Finding(severity=severity, code=OwnCode(str(id)), message=known[str(id)]))  # type: ignore[arg-type]
     return findings
 
 

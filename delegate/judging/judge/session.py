@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from delegate.budget import metering
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
+from delegate.codes import VerdictCode
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
 from delegate.judging.judge.record import AnsweredCall, JudgeRecorder
@@ -129,7 +130,7 @@ class JudgeReply:
     """The reply to a question, or the code and the reason why there is none."""
 
     reply: ChatReply | None = None
-    code: str = "no_eligible_judge"
+    code: VerdictCode = "no_eligible_judge"
     reason: str = "no model may judge this"
 
     @classmethod

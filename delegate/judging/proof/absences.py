@@ -7,19 +7,20 @@ may have done more than its record says, and so may a tool of which nobody knows
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from delegate.codes import WorkCode
 from delegate.judging.proof.calls import Calls, leaves
 from delegate.judging.proof.files import same_file
 from delegate.judging.proof.literals import missing
 from delegate.judging.submission import Submission
-from delegate.types import CriterionOutcome, ReadBy, Receipt, StatementPart
+from delegate.types import ReadBy, Receipt, StatementPart
 
 
 class Decided(NamedTuple):
     """What code decided about an absence."""
 
-    outcome: CriterionOutcome
+    outcome: Literal["met", "not_met"]
     reason: str
     source: str | None = None
 
@@ -43,7 +44,7 @@ def decide(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls
     return Decided("met", "the complete record has nothing of the kind")
 
 
-def worth(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> str:
+def worth(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> WorkCode:
     """What a judge's word is worth on an absence that code can't decide: `met`, or the code of an unverified one."""
     if by == "nobody":
         return "not_read"
@@ -86,27 +87,27 @@ def _changed_files(part: StatementPart, submission: Submission) -> Iterator[str]
             yield artifact.path
 
 
-def _gap(part: StatementPart, submission: Submission, calls: Calls) -> str:
-    """Why the record may lack something, as a code; empty if it lacks nothing."""
+def _gap(part: StatementPart, submission: Submission, calls: Calls) -> WorkCode | None:
+    """Why the record may lack something, as a code; None if it lacks nothing."""
     if part.files and not _knows_changes(submission):
         return "incomplete_record"
     if not part.tools:
-        return ""
+        return None
     if not submission.has_receipts:
         return "incomplete_record"
     commands = [receipt for receipt in calls.receipts if calls.effect(receipt) == "commands"]
     may_write = submission.run.artifacts and any(calls.effects.get(tool) == "files" for tool in part.tools)
     if commands and (may_write or any(map(partial(_could_reach_out, submission), commands))):
         return "own_commands"
-    return "unknown_effect" if any(calls.effect(receipt) is None for receipt in calls.receipts) else ""
+    return "unknown_effect" if any(calls.effect(receipt) is None for receipt in calls.receipts) else None
 
 
-def _general_gap(submission: Submission, calls: Calls) -> str:
-    """Why something may have been done or changed that isn't on record, as a code; empty if all is."""
+def _general_gap(submission: Submission, calls: Calls) -> WorkCode | None:
+    """Why something may have been done or changed that isn't on record, as a code; None if all is."""
     if not submission.has_receipts or (submission.folder is not None and not submission.by_child):
         return "incomplete_record"
     commands = (receipt for receipt in calls.receipts if calls.effect(receipt) == "commands")
-    return "own_commands" if any(map(partial(_could_reach_out, submission), commands)) else ""
+    return "own_commands" if any(map(partial(_could_reach_out, submission), commands)) else None
 
 
 def _could_reach_out(submission: Submission, receipt: Receipt) -> bool:

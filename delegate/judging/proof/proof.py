@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from delegate.codes import WorkCode
 from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
@@ -298,9 +299,9 @@ class Proof:
         if kind == "receipt":
             receipt = self.calls.number(detail)
             if self._shows(receipt):
-                return Shown(source, self._worth(receipt))
+                return Shown(source, self._worth(receipt) or "unconfirmed")
             if self.calls.did_succeed(receipt) and self._is_seen_later(receipt):
-                return Shown(source, self._worth(receipt))
+                return Shown(source, self._worth(receipt) or "unconfirmed")
             nearly = self._nearly_shows(receipt, least=0) or self._names_in_words(receipt)
             return Shown(source, "unlinked") if nearly else self._why_not(receipt)
         if kind == "check":
@@ -337,11 +338,13 @@ class Proof:
         told = "\n".join(leaves([call.args, call.result]))
         return (not self.part.tools or call.tool in self.part.tools) and not missing(self.names, told)
 
-    def _worth_of_any(self, tools: Sequence[str]) -> str:
+    def _worth_of_any(self, tools: Sequence[str]) -> WorkCode:
         """What a check of calls of these tools is worth: no more than the best of these calls."""
         made = [one for one in self.calls.receipts if one.tool in tools and self._shows(one)]
         worths = [worth for one in made if (worth := self._worth(one))]
-        return next((code for code in ("met", "unclear_result") if code in worths), "unconfirmed")
+        if "met" in worths:
+            return "met"
+        return "unclear_result" if "unclear_result" in worths else "unconfirmed"
 
     def _may_be_by_commands(self) -> bool:
         return not self.part.tools or any(self.calls.effects.get(tool) == "commands" for tool in self.part.tools)
@@ -417,8 +420,8 @@ class Proof:
         tool = next((one for one in self.submission.tools or () if one.name == receipt.tool), None)
         return tool is not None and tool.effects is not None and "delegation" in tool.effects
 
-    def _worth(self, receipt: Receipt) -> str:
-        """What a call that shows the deed is worth; empty for a look-up by a tool that the reading doesn't name."""
+    def _worth(self, receipt: Receipt) -> WorkCode | None:
+        """What a call that shows the deed is worth; None for a look-up by a tool that the reading doesn't name."""
         worth = self._worth_alone(receipt)
         if worth != "met" or self.calls.effect(receipt) != "acts":
             return worth
@@ -430,7 +433,7 @@ class Proof:
             return "unconfirmed"
         return "met" if self.calls.outcome(receipt) == "yes" else "unclear_result"
 
-    def _worth_alone(self, receipt: Receipt) -> str:
+    def _worth_alone(self, receipt: Receipt) -> WorkCode | None:
         """The same by what its tool does, whatever came of it and after it."""
         if self.by == "nobody":
             return "not_read"
@@ -440,7 +443,7 @@ class Proof:
             case "commands":
                 return "own_commands"
             case "reads":
-                return "met" if receipt.tool in self.part.tools else ""
+                return "met" if receipt.tool in self.part.tools else None
             case _ if self.part.about == "file":
                 return "file_unseen"
             case "files":

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from delegate.codes import WorkCode
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
 from delegate.judging.judge.evidence import EXIT_CODE, printed, prints_without_work
 from delegate.judging.judge.sources import folded
@@ -31,7 +32,7 @@ class Shown(NamedTuple):
     """The source that shows a part, and what that is worth: the code is `met`, or that of an unverified criterion."""
 
     source: str
-    code: str = "met"
+    code: WorkCode = "met"
 
 
 class Seen:
@@ -52,7 +53,7 @@ class Seen:
             case "state":
                 return self._state(quote)
 
-    def _absence(self) -> str:
+    def _absence(self) -> WorkCode:
         """What the look is worth for an absence: as much as the record of calls, since a state shows what is, and not
         that nothing else was done. It decides only between records that share an id, as one article in two warehouses.
         """
@@ -170,7 +171,7 @@ class Seen:
         says_so = _says_what_ran(output) or (not is_code and (by_commands or not self._could_be_elsewhere()))
         return Shown(look.name, self._worth(told) if says_so else "unconfirmed")
 
-    def _worth(self, told: str) -> str:
+    def _worth(self, told: str) -> WorkCode:
         """What a part of what the command printed is worth for what it may show."""
         look, part = self._look, self._part
         if not look.without_work:

@@ -1,14 +1,13 @@
-"""Runs compiled expressions in QuickJS. Only a worker process loads this, so it imports nothing from delegate.
+"""Evaluates expressions in QuickJS. Only a worker process loads this, so it imports nothing from delegate.
 
 An expression has no way out of the engine: no modules, no files, no network and no functions of Python. Its time,
-memory and stack are limited.
+memory and stack are limited, and each has an engine of its own, which it may change as it likes.
 """
 
 import importlib
 import json
 import resource
-from functools import cache
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 CPU_SECONDS = 0.25
@@ -16,38 +15,88 @@ MEMORY_BYTES = 128_000_000
 STACK_BYTES = 4_000_000
 
 _quickjs: Any = importlib.import_module("quickjs")
+_PROGRAM = """
+(() => {
+  "use strict";
+  const { parse, stringify } = JSON, { defineProperty, keys } = Object, world = globalThis, evaluateGlobally = eval;
+  const ERRORS = [TypeError, ReferenceError];
+  const isRecord = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+  // These names are JavaScript's, whatever is in the data. All others are the data's, and missing where it lacks them.
+  const OWN = new Set(["Array", "Boolean", "Infinity", "JSON", "Math", "NaN", "Number", "Object", "Set", "String",
+    "isFinite", "isNaN", "parseFloat", "parseInt", "undefined"]);
+  for (const name of Reflect.ownKeys(world)) if (!OWN.has(name)) delete world[name];
+  Object.setPrototypeOf(world, null);
+
+  const evaluate = (source, text) => {
+    const whole = parse(text), fields = isRecord(whole) ? keys(whole).filter((key) => !OWN.has(key)) : [];
+    const define = (name, value) => defineProperty(world, name, { value, writable: true, configurable: true });
+    for (const key of fields) define(key, whole[key]);
+    for (const name of ["output", "$"]) define(name, whole);
+    return evaluateGlobally(`(${source}\n)`);
+  };
+
+  const clip = (text) => text.length <= 100 ? text : `${text.slice(0, 99)}…`;
+  const show = (value) => clip(String(stringify(typeof value === "string" ? value.slice(0, 100) : value) ?? value));
+  const namesIn = (whole) => isRecord(whole)
+    ? `it has: ${keys(whole).slice(0, 8).map(clip).join(", ") || "nothing"}` : "the whole of it is named `output`";
+
+  const thrown = (problem, text) => {
+    const [, name] = /^(.+) is not defined$/.exec(problem.message) ?? [];
+    return name ? `there is no \\`${name}\\` in the output; ${namesIn(parse(text))}`
+      : `JavaScript throws: ${problem.message}`;
+  };
+
+  const decide = (request, text) => {
+    try {
+      const value = evaluate(parse(request).source, text);
+      if (typeof value === "boolean" || value == null) return stringify({ holds: value ?? false });
+      return stringify({ refused: `the expression gives ${show(value)}, and not true or false: compare it` });
+    } catch (problem) {
+      if (!ERRORS.some((one) => problem instanceof one)) throw problem;
+      return stringify({ holds: false, reason: thrown(problem, text) });
+    }
+  };
+
+  // Evaluates the conditions again, for the first one that doesn't hold and the values of its operands.
+  const explain = (request, text) => {
+    const failed = parse(request).conditions.find(({ source }) => !evaluate(source, text));
+    const values = failed.operands.map((one) => `\\`${one}\\` was ${show(evaluate(one, text))}`);
+    return stringify(`${failed.source} → false${values.length ? ": " : ""}${values.join(", ")}`);
+  };
+  return (what, request, text) => (what === "decide" ? decide : explain)(request, text);
+})()
+"""
 
 
 def prepare() -> None:
-    """Start the engine."""
+    """See that the engine starts."""
     _context()
 
 
 def answer(request: bytes) -> dict[str, Any]:
-    """The outcome of a compiled expression over a JSON text; a tab separates the two.
+    """The outcome of an expression with its conditions, as JSON, over another JSON text; a tab separates the two.
 
-    `{"holds", "reason"}`; `{"thrown": message}` where JavaScript would throw; `{"refused": message}` where the
-    expression can't be decided.
+    `{"holds", "reason"}`, or `{"refused": message}` where the expression can't be decided.
     """
     code, _, text = request.decode("ascii").partition("\t")
+    program = _context().eval(_PROGRAM)
     try:
-        context = _context()
-        context.get("setInput")(text)
-        return json.loads(context.eval(code))
+        outcome = json.loads(program("decide", code, text))
     except _quickjs.JSException as problem:
-        _context.cache_clear()  # it may have been interrupted anywhere
         return {"refused": _described(str(problem).partition("\n")[0])}
+    if outcome.get("holds") is False and "reason" not in outcome:
+        with suppress(_quickjs.JSException):  # such as over a limit: it is known that it doesn't hold
+            outcome["reason"] = json.loads(program("explain", code, text))
+    return outcome
 
 
-@cache
 def _context() -> Any:
-    """The context that expressions are evaluated in. None of them can change anything in it."""
     context = _quickjs.Context()
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
     context.set_max_stack_size(STACK_BYTES if soft_limit < 0 else min(STACK_BYTES, soft_limit // 2))
     context.set_memory_limit(MEMORY_BYTES)
     context.set_time_limit(CPU_SECONDS)
-    context.eval(Path(__file__).with_name("runtime.js").read_text(encoding="utf-8"))
     return context
 
 

@@ -1,13 +1,12 @@
 """Decides an expression over a JSON value, in a worker process."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from delegate.judging.checks.predicate.compile import compile_expression
-from delegate.judging.checks.predicate.errors import PredicateError, one_line
+from delegate.judging.checks.predicate.parse import PredicateError, one_line, parse
 from delegate.judging.checks.worker import WorkerError, WorkerPool
 from delegate.sandbox.threads import run_in_thread
 
@@ -26,13 +25,13 @@ class Outcome:
 
 
 def check_expression(expr: str) -> None:
-    """Raise PredicateError when `expr` can't be used: it isn't allowed, or no JavaScript engine is installed."""
+    """Raise PredicateError when `expr` can't be used: it isn't an expression, or no JavaScript engine is installed."""
     if not _is_engine_installed():
         raise PredicateError(
             "json_predicate needs a JavaScript engine, and none is installed: install the package `quickjs-ng`, or"
             " write this criterion as a json_schema or a text"
         )
-    compile_expression(expr)
+    parse(expr)
 
 
 @cache
@@ -41,7 +40,7 @@ def _is_engine_installed() -> bool:
 
 
 async def evaluate(expr: str, value: object) -> Outcome:
-    """Decide whether `expr` holds for `value`, a parsed JSON document.
+    """Decide whether `expr` is true for `value`, a parsed JSON document.
 
     Top-level keys of an object are names; `output` and `$` are the whole value. A name that isn't there, or a property
     of null, is the work's fault: the predicate does not hold. Raises PredicateError when the expression itself can't
@@ -52,12 +51,14 @@ async def evaluate(expr: str, value: object) -> Outcome:
         document = await run_in_thread(lambda: json.dumps(value, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as problem:
         raise PredicateError(f"the value is not JSON, or nested too deep: {problem}") from problem
+    request = json.dumps(asdict(parse(expr)))
     try:
-        answer = await _workers.ask(compile_expression(expr) + b"\t" + document, TIMEOUT_SECONDS)
+        answer = await _workers.ask(request.encode() + b"\t" + document, TIMEOUT_SECONDS)
     except TimeoutError as problem:
         raise PredicateError(f"the evaluation takes longer than {TIMEOUT_SECONDS:g} s") from problem
     except WorkerError as problem:
         raise PredicateError(f"the expression can't be evaluated: {problem}") from problem
     if "refused" in answer:
         raise PredicateError(answer["refused"])
-    return Outcome(answer.get("holds", False), one_line(answer.get("reason") or answer["thrown"]))
+    reason = f"{expr} → true" if answer["holds"] else answer.get("reason") or f"{expr} → false"
+    return Outcome(answer["holds"], one_line(reason))

@@ -4,110 +4,37 @@ import json
 import os
 import subprocess
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
-from delegate.judging.checks.predicate import PredicateError, check_expression, evaluate
-from delegate.judging.checks.predicate.compile import compile_expression
-from delegate.judging.checks.worker import WorkerPool
+from delegate.judging.checks.predicate import PredicateError, evaluate
+from tests.judging.checks.predicate.hasty import make_hasty
 from tests.support import warm
 
-DATA: dict[str, Any] = {"n": 3, "s": "text", "l": [1, 2], "o": {"k": 1}, "c": "constructor"}
+DATA: dict[str, Any] = {"n": 3, "s": "text", "l": [1, 2], "o": {"k": 1}}
 
-NOT_ALLOWED = [
-    "[].constructor.constructor('return process')()",
-    "'a'.repeat(2 ** 30)",
-    "Array(1e9).length",
-    "Array(1e9).join('x').length",
-    "[...Array(1e9)].length",
-    "Array.from({ length: 1e9 }).length",
-    "s.padEnd(1e9).length",
-    "l.concat.call(l, l)",
-    "l.map(x => x.constructor('return 1')())",
-    "(0, eval)('1')",
-    "globalThis['eval']('1')",
-    "Reflect.get(o, 'k')",
-    "JSON.parse('{}')",
-    "l[Symbol.iterator]()",
-    "new Date().getTime() > 0",
-    "Date.now() > 0",
-    "Math.random() >= 0",
-    "s.localeCompare('a') < 2",
-    "`${eval('1')}`",
-    "o.k = 2",
-    "l.length = 0",
-    "({ get k() { return 1 } }).k",
-    "({ __proto__: l }).length",
-    "({ '__proto__': l }).length",
-    "({ '\\u005f_proto__': l }).length",
-    "n) || process.exit(0) || (n",
-    "n\u2028process.exit(0)",
-    "n <!-- s",
-    "n /* */ ; s",
-    "'\\",
-    "`${",
-    "/a/.test(s) || /[/]/ || eval('1') || /]/.test(s)",
-]
+MISSING = [
+    "process.exit(0) !== 1", "require('os') !== null", "fetch('http://localhost') !== null", "Date.now() > 0",
+    "Math.random() >= 0 && Reflect !== null", "eval('1') === 1", "Function('return true')()", "globalThis !== null",
+    "constructor !== null", "toString !== null", "__proto__ !== null", "arguments !== null", "world !== null",
+    "text !== null", "scope !== null", "whole !== null", "Error !== null", "Symbol !== null", "performance !== null",
+]  # fmt: skip
+"""They would be true if names that the data lacks were something of JavaScript's, or of the program around them."""
 
 
-@pytest.mark.parametrize("expression", NOT_ALLOWED)
-def test_what_reaches_for_more_than_data_is_refused_at_once(expression: str) -> None:
-    with pytest.raises(PredicateError):
-        check_expression(expression)
-
-
-INHERITED = [
-    "l.map(({ __proto__: p }) => p)",
-    "[l].map(({ '__proto__': { push } }) => push)",
-    "output[c]",
-    "o['con' + 'structor']",
-    "o[`${c}`]",
-    "l['ma' + 'p']",
-    "s['length'.replace('length', 'at')]",
-    "n['to' + 'Fixed']",
-    "o['__pro' + 'to__']",
-    "l['__proto__']['push']",
-    "o['__lookup' + 'Getter__']",
-    "l.map(({ constructor }) => constructor).length",
-    "l.map(({ constructor: { name } }) => name + name).length > 9",
-    "[l].map(({ push }) => push).length",
-    "[s].map(({ at }) => at).length",
-    "('constructor') in o",
-    "'__proto__' in o",
-    "o?.['constructor']",
-    "s.match(/t/)['in' + 'dex']",
-    "o.toString() === ''",
-    "o.valueOf().k === 1",
-    "l.toString() === '1,2'",
-]
-
-
-@pytest.mark.parametrize("expression", INHERITED)
-async def test_what_a_value_inherits_is_not_data(expression: str) -> None:
-    with pytest.raises(PredicateError, match=r"not data|not allowed|not supported|can't be used"):
-        await evaluate(expression, DATA)
+@pytest.mark.parametrize("expression", MISSING)
+async def test_a_name_that_the_data_lacks_is_nothing_else(expression: str) -> None:
+    outcome = await evaluate(expression, DATA)
+    assert not outcome.holds
+    assert outcome.reason.startswith("there is no `")
+    assert outcome.reason.endswith("` in the output; it has: n, s, l, o")
 
 
 # ----------------------------------------------------------------------------------------------------- hostile JSON
-
-
-@pytest.mark.parametrize(
-    ("text", "expression"),
-    [
-        ('{"toString": 1, "valueOf": {"a": 1}}', "output + ''"),
-        ('{"toString": 1}', "`${output}`"),
-        ('{"valueOf": 5}', "output > 4"),
-        ('{"toJSON": 1, "join": 2, "length": 3}', "[output].join() === ''"),
-        ('{"a": {"map": 1, "length": 2}}', "[a, a].sort((x, y) => x - y).length === 2"),
-        ('{"a": {"toString": 1}, "b": {"1": 2}}', "b[a] === 2"),
-    ],
-)
-async def test_data_cannot_convert_itself(text: str, expression: str) -> None:
-    with pytest.raises(PredicateError, match="can't be used as"):
-        await evaluate(expression, json.loads(text))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +53,8 @@ async def test_data_cannot_convert_itself(text: str, expression: str) -> None:
         ('{"a": 1e-400, "b": 12345678901234567890123}', "a === 0 && String(b) === '1.2345678901234568e+22'"),
         (r'{"a": "\u0000\u2028\n\"\\\t"}', r"a.length === 6 && a === '\0\u2028\n\"\\\t'"),
         ('{"": 1, "$": 2, "output": 3}', "output[''] === 1 && $['$'] === 2 && $.output === 3"),
-        ('{"input": 1, "keep": 2, "run": 3, "v3": 4}', "input + keep + run + v3 === 10"),
+        ('{"world": 1, "text": 2, "eval": 3, "Date": 4}', "world + text + eval + Date === 10"),
+        ('{"__proto__": 1, "constructor": 2}', "__proto__ + constructor === 3"),
     ],
 )  # fmt: skip
 async def test_odd_json_is_read_as_javascript_reads_it(text: str, expression: str) -> None:
@@ -135,32 +63,21 @@ async def test_odd_json_is_read_as_javascript_reads_it(text: str, expression: st
     assert outcome.holds, outcome.reason
 
 
-# ------------------------------------------------------------------------- what the engine does should the list fail
+# ------------------------------------------------------------------------------------------------ what code can do
 
 
-@pytest.fixture(scope="module")
-def engine() -> Any:
-    pool = WorkerPool(str(Path(__file__).with_name("hasty_engine.py")))
-    yield pool
-    pool.close()
+HOST = ["process", "require", "std", "os", "fetch", "setTimeout", "print", "console", "WebAssembly"]
 
 
-def program(code: str) -> bytes:
-    """A request that evaluates any JavaScript, as `compile` would never write it."""
-    return f"run([['literal','it']],()=>keep(0,{code}))\tnull".encode()
+@pytest.mark.parametrize("name", HOST)
+async def test_no_code_reaches_host_objects(name: str) -> None:
+    outcome = await evaluate(f"s.constructor.constructor('return typeof {name}')() === 'undefined'", DATA)
+    assert outcome.holds, outcome.reason
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "typeof process === 'undefined' && typeof require === 'undefined' && typeof std === 'undefined'",
-        "typeof os === 'undefined' && typeof fetch === 'undefined' && typeof setTimeout === 'undefined'",
-        "typeof print === 'undefined' && typeof console === 'undefined' && typeof WebAssembly === 'undefined'",
-        "Function('return typeof process')() === 'undefined'",
-    ],
-)
-async def test_the_engine_has_no_host_objects(engine: WorkerPool, code: str) -> None:
-    assert (await engine.ask(program(code), 5))["holds"]
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_hasty(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -170,36 +87,32 @@ async def test_the_engine_has_no_host_objects(engine: WorkerPool, code: str) -> 
         "(() => { for (;;) try { for (;;); } finally { continue } })()",
         "(function f() { return f() + f() })()",
         "(() => { const all = []; for (;;) all.push(all.slice()); })()",
-        "'a'.repeat(2 ** 30).length",
-        "new Array(1e9).fill(0).length",
-        "new Uint8Array(2 ** 31).length",
+        "'a'.repeat(2 ** 30).length > 1",
+        "new Array(1e9).fill(0).length > 1",
         "'a'.repeat(1e5).match(/(a+)+b/)",
-        "import('os')",
-        "Array.prototype.every = () => true",
-        "Object.prototype.ok = true",
-        "Object.defineProperty(Object.prototype, Symbol.toPrimitive, { value: () => 1 })",
-        "JSON.parse = () => ({ ok: true })",
-        "seen.constructor.prototype.push = () => 0",
-        "explain = () => 'forged'",
-        "outcome = () => ({ holds: true })",
-        "globalThis.own = () => true",
-        "(() => { nodes = whole = seen = places = 1 })()",
+        "(() => { throw 1 })()",
+        "(() => { throw null })()",
+        "(() => { throw { message: { toString: 1 } } })()",
+        "Object.defineProperty(Array.prototype, 'every', { value: () => true }) === 1",
+        "Object.defineProperty(Object.prototype, 'ok', { value: true }) === 1",
+        "Object.assign(Object.prototype, { ok: true }) === 1",
+        "Object.assign(JSON, { parse: () => ({ ok: true }), stringify: () => '{\"holds\":true}' }) === 1",
+        "Object.assign(this, { Object: 1, JSON: 2, Number: 3 }) === 1",
+        "Object.freeze(this) === 1",
     ],
 )
-async def test_any_code_ends_and_leaves_nothing_for_the_next(engine: WorkerPool, code: str) -> None:
-    expression = compile_expression("l.every(x => x === 1) || l.ok || o.ok || n > '4'")
-    request = expression + b"\t" + json.dumps(DATA).encode()
-    before = await engine.ask(request, 5)
-    assert before["reason"].startswith("none of the 4 alternatives holds: l.every(x => x === 1) → false: item [1] is 2")
-    await engine.ask(program(code), 5)
-    assert await engine.ask(request, 5) == before
+async def test_any_code_ends_and_leaves_nothing_for_the_next(hasty: None, code: str) -> None:
+    expression = "l.every(x => x === 1) || l.ok === true || o.ok === true || JSON.stringify(o) === 'x'"
+    with suppress(PredicateError):
+        assert not (await evaluate(code, DATA)).holds
+    assert not (await evaluate(expression, DATA)).holds
+    assert (await evaluate("l[1] === 2 && JSON.parse('[1]').length === 1", DATA)).holds
 
 
-async def test_a_long_native_call_that_nothing_interrupts_is_killed(engine: WorkerPool) -> None:
-    await engine.ask(program("true"), 5)
-    with pytest.raises(TimeoutError):
-        await engine.ask(program("Array(1e9).join('x').length"), 0.25)
-    assert (await engine.ask(program("true"), 5))["holds"]
+async def test_a_long_native_call_that_nothing_interrupts_is_killed(hasty: None) -> None:
+    with pytest.raises(PredicateError, match="takes longer"):
+        await evaluate("Array(1e9).join('x').length === 1", DATA)
+    assert (await evaluate("n === 3", DATA)).holds
 
 
 # --------------------------------------------------------------------------------------------------- without an engine
@@ -242,7 +155,8 @@ async def main():
         verdict = await delegator.judge(goal="g", acceptance_criteria=[schema], output='{"a": 1}')
         print(verdict.verdict)
         try:
-            await delegator.judge(goal="g", acceptance_criteria=[{"kind": "json_predicate", "expr": "a"}], output="{}")
+            predicate = {"kind": "json_predicate", "expr": "a === 1"}
+            await delegator.judge(goal="g", acceptance_criteria=[predicate], output="{}")
         except CallError as error:
             print(error.code, error.field, error)
 

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -116,7 +115,7 @@ async def test_a_hostile_expression_ends_and_the_loop_goes_on(hasty: None, expre
     ("expression", "limit"),
     [
         ("/^(a|a)*$/.test(a40 + 'b')", r"takes longer than 0\.\d+ s"),
-        ("n.map(a => n.map(b => n.map(c => n.map(d => 1)))).length", r"takes longer than 0\.\d+ s"),
+        ("n.map(a => n.map(b => n.map(c => n.map(d => 1)))).length > 1", r"takes longer than 0\.\d+ s"),
         ("rows.map(r => Object.entries(rows).length).length", r"takes longer than 0\.\d+ s"),
         ("n.reduce((s, x) => s + s, 'x').length", "more than 128 MB"),
         ("n.join(ascii).length", "more than 128 MB"),
@@ -144,28 +143,9 @@ async def test_an_overgrown_expression_ends_soon(expression: str) -> None:
     assert is_within(time.thread_time() - started, SECONDS)
 
 
-@pytest.mark.parametrize(
-    ("expression", "limit"),
-    [
-        ("a" * 8_193, "longer than 8,192"),
-        ("!" * 200 + "a", "deeper than 80"),
-        ("a" + ".b" * 200, "deeper than 80"),
-        ("[" + "1," * 3_000 + "]", "more than 2,000 parts"),
-    ],
-)
-def test_length_depth_and_size_of_an_expression_are_limited(expression: str, limit: str) -> None:
-    with pytest.raises(PredicateError, match=limit):
-        check_expression(expression)
-
-
 async def test_a_long_run_of_conditions_is_not_deep() -> None:
     expression = " && ".join(f"a[{n}] === {n}" for n in range(300))
     assert (await evaluate(expression, {"a": list(range(300))})).holds
-
-
-async def test_the_deepest_expression_that_is_allowed_is_evaluated() -> None:
-    assert (await evaluate("!" * 78 + "a", {"a": 1})).holds
-    assert (await evaluate("[" * 76 + "a" + "]" * 76 + "[0].length", {"a": 1})).holds
 
 
 async def test_json_is_looked_at_as_deep_as_python_reads_it() -> None:
@@ -199,17 +179,6 @@ async def test_megabytes_of_json_are_looked_at_and_the_loop_goes_on(value: Any) 
             assert (await evaluate("output.length !== 1", value)).holds
     assert is_within(time.monotonic() - started, SECONDS)
     assert is_within(held.seconds, SECONDS / 2)
-
-
-def test_a_deep_stack_is_an_error_of_the_expression_and_nothing_else() -> None:
-    def within(frames: int) -> None:
-        if frames:
-            within(frames - 1)
-        else:
-            check_expression("!" * 70 + "a.deep")
-
-    with pytest.raises(PredicateError, match="deep"):
-        within(sys.getrecursionlimit() - 150)
 
 
 async def test_expressions_are_evaluated_side_by_side() -> None:

@@ -72,9 +72,9 @@ async def test_an_expression_holds_when_javascript_says_so(expression: str) -> N
 
 @pytest.mark.parametrize(
     "expression",
-    ["false", "null", "undefined", "0", "-0", "NaN", '""', "items.length - 2", "response.body.note", "!name", "!!0"],
+    ["false", "null", "undefined", "response.body.note", "response.missing", "!name", "!!0"],
 )
-async def test_a_value_that_counts_as_false_does_not_hold(expression: str) -> None:
+async def test_false_and_what_is_not_there_do_not_hold(expression: str) -> None:
     assert not (await evaluate(expression, ORDER)).holds
 
 
@@ -83,14 +83,11 @@ async def test_whole_numbers_are_doubles_even_beyond_2_to_53() -> None:
     assert (await evaluate("a === Infinity", {"a": 10**400})).holds
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [([1, 2], "an array"), ("text", "a string"), (5, "a number"), (None, "null"), (True, "a boolean")],
-)
-async def test_a_value_that_is_no_object_is_named_output(value: object, kind: str) -> None:
+@pytest.mark.parametrize("value", [[1, 2], "text", 5, None, True])
+async def test_a_value_that_is_no_object_is_named_output(value: object) -> None:
     assert (await evaluate("typeof output === typeof $ && output !== undefined", value)).holds
     outcome = await evaluate("status === 200", value)
-    assert outcome == Outcome(False, f"there is no `status` in the output; it is {kind}, named `output`")
+    assert outcome == Outcome(False, "there is no `status` in the output; the whole of it is named `output`")
 
 
 async def test_data_cannot_take_the_place_of_a_builtin_or_of_the_whole_value() -> None:
