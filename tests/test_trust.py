@@ -383,9 +383,9 @@ async def test_a_child_cannot_write_a_trusted_file_or_its_copy(tmp_path: Path, h
     await folder.close()
 
 
-async def test_a_child_cannot_write_the_operators_own_files(tmp_path: Path, home: Path) -> None:
+async def test_a_child_cannot_write_the_operators_own_files(home: Path) -> None:
     own_settings("max_steps = 5")
-    folder = await opened("shared", tmp_path, home)
+    folder = await opened("shared", home.parent, home)
     for path in ("config/delegate/delegate.toml", "config/delegate/trusted.json", "config/delegate/new"):
         with pytest.raises(ToolDenied, match="settings of delegate"):
             folder.write(path, b"x")
@@ -427,16 +427,17 @@ async def test_a_child_may_write_settings_where_none_are_trusted(home: Path) -> 
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_commands_in_bubblewrap_do_not_see_or_create_the_operators_files(tmp_path: Path, exists: bool) -> None:
+def test_commands_in_bubblewrap_do_not_see_or_create_the_operators_files(home: Path, exists: bool) -> None:
     if exists:
         own_settings("max_steps = 5")
-    argv = wrap(["true"], bwrap="bwrap", cwd=tmp_path.resolve(), env={}, network="host", status_fd=3)
-    mounted = ["--bind", str(tmp_path.resolve()), str(tmp_path.resolve())]
+    folder = home.parent.resolve()
+    argv = wrap(["true"], bwrap="bwrap", cwd=folder, env={}, network="host", status_fd=3)
+    mounted = ["--bind", str(folder), str(folder)]
     covered = ["--tmpfs", str(trust.own_folder().resolve())]
     assert " ".join(mounted) in " ".join(argv)
     assert " ".join(covered) in " ".join(argv).partition(" ".join(mounted))[2]
 
 
-def test_a_missing_configuration_outside_the_workspace_is_not_covered(tmp_path: Path) -> None:
-    argv = wrap(["true"], bwrap="bwrap", cwd=tmp_path / "cwd", env={}, network="host", status_fd=3)
+def test_a_missing_configuration_outside_the_workspace_is_not_covered(home: Path) -> None:
+    argv = wrap(["true"], bwrap="bwrap", cwd=home.parent / "cwd", env={}, network="host", status_fd=3)
     assert str(trust.own_folder()) not in argv

@@ -15,9 +15,8 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 def load(text: str, max_depth: int) -> Any:
     """The value of a document. Raises ValueError that says in one line what is wrong, and where."""
-    loader = _Loader(text, max_depth)
     try:
-        return loader.get_single_data()
+        return _Loader(text, max_depth).get_single_data()
     except yaml.YAMLError as error:
         raise ValueError(_problem(error)) from None
     except (LookupError, AttributeError, TypeError, OverflowError) as error:  # of values such as `!!int ''`
