@@ -283,7 +283,8 @@ EXITS = {
     "numbers, or what the operator typed": """
         calibration/detector.py cli/__init__.py cli/calibrate.py cli/diagnostics.py cli/init.py cli/mcp_install.py
         cli/starting.py trust.py""",
-    "what the attacks on the sandbox try": "cli/security/paths.py cli/security/probes.py cli/security/scene.py cli/security/urls.py",
+    "what the attacks on the sandbox try": """
+        cli/security/paths.py cli/security/probes.py cli/security/scene.py cli/security/urls.py""",
 }
 """The modules that write or send, by what that is."""
 
