@@ -42,8 +42,8 @@ from delegate.models.false_pass import FalsePassTable
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, RunSummary, TaskSummary
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.workspace import discard
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.workspace.folder import discard
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
     ChildRun,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from delegate import Delegator, Settings, Task
 from delegate.batch.item import Item
-from delegate.cli.demo_script import demo_tasks, find_python_by_name, scripted
+from delegate.cli.demo.script import demo_tasks, find_python_by_name, scripted
 from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest

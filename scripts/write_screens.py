@@ -23,8 +23,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from delegate import Delegator, Task
-from delegate.cli.batch_progress import BatchProgress, failure
-from delegate.cli.screens import task_screen
+from delegate.cli.screen.batch_progress import BatchProgress, failure
+from delegate.cli.screen.screens import task_screen
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from delegate.types import TaskResult

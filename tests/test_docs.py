@@ -21,7 +21,7 @@ import yaml
 from delegate import Delegator, Report, Task, Verdict
 from delegate._util import resources
 from delegate.batch.sources import TaskFile
-from delegate.cli.taskfile import read_task
+from delegate.cli.input.taskfile import read_task
 from delegate.contract import parse_call
 from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema

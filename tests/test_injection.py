@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Tool, ToolError
-from delegate.cli.security.commands import Row
-from delegate.cli.security.injection import MARKS, ORDERS, VERDICTS, fault_for_parent, injection_attacks
+from delegate.cli.doctor.security.commands import Row
+from delegate.cli.doctor.security.injection import MARKS, ORDERS, VERDICTS, fault_for_parent, injection_attacks
 from delegate.contract import render
 from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted

@@ -9,8 +9,8 @@ import pytest
 from delegate import trust
 from delegate.errors import ConfigError, ToolDenied
 from delegate.models.providers._shared import CALL_SECONDS
-from delegate.sandbox.bubblewrap import wrap
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.bubblewrap import wrap
+from delegate.sandbox.workspace.folder import Folder
 from delegate.settings import Settings, load_settings
 from delegate.types import Workspace
 from tests.support.operator import MODEL, own_settings

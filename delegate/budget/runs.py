@@ -22,7 +22,7 @@ from delegate.budget.ledger import Ledger
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
-from delegate.sandbox.commands import Author
+from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals, Workspace
 

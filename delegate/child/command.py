@@ -17,17 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
+from delegate._util.threads import run_in_thread_if
 from delegate.child.cli_output import read_cli_output
 from delegate.child.command_line import PLACEHOLDER, parse_command, variables
 from delegate.child.job import Job
 from delegate.codes import ChildCode
 from delegate.errors import ConfigError, ToolError
 from delegate.records.recorder import LARGE_CHARS
-from delegate.sandbox import confinement
-from delegate.sandbox.confinement import Confinement
-from delegate.sandbox.environment import command_environment
-from delegate.sandbox.process import ProcessResult
-from delegate.sandbox.threads import run_in_thread_if
+from delegate.sandbox.commands import confinement
+from delegate.sandbox.commands.confinement import Confinement
+from delegate.sandbox.processes.environment import command_environment
+from delegate.sandbox.processes.process import ProcessResult
 from delegate.types import ChildRun, ErrorDetail, Usage
 
 OutputForm = Literal["text", "json"]

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from delegate._util.fencing import frame, new_mark
+from delegate._util.threads import run_in_thread_if
 from delegate.budget import metering, runs
 from delegate.child import prompt
 from delegate.child.goal_tools import ABORT, CLAIM, goal_tools
@@ -22,8 +23,7 @@ from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
 from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
 from delegate.records.recorder import LARGE_CHARS, argument_chars
-from delegate.sandbox.media import PDF_TYPES
-from delegate.sandbox.threads import run_in_thread_if
+from delegate.sandbox.filesystem.media import PDF_TYPES
 from delegate.types import Effort, JsonObject
 
 TOOL_REPLY_CHARS = 40_000

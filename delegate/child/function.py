@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from delegate._util.threads import run_in_thread_if
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError
 from delegate.records.recorder import LARGE_CHARS
-from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, ErrorDetail
 
 ChildFunction = Callable[[Job], Awaitable[str | dict[str, Any] | list[Any] | BaseModel | ChildRun]]

@@ -15,7 +15,7 @@ from delegate.events import ChildToolStarted, Notify, WaitReason
 from delegate.models.connections import Connection
 from delegate.ports import Incoming, Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, Provenance, Task, Tier, Usage
 
 

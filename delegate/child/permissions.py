@@ -24,6 +24,7 @@ from typing import Any
 
 from delegate._util.fencing import one_line
 from delegate._util.redaction import logger
+from delegate._util.threads import run_in_thread
 from delegate.budget.ledger import Ledger
 from delegate.child.job import Waiting
 from delegate.child.steps import Steps
@@ -34,8 +35,7 @@ from delegate.policy.decide import Action, BudgetLeft, Decision, decide
 from delegate.policy.rules import Policy
 from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import args_digest
-from delegate.sandbox.commands import Approve
-from delegate.sandbox.threads import run_in_thread
+from delegate.sandbox.commands.commands import Approve
 
 EXPECTED = "expected_outcome"
 """The argument in which a child says what is to come of a call. The tool doesn't get it."""

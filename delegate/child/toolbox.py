@@ -15,15 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delegate import contract
 from delegate._util import resources
+from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.child.fetch import FetchPolicy, fetch_url
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
-from delegate.sandbox import files, media, search
-from delegate.sandbox.commands import Approve, CommandResult, Commands, Mechanism
-from delegate.sandbox.files import Excerpt
-from delegate.sandbox.git_files import shown_text
-from delegate.sandbox.threads import run_in_thread, run_in_thread_if
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import Approve, CommandResult, Commands, Mechanism
+from delegate.sandbox.filesystem import files, media, search
+from delegate.sandbox.filesystem.files import Excerpt
+from delegate.sandbox.tampering.git_files import shown_text
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import JsonObject
 
 MAX_READ_BYTES = 5_000_000

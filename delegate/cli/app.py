@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from delegate.cli.ci.logs import print_as_is
-from delegate.cli.options import with_json_option
+from delegate.cli.input.options import with_json_option
 
 COMMANDS = (
     "init",
@@ -79,7 +79,7 @@ def app_with(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(options)
     for name in commands:
-        run = with_json_option(getattr(import_module(f"delegate.cli.{name}"), name))
+        run = with_json_option(getattr(import_module(f"delegate.cli.commands.{name}"), name))
         if name in GROUPS:
             app.add_typer(_group(name, run), name=name, short_help=_SHORT_HELP.get(name))
         else:
@@ -92,7 +92,7 @@ def _group(name: str, run: Callable[..., None]) -> typer.Typer:
     group = typer.Typer()
     group.callback(invoke_without_command=True)(run)
     for inner in GROUPS[name]:
-        group.command()(getattr(import_module(f"delegate.cli.{name}_{inner}"), inner))
+        group.command()(getattr(import_module(f"delegate.cli.commands.{name}_{inner}"), inner))
     return group
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM
-from delegate.cli.progress import live
+from delegate.cli.screen.progress import live
 from delegate.delegator import Delegator
 from delegate.events import EventSink
 from delegate.telemetry.operations import written_to

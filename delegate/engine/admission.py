@@ -23,7 +23,7 @@ from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge
-from delegate.sandbox.commands import Author
+from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
 

@@ -14,8 +14,8 @@ from delegate.engine.task_events import TaskEvents
 from delegate.models.catalog import Model
 from delegate.ports import Tool
 from delegate.records.recorder import Recorder
-from delegate.sandbox.media import readable_types
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.filesystem.media import readable_types
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ProbeCriterion, Task
 
 if TYPE_CHECKING:

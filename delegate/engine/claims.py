@@ -20,7 +20,7 @@ from delegate.engine.refusals import Refusals
 from delegate.events import ClaimJudged, ClaimMade, Notify
 from delegate.judging.levels import VERIFIED
 from delegate.records.recorder import Recorder
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import Artifact, ChildRun, Claim, ErrorDetail, JsonObject, Task, Verdict
 
 Judge = Callable[[ChildRun, Task], Awaitable[Verdict | None]]

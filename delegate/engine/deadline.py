@@ -5,7 +5,7 @@ from types import TracebackType
 
 from delegate._util.cancellation import Cancellation, Deadline
 from delegate.errors import WorkspaceTooLarge
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.workspace.folder import Folder
 
 
 class ChildDeadline(Deadline):

@@ -32,7 +32,7 @@ from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.judging.reading.statements import Template
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
-from delegate.sandbox.commands import Author
+from delegate.sandbox.commands.commands import Author
 from delegate.telemetry import operations
 from delegate.types import TIERS, Report, Task, TaskResult
 

@@ -18,8 +18,8 @@ from delegate.judging.reading.statements import ToolInfo
 from delegate.judging.verdict import Judging
 from delegate.ports import Tool
 from delegate.records.history import Records
-from delegate.sandbox.commands import Author, Commands
-from delegate.sandbox.write_locks import WriteLocks
+from delegate.sandbox.commands.commands import Author, Commands
+from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.settings import Settings
 from delegate.types import Tier
 

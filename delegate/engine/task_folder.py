@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delegate.engine.scope import CallScope
-from delegate.sandbox.workspace import Folder
-from delegate.sandbox.write_locks import WriteLocks
+from delegate.sandbox.workspace.folder import Folder
+from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Task
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ async def open_folder(call: CallScope, task: Task, index: int, resumed: "Resumed
     write_locks = call.services.write_locks.setdefault(call.context.run, WriteLocks())
     max_bytes = (math.inf if settings.max_workspace_mb is None else settings.max_workspace_mb) * 1e6
     if resumed is not None:
-        from delegate.sandbox.start_state import reopen  # loaded only in goal mode
+        from delegate.sandbox.workspace.start_state import reopen  # loaded only in goal mode
 
         root = Path(resumed.workspace)
         return await reopen(root, resumed.start, home=home, write_locks=write_locks, who=who, max_bytes=max_bytes)

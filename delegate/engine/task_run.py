@@ -17,6 +17,7 @@ from delegate._util.cancellation import (
 )
 from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
+from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget import costs
 from delegate.budget.ledger import Ledger, RunningChild
 from delegate.budget.runs import RunContext, use_context
@@ -44,8 +45,7 @@ from delegate.models.providers import BuiltInClient
 from delegate.models.tiers import weaker
 from delegate.ports import Incoming
 from delegate.records.recorder import Recorder, is_large
-from delegate.sandbox.threads import run_in_thread, run_in_thread_if
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.workspace.folder import Folder
 from delegate.telemetry import operations
 from delegate.types import ChildRun, JsonObject, Task, TaskResult, Verdict
 
@@ -362,7 +362,7 @@ class TaskRun:
         if self.resumed is not None:  # what there was is on record
             self._start = self.resumed.start
         elif self.task.mode == "goal":
-            from delegate.sandbox.start_state import start_state  # loaded only in goal mode
+            from delegate.sandbox.workspace.start_state import start_state  # loaded only in goal mode
 
             self._start = start = await run_in_thread(partial(start_state, folder))
             if start is not None:

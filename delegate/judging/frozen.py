@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delegate._util.redaction import logger
+from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolError
 from delegate.judging.submission import Submission
-from delegate.sandbox import files
-from delegate.sandbox.commands import Approve, CommandResult, Commands
-from delegate.sandbox.threads import run_in_thread
+from delegate.sandbox.commands.commands import Approve, CommandResult, Commands
+from delegate.sandbox.filesystem import files
 from delegate.types import ShellCriterion
 
 if TYPE_CHECKING:
-    from delegate.sandbox.snapshot import Frozen, Snapshot
+    from delegate.sandbox.workspace.snapshot import Frozen, Snapshot
 
 _SCANNED_BYTES = 16 << 20
 _log = logger(__name__)
@@ -92,7 +92,7 @@ class FrozenWork:
         folder = self._submission.folder
         if folder is None or folder.owned:
             return frozenset()
-        from delegate.sandbox.machinery import folders_on_path  # loaded only where commands run
+        from delegate.sandbox.tampering.machinery import folders_on_path  # loaded only where commands run
 
         return folders_on_path(str(folder.root), os.environ.get("PATH", ""))
 

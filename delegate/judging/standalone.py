@@ -11,6 +11,7 @@ import pydantic
 
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import redactor
+from delegate._util.threads import run_in_thread_if
 from delegate.budget.runs import RunContext
 from delegate.errors import CallError
 from delegate.events import ignore_event
@@ -25,9 +26,8 @@ from delegate.models.catalog import Model
 from delegate.ports import Tool
 from delegate.records import candidate_lists
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, encodable, ends, is_large
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.threads import run_in_thread_if
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.workspace.folder import Folder
 from delegate.telemetry import operations
 from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
 

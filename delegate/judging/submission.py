@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from delegate.codes import VerdictCode
 from delegate.models.catalog import Model
 from delegate.ports import Tool
-from delegate.sandbox.commands import Approve
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import Approve
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import (
     AnyCriterion,
     ChildRun,

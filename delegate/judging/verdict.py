@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger
+from delegate._util.threads import run_in_thread_if
 from delegate.budget.ledger import Ledger
 from delegate.codes import GateCode, VerdictCode
 from delegate.errors import ToolError
@@ -42,10 +43,9 @@ from delegate.judging.reading.reader import PendingReading, Reader
 from delegate.judging.submission import Submission, result
 from delegate.judging.versions import judge_version, reading_version, rubric_version
 from delegate.records.recorder import LARGE_CHARS, is_large
-from delegate.sandbox.changes import ArtifactWatch
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.files import shown
-from delegate.sandbox.threads import run_in_thread_if
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.filesystem.changes import ArtifactWatch
+from delegate.sandbox.filesystem.files import shown
 from delegate.telemetry import operations
 from delegate.types import (
     AnyCriterion,

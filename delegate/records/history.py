@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import logger, redactor
+from delegate._util.threads import run_in_thread_if
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.records import candidate_lists, rulings_table
@@ -31,7 +32,6 @@ from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
-from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from delegate._util.redaction import redactor
 from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.events import ChildTool, ChildUsage, TaskEvent
 from delegate.ports import ChatReply, ToolOutput
-from delegate.sandbox.changes import MAX_ARTIFACTS
+from delegate.sandbox.filesystem.changes import MAX_ARTIFACTS
 from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000

@@ -14,7 +14,7 @@ from delegate._util.redaction import redactor
 from delegate.errors import DelegateError
 from delegate.report.room import Room
 from delegate.report.values import FileView
-from delegate.sandbox import files, paths
+from delegate.sandbox.filesystem import files, paths
 from delegate.types import Artifact, JsonObject
 
 READ_BYTES = 200_000

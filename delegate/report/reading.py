@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from delegate._util.fencing import one_line
 from delegate._util.redaction import redactor
+from delegate._util.threads import run_in_thread
 from delegate.batch.item import ItemOutcome
 from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
@@ -24,7 +25,6 @@ from delegate.report.lanes import Course, timeline
 from delegate.report.room import Room
 from delegate.report.tasks import code_of, task_view, unreadable, word_of
 from delegate.report.values import Choice, Filter, Pages, ReportView, RunLine, TaskView, Tone
-from delegate.sandbox.threads import run_in_thread
 from delegate.types import JsonObject, Ruling, TaskResult, Totals
 
 FILTERED_FROM = 6

@@ -17,10 +17,10 @@ from aiohttp.typedefs import Handler
 
 from delegate._util.redaction import logger
 from delegate._util.slow_clients import SlowClients
+from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, DelegateError
 from delegate.report.page import Page, list_page, problem_page, report_page
 from delegate.report.reading import Reports
-from delegate.sandbox.threads import run_in_thread
 
 ADDRESS = "127.0.0.1"
 LISTED_RUNS = 200

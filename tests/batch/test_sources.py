@@ -13,7 +13,7 @@ from delegate.batch.item import BadRow, Item
 from delegate.batch.sources import LONGEST_LINE, TaskFile
 from delegate.batch.templates import Templates
 from delegate.batch.validate import ValidatedSource, validate
-from delegate.cli.taskfile import read_task
+from delegate.cli.input.taskfile import read_task
 
 GOAL = Templates("Find the CEO of {company}")
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from delegate.child.fetch import FetchPolicy, fetch_url, is_own, is_public
-from delegate.cli.security.urls import url_attacks
+from delegate.cli.doctor.security.urls import url_attacks
 from delegate.errors import ToolDenied, ToolError
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

@@ -14,10 +14,10 @@ import pytest
 from delegate.child.toolbox import toolbox
 from delegate.errors import ToolDenied, ToolError
 from delegate.ports import Tool, ToolOutput
-from delegate.sandbox import search
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.workspace import Folder
-from delegate.sandbox.write_locks import WriteLocks
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.filesystem import search
+from delegate.sandbox.workspace.folder import Folder
+from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Workspace
 from tests.support.pace import best_of, pace
 

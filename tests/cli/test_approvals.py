@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 
 from delegate import Delegator, Task
-from delegate.cli import progress
-from delegate.cli.approvals import QUESTION, TerminalApprovals, at_terminal
+from delegate.cli.screen import progress
+from delegate.cli.screen.approvals import QUESTION, TerminalApprovals, at_terminal
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, digest_of
 from tests.cli.command import delegate

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from delegate import Delegator, Task
 from delegate.batch.batch import Batch
-from delegate.cli.batch_progress import BatchProgress, failure
+from delegate.cli.screen.batch_progress import BatchProgress, failure
 from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest

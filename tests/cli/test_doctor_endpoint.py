@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegate.cli.endpoint import MAX_CALLS, MAX_REFUSALS
+from delegate.cli.doctor.endpoint import MAX_CALLS, MAX_REFUSALS
 from tests.cli.command import delegate
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

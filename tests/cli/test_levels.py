@@ -11,10 +11,10 @@ from rich.console import Console, RenderableType
 from delegate.batch.batch import Tally
 from delegate.batch.item import ItemOutcome
 from delegate.batch.results_file import fields
-from delegate.cli.batch_progress import counts
 from delegate.cli.ci import github, junit, sarif
 from delegate.cli.ci.problems import problems
-from delegate.cli.screens import record_screen, task_screen, verdict_screen, word
+from delegate.cli.screen.batch_progress import counts
+from delegate.cli.screen.screens import record_screen, task_screen, verdict_screen, word
 from delegate.events import VerdictGiven
 from delegate.hosts.mcp.definitions import structured
 from delegate.types import (

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from delegate.cli import exits
-from delegate.cli.options import Format
-from delegate.cli.output import print_report, print_report_as, verdict_text
-from delegate.cli.screens import record_screen, task_screen
+from delegate.cli.input.options import Format
+from delegate.cli.screen.output import print_report, print_report_as, verdict_text
+from delegate.cli.screen.screens import record_screen, task_screen
 from delegate.codes import OwnCode
 from delegate.contract.amounts import percent
 from delegate.money import usd

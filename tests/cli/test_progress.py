@@ -4,7 +4,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from delegate.cli.progress import RunProgress, live
+from delegate.cli.screen.progress import RunProgress, live
 from delegate.events import (
     CheckDone,
     ChildDone,

@@ -267,24 +267,26 @@ def modules(wanted: Callable[[str, ast.Call], bool]) -> set[str]:
 
 EXITS = {
     "what was redacted before, for a store or a file": """
-        batch/journal.py batch/results_file.py cli/ci/github.py cli/export.py cli/report.py records/aside.py
-        records/history.py records/recovery.py records/sqlite.py telemetry/otlp_file.py""",
+        batch/journal.py batch/results_file.py cli/ci/github.py cli/commands/export.py cli/commands/report.py
+        records/aside.py records/history.py records/recovery.py records/sqlite.py telemetry/otlp_file.py""",
     "a stream that redacts": "cli/ci/logs.py",
     "requests, and what is learned from the replies": """
         models/providers/_http.py models/providers/_pool.py models/providers/_profile.py""",
     "answers to a host and its notifications": """
-        hosts/langchain/children.py hosts/mcp/connection.py hosts/mcp/http.py hosts/mcp/sdk.py hosts/mcp/stdio.py
-        hosts/mcp/tools.py hosts/progress.py""",
+        hosts/langchain/children.py hosts/mcp/connection.py hosts/mcp/http.py hosts/mcp/sdk.py
+        hosts/mcp/stdio.py hosts/mcp/tools.py hosts/progress.py""",
     "the work itself, and what its commands get": """
-        child/command.py child/job.py child/toolbox.py sandbox/confinement.py sandbox/copy_out.py sandbox/files.py
-        sandbox/git_files.py sandbox/landlock.py sandbox/paths.py sandbox/subreaper.py sandbox/trees.py
-        sandbox/workspace.py sandbox/worktree.py""",
-    "what a person is asked on a terminal": "cli/approvals.py cli/work.py",
+        child/command.py child/job.py child/toolbox.py sandbox/commands/confinement.py
+        sandbox/filesystem/copy_out.py sandbox/filesystem/files.py sandbox/tampering/git_files.py
+        sandbox/commands/landlock.py sandbox/filesystem/paths.py sandbox/commands/subreaper.py
+        sandbox/filesystem/trees.py sandbox/workspace/folder.py sandbox/workspace/worktree.py""",
+    "what a person is asked on a terminal": "cli/screen/approvals.py cli/work.py",
     "numbers, or what the operator typed": """
-        calibration/detector.py cli/__init__.py cli/calibrate.py cli/diagnostics.py cli/init.py cli/mcp_install.py
-        cli/starting.py trust.py""",
+        calibration/detector.py cli/__init__.py cli/commands/calibrate.py cli/doctor/diagnostics.py
+        cli/commands/init.py cli/commands/mcp_install.py cli/input/starting.py trust.py""",
     "what the attacks on the sandbox try": """
-        cli/security/paths.py cli/security/probes.py cli/security/scene.py cli/security/urls.py""",
+        cli/doctor/security/paths.py cli/doctor/security/probes.py cli/doctor/security/scene.py
+        cli/doctor/security/urls.py""",
 }
 """The modules that write or send, by what that is."""
 

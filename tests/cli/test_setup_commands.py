@@ -9,9 +9,9 @@ from typing import Literal
 
 import pytest
 
-from delegate.cli.diagnostics import toml_lines
-from delegate.cli.probe import ask, ask_local
-from delegate.cli.tool import tool
+from delegate.cli.commands.tool import tool
+from delegate.cli.doctor.diagnostics import toml_lines
+from delegate.cli.doctor.probe import ask, ask_local
 from delegate.contract import DIALECTS
 from delegate.models.providers import Endpoint
 from delegate.settings import Settings

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from delegate.cli.task_trust import refuse_untrusted
-from delegate.cli.taskfile import read_tasks
+from delegate.cli.input.task_trust import refuse_untrusted
+from delegate.cli.input.taskfile import read_tasks
 from delegate.errors import CallError
 from delegate.settings import Settings, load_settings
 from delegate.trust import own_folder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.taskfile import read_task, read_tasks, typed_criterion
+from delegate.cli.input.taskfile import read_task, read_tasks, typed_criterion
 from delegate.errors import CallError
 from delegate.types import AnyCriterion, Task
 

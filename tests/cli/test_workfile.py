@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.workfile import read_criteria, read_receipts, to_task
+from delegate.cli.input.workfile import read_criteria, read_receipts, to_task
 from delegate.errors import CallError
 from delegate.types import Receipt, Task
 

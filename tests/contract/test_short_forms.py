@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from delegate import CallError, Delegator, contract
-from delegate.cli.taskfile import read_task, read_tasks
-from delegate.cli.workfile import read_criteria, to_task
+from delegate.cli.input.taskfile import read_task, read_tasks
+from delegate.cli.input.workfile import read_criteria, to_task
 from delegate.judging.checks.json_schema import check_schema
 from delegate.models.providers.scripted import Scripted
 from delegate.short_forms import SHORT_FORMS, expand

@@ -11,8 +11,8 @@ from delegate.child.toolbox import toolbox
 from delegate.contract import DIALECTS, Dialect, Thought, parse_think, render_thought, think_tool
 from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.workspace.folder import Folder
 from tests.support.words import met_by, words
 
 CRITERIA = ["a.txt holds the sum", "no other file was changed"]

@@ -365,7 +365,7 @@ async def test_a_check_without_a_sandbox_needs_an_approval_too() -> None:
 
 
 async def test_commands_ask_takes_a_command_to_the_sandbox_without_a_question() -> None:
-    from delegate.sandbox.commands import Commands
+    from delegate.sandbox.commands.commands import Commands
 
     if await Commands().mechanism() == "process":
         pytest.skip("no sandbox works here")

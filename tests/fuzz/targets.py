@@ -14,7 +14,7 @@ from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.checks.predicate import Outcome, PredicateError, evaluate
 from delegate.judging.judge.reply import UnparseableReply, one_object, parse_reply
 from delegate.judging.output import parse_json
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.workspace.folder import Folder
 from tests.fuzz.fuzzing import ends_soon
 from tests.judging.checks.predicate.expressions import Writer
 

@@ -120,8 +120,8 @@ def read_all(seed: int, count: int) -> None:
     """Read files in the working folder as the commands do. Any other error than theirs ends this process."""
     from delegate.batch.item import Item
     from delegate.batch.sources import TaskFile
-    from delegate.cli.task_trust import refuse_untrusted
-    from delegate.cli.taskfile import read_task, read_tasks
+    from delegate.cli.input.task_trust import refuse_untrusted
+    from delegate.cli.input.taskfile import read_task, read_tasks
     from delegate.errors import CallError, ConfigError
     from delegate.settings import Settings, load_settings
 

@@ -22,9 +22,9 @@ from delegate import Delegator, Settings, Task
 from delegate._util.cancellation import Cancellation
 from delegate.hosts import mcp
 from delegate.ports import ChatReply, ChatRequest
-from delegate.sandbox import bubblewrap
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.limits import Limits
+from delegate.sandbox.commands import bubblewrap
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.processes.limits import Limits
 from delegate.testing import Scripted
 
 pytestmark = [

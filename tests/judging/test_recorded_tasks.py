@@ -10,7 +10,7 @@ import pytest
 
 from delegate import Delegator, Task, Verdict
 from delegate.judging.versions import judge_version, reading_version
-from delegate.sandbox.environment import command_environment
+from delegate.sandbox.processes.environment import command_environment
 from tests.support.live import ABOUT, Run, runs
 from tests.support.readings import rows
 

@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from delegate.cli.security.commands import MechanismUnderTest, mechanisms
+from delegate.cli.doctor.security.commands import MechanismUnderTest, mechanisms
 from delegate.errors import ToolError
-from delegate.sandbox.confinement import CommandSpec, execute, shell
-from delegate.sandbox.environment import WITHOUT_NETWORK, command_environment
-from delegate.sandbox.git_files import Repository
+from delegate.sandbox.commands.confinement import CommandSpec, execute, shell
+from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_environment
+from delegate.sandbox.tampering.git_files import Repository
 
 SECONDS = 120.0
 _GIT = "git -c user.name=A -c user.email=a@example.com"

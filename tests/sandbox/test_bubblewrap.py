@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from delegate.sandbox import bubblewrap
-from delegate.sandbox.kernel_files import unusual_kernel_paths
+from delegate.sandbox.commands import bubblewrap
+from delegate.sandbox.commands.kernel_files import unusual_kernel_paths
 
 
 def wrapped(bwrap: Path, cwd: Path) -> str:

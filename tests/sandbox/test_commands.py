@@ -20,10 +20,10 @@ from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.run import run_checks
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission
-from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands, CommandsNotAllowed
-from delegate.sandbox.confinement import ProcessesLeft, SandboxFailed
-from delegate.sandbox.launcher import landlock_is_available
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Commands, CommandsNotAllowed
+from delegate.sandbox.commands.confinement import ProcessesLeft, SandboxFailed
+from delegate.sandbox.commands.launcher import landlock_is_available
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ChildRun, ShellCriterion, Task
 from tests.support import leaks, warm
 
@@ -474,7 +474,7 @@ WITHOUT_NAMESPACES = """
 import asyncio, sys
 from pathlib import Path
 from delegate.errors import ToolDenied
-from delegate.sandbox.commands import Commands
+from delegate.sandbox.commands.commands import Commands
 
 async def main():
     for policy in ("off", "loopback", "open"):
@@ -531,7 +531,7 @@ DAEMON = "setsid sleep {0} >/dev/null 2>&1 & (setsid sh -c 'sleep {0} & exit' >/
 HOST = """
 import asyncio, sys
 from pathlib import Path
-from delegate.sandbox.commands import Commands
+from delegate.sandbox.commands.commands import Commands
 
 async def main(sandbox, command):
     commands = Commands(sandbox=sandbox, commands="allow")
@@ -662,8 +662,10 @@ async def test_a_command_whose_processes_can_not_be_ended_in_time_is_an_error(
         "import os, time, _signal; _signal.signal(_signal.SIGTERM, _signal.SIG_IGN); time.sleep(1); "
         f"open({str(folder / 'ended')!r}, 'w').write(str(os.getpid()))  # {{0}}"
     )
-    monkeypatch.setattr("delegate.sandbox.launcher._START", slow)  # as a subreaper that finds more and more of them
-    monkeypatch.setattr("delegate.sandbox.process.DEATH_SECONDS", 0.2)
+    monkeypatch.setattr(
+        "delegate.sandbox.commands.launcher._START", slow
+    )  # as a subreaper that finds more and more of them
+    monkeypatch.setattr("delegate.sandbox.processes.process.DEATH_SECONDS", 0.2)
     with pytest.raises(ProcessesLeft) as raised:
         await run(PROCESS, "true", folder, timeout_seconds=0.3)
     assert raised.value.code == "processes_left"

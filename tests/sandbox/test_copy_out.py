@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from delegate.errors import CallError
-from delegate.sandbox.changes import changes_since
-from delegate.sandbox.copy_out import copy_out, open_target
+from delegate.sandbox.filesystem.changes import changes_since
+from delegate.sandbox.filesystem.copy_out import copy_out, open_target
 from delegate.types import Artifact
 
 

@@ -17,11 +17,11 @@ import delegate
 from delegate import Delegator, Task
 from delegate.child.toolbox import toolbox
 from delegate.errors import ToolDenied
-from delegate.sandbox import bubblewrap
-from delegate.sandbox.commands import CommandResult, Commands
-from delegate.sandbox.git_files import Repository, without_credentials
-from delegate.sandbox.launcher import landlock_is_available
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands import bubblewrap
+from delegate.sandbox.commands.commands import CommandResult, Commands
+from delegate.sandbox.commands.launcher import landlock_is_available
+from delegate.sandbox.tampering.git_files import Repository, without_credentials
+from delegate.sandbox.workspace.folder import Folder
 from delegate.testing import Scripted
 from delegate.types import Workspace
 
@@ -234,7 +234,7 @@ def test_bubblewrap_mounts_a_repositorys_configuration_read_only(repository: Pat
 WITHOUT_NAMESPACES = """
 import asyncio, json, sys
 from pathlib import Path
-from delegate.sandbox.commands import Commands
+from delegate.sandbox.commands.commands import Commands
 
 async def main(commands):
     sandboxed = Commands(sandbox="require")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from delegate.sandbox import landlock, launcher
+from delegate.sandbox.commands import landlock, launcher
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or landlock.abi() < landlock.MIN_ABI, reason="this kernel lacks Landlock"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from delegate.sandbox.confinement import CommandSpec, Confinement, ResourceLimit, execute, shell
-from delegate.sandbox.limits import MAX_THREADS, Limits, Watch
+from delegate.sandbox.commands.confinement import CommandSpec, Confinement, ResourceLimit, execute, shell
+from delegate.sandbox.processes.limits import MAX_THREADS, Limits, Watch
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks in /proc")
 NO_SANDBOX = Confinement(None, subreaper=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.security.commands import MechanismUnderTest, mechanisms
-from delegate.sandbox.confinement import Confinement
+from delegate.cli.doctor.security.commands import MechanismUnderTest, mechanisms
+from delegate.sandbox.commands.confinement import Confinement
 from tests.sandbox.ordinary import COMMANDS, try_all
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "isolation.md"

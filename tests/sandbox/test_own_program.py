@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 import delegate
-from delegate.sandbox.environment import find_program
-from delegate.sandbox.own_program import own_program
+from delegate.sandbox.filesystem.own_program import own_program
+from delegate.sandbox.processes.environment import find_program
 
 CODE = """
 import asyncio, sys
 from pathlib import Path
 from delegate.errors import ToolDenied
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.environment import find_program
-from delegate.sandbox.own_program import own_program
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.processes.environment import find_program
+from delegate.sandbox.filesystem.own_program import own_program
+from delegate.sandbox.workspace.folder import Folder
 
 root = Path.cwd()
 print(own_program(root) == (root / "tools" / "env",))

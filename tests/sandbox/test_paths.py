@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate.cli.security.commands import Row
-from delegate.cli.security.paths import ATTACKS, path_attacks
+from delegate.cli.doctor.security.commands import Row
+from delegate.cli.doctor.security.paths import ATTACKS, path_attacks
 from delegate.errors import ToolDenied, ToolError
-from delegate.sandbox import files
-from delegate.sandbox.search import find_lines
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.filesystem import files
+from delegate.sandbox.filesystem.search import find_lines
+from delegate.sandbox.workspace.folder import Folder
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import pytest
 
 import delegate
 from delegate.errors import ToolDenied
-from delegate.sandbox import files, search
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.launcher import landlock_is_available
-from delegate.sandbox.secret_paths import _secret_files, mounted_at  # pyright: ignore[reportPrivateUsage]
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.commands.launcher import landlock_is_available
+from delegate.sandbox.filesystem import files, search
+from delegate.sandbox.filesystem.secret_paths import _secret_files, mounted_at  # pyright: ignore[reportPrivateUsage]
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import Workspace
 
 TABLE = """\
@@ -44,7 +44,7 @@ def test_a_path_is_found_under_every_mount_of_its_folder(path: str, shown: list[
 CODE = """
 import asyncio, sys
 from pathlib import Path
-from delegate.sandbox.commands import Commands
+from delegate.sandbox.commands.commands import Commands
 async def main(work, *files):
     command, commands = "cat " + " ".join(files), Commands(sandbox="require")
     ran = await commands.run(command, cwd=Path(work), timeout_seconds=20, author="model")

@@ -12,12 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from delegate.sandbox import system_calls
-from delegate.sandbox.commands import SANDBOXES
-from delegate.sandbox.confinement import CommandSpec, Confinement, execute, shell, works
-from delegate.sandbox.environment import command_environment
-from delegate.sandbox.process import ProcessResult
-from delegate.sandbox.system_calls import BY_ARGUMENTS, DENIED, MISSING, SHARED_MEMORY_AND_QUEUES, system_call_filter
+from delegate.sandbox.commands import system_calls
+from delegate.sandbox.commands.commands import SANDBOXES
+from delegate.sandbox.commands.confinement import CommandSpec, Confinement, execute, shell, works
+from delegate.sandbox.commands.system_calls import (
+    BY_ARGUMENTS,
+    DENIED,
+    MISSING,
+    SHARED_MEMORY_AND_QUEUES,
+    system_call_filter,
+)
+from delegate.sandbox.processes.environment import command_environment
+from delegate.sandbox.processes.process import ProcessResult
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386 = 0x40000003

@@ -12,12 +12,12 @@ from typing import Literal
 
 import pytest
 
+from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolDenied, ToolError
-from delegate.sandbox.snapshot import Snapshot
-from delegate.sandbox.threads import run_in_thread
-from delegate.sandbox.trees import copy_tree
-from delegate.sandbox.workspace import Folder, discard
-from delegate.sandbox.write_locks import WriteLocks
+from delegate.sandbox.filesystem.trees import copy_tree
+from delegate.sandbox.workspace.folder import Folder, discard
+from delegate.sandbox.workspace.snapshot import Snapshot
+from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Artifact, Workspace
 
 
@@ -566,7 +566,7 @@ async def test_an_excerpt_is_what_was_digested_until_the_file_changes(fresh: Fol
 async def test_an_answer_does_not_wait_for_the_removal_of_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delegate.sandbox.workspace.REMOVAL_SECONDS", 0)
+    monkeypatch.setattr("delegate.sandbox.workspace.folder.REMOVAL_SECONDS", 0)
     folder = await Folder.open(None, home=tmp_path)
     installed = folder.make() / "node_modules"  # no work of the child's
     installed.mkdir()

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from delegate.errors import CallError, ToolError
-from delegate.sandbox.workspace import Folder, discard
+from delegate.sandbox.workspace.folder import Folder, discard
 from delegate.types import Artifact, Workspace
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")

@@ -14,7 +14,7 @@ import pytest
 
 from delegate._util.redaction import MARK, Redactor
 from delegate._util.secret_names import is_secret_name
-from delegate.sandbox.environment import command_environment
+from delegate.sandbox.processes.environment import command_environment
 from tests.util import secret_shapes
 from tests.util.secret_shapes import OWN, Shape
 

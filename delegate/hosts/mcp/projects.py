@@ -16,12 +16,12 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from delegate._util.fencing import one_line
+from delegate._util.threads import run_in_thread
 from delegate.errors import CallError
 from delegate.hosts.mcp.codex import codex_turn
 from delegate.hosts.mcp.policy import WorkspacePolicy
-from delegate.sandbox.secret_paths import real_path, secret_paths
-from delegate.sandbox.threads import run_in_thread
-from delegate.sandbox.worktree import snapshot
+from delegate.sandbox.filesystem.secret_paths import real_path, secret_paths
+from delegate.sandbox.workspace.worktree import snapshot
 from delegate.types import Workspace
 
 ListRoots = Callable[[], Awaitable[list[str]]]

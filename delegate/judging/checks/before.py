@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from delegate.errors import CallError, ToolError
-from delegate.sandbox.commands import SANDBOXES, Author, Commands
-from delegate.sandbox.snapshot import copy_of
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import SANDBOXES, Author, Commands
+from delegate.sandbox.workspace.folder import Folder
+from delegate.sandbox.workspace.snapshot import copy_of
 from delegate.types import ShellCriterion, Task
 
 

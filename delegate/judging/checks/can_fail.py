@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
-from delegate.sandbox.commands import Author, Commands
-from delegate.sandbox.snapshot import CACHES
-from delegate.sandbox.threads import run_in_thread
-from delegate.sandbox.trees import copy_tree, remove_tree
+from delegate.sandbox.commands.commands import Author, Commands
+from delegate.sandbox.filesystem.trees import copy_tree, remove_tree
+from delegate.sandbox.workspace.snapshot import CACHES
 from delegate.types import (
     CONDITIONS,
     AnyCriterion,

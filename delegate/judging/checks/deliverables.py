@@ -16,9 +16,9 @@ from pathlib import Path
 
 from delegate.errors import ToolError
 from delegate.judging.checks.scripts import scripts_of
-from delegate.sandbox import files, paths
-from delegate.sandbox.machinery import MODULE, Globs, Machinery, Role, role_of_name, shadows
-from delegate.sandbox.snapshot import Difference, Frozen
+from delegate.sandbox.filesystem import files, paths
+from delegate.sandbox.tampering.machinery import MODULE, Globs, Machinery, Role, role_of_name, shadows
+from delegate.sandbox.workspace.snapshot import Difference, Frozen
 from delegate.types import AboutFile, FileCriterion, ShellCriterion, Task
 
 _READ_BYTES = 200_000

@@ -28,9 +28,9 @@ from delegate.judging.checks.deliverables import Deliverables, found_no_tests, n
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission, result
-from delegate.sandbox.commands import CommandResult
-from delegate.sandbox.files import shown
-from delegate.sandbox.snapshot import Difference, Frozen
+from delegate.sandbox.commands.commands import CommandResult
+from delegate.sandbox.filesystem.files import shown
+from delegate.sandbox.workspace.snapshot import Difference, Frozen
 from delegate.types import CriterionResult, Finding, ShellCriterion
 
 TAIL_LINES = 5

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from delegate._util.similar import most_similar
+from delegate._util.threads import run_in_thread
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import DelegateError
 from delegate.judging.checks import schema_worker
@@ -21,7 +22,6 @@ from delegate.judging.checks.schema_worker import BadSchema, find_error, find_sc
 from delegate.judging.checks.worker import WorkerError, WorkerPool
 from delegate.judging.output import strict_json
 from delegate.records.recorder import LARGE_CHARS
-from delegate.sandbox.threads import run_in_thread
 
 MAX_SCHEMA_VALUES = 1_500
 MAX_SCHEMA_DEPTH = 60

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from delegate._util.redaction import redactor
+from delegate._util.threads import run_in_thread_if
 from delegate.codes import VerdictCode
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
 from delegate.errors import ToolError
@@ -16,7 +17,6 @@ from delegate.judging.checks.matching import CUT, result_of
 from delegate.judging.submission import Submission, result
 from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS
-from delegate.sandbox.threads import run_in_thread_if
 from delegate.types import CriterionResult, ProbeCriterion, Receipt
 
 SHOWN_CHARS = 300

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate, validate_text
 from delegate.judging.output import parse_json
 from delegate.judging.submission import Submission, result
 from delegate.records.recorder import LARGE_CHARS
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.threads import run_in_thread, run_in_thread_if
-from delegate.sandbox.workspace import Folder
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.workspace.folder import Folder
 from delegate.types import (
     AnyCriterion,
     CriterionResult,

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from delegate.errors import ToolError
-from delegate.sandbox import files, paths
-from delegate.sandbox.machinery import Role
+from delegate.sandbox.filesystem import files, paths
+from delegate.sandbox.tampering.machinery import Role
 
 MAX_DEPTH = 4
 """How far scripts that run other scripts are followed."""

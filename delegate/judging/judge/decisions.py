@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
+from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.judge import decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
@@ -20,8 +21,7 @@ from delegate.judging.reading.reader import PendingReading
 from delegate.judging.reading.statements import TaskReading
 from delegate.judging.rubrics import rubric_of
 from delegate.judging.submission import Submission
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.threads import run_in_thread, run_in_thread_if
+from delegate.sandbox.commands.commands import Commands
 from delegate.types import AnyCriterion, CriterionResult, Finding, RubricCriterion
 
 _Ask = Callable[[Sequence[AnyCriterion] | None], Awaitable[list[CriterionResult]]]

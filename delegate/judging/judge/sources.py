@@ -17,7 +17,7 @@ from delegate._util.redaction import redactor
 from delegate.errors import ToolError
 from delegate.judging.proof.files import same_file
 from delegate.judging.submission import Submission
-from delegate.sandbox.files import Excerpt
+from delegate.sandbox.filesystem.files import Excerpt
 from delegate.types import Artifact, CriterionResult, Receipt, StatementPart
 
 PAGE_TOKENS = 60_000

@@ -21,9 +21,9 @@ from delegate.judging.frozen import FrozenWork
 from delegate.judging.looks.look import Found
 from delegate.judging.submission import Submission
 from delegate.ports import ToolSpec
-from delegate.sandbox.commands import SANDBOXES, CommandResult, Commands
-from delegate.sandbox.files import shown
-from delegate.sandbox.snapshot import Frozen, copy_of
+from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Commands
+from delegate.sandbox.filesystem.files import shown
+from delegate.sandbox.workspace.snapshot import Frozen, copy_of
 from delegate.types import ShellCriterion
 
 if TYPE_CHECKING:

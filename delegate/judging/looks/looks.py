@@ -14,6 +14,7 @@ from typing import Any
 
 from delegate._util.fencing import clean, fence
 from delegate._util.redaction import logger, redactor
+from delegate._util.threads import run_in_thread
 from delegate.errors import DelegateError, ToolError
 from delegate.judging.checks.json_schema import validate
 from delegate.judging.frozen import FrozenWork
@@ -27,9 +28,8 @@ from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
 from delegate.ports import Attachment, Tool, ToolCall, ToolReply, ToolSpec
 from delegate.records.recorder import encodable
-from delegate.sandbox.commands import Commands
-from delegate.sandbox.media import MAX_REQUEST_BYTES, readable_types
-from delegate.sandbox.threads import run_in_thread
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.filesystem.media import MAX_REQUEST_BYTES, readable_types
 from delegate.types import CriterionResult, JudgeLook, StatementPart
 
 LOOK_CHARS = 24_000

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from delegate._util.threads import run_in_thread
 from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.looks.carriers import Known, why_not_sent
 from delegate.judging.looks.look import Found, Look
 from delegate.judging.submission import Submission
 from delegate.ports import Effect, Tool, ToolOutput
-from delegate.sandbox.threads import run_in_thread
 from delegate.types import JsonObject
 
 SECONDS = 30.0

@@ -20,7 +20,7 @@ from delegate.judging.judge.sources import (
 )
 from delegate.judging.looks.look import Found, Look, Piece, Span
 from delegate.ports import ToolSpec
-from delegate.sandbox import files, media, search
+from delegate.sandbox.filesystem import files, media, search
 
 READ_CHARS = 12_000
 """How much one look shows."""

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from delegate.sandbox.search import glob_pattern
+from delegate.sandbox.filesystem.search import glob_pattern
 
 
 def same_file(path: str, named: str) -> bool:

@@ -20,7 +20,7 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from delegate import Delegator, Settings
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
-from delegate.cli.taskfile import read_task
+from delegate.cli.input.taskfile import read_task
 from scripts.bench.arena import Arena, Row
 from scripts.bench.contenders import ours
 from scripts.bench.contenders.openai_sdk import OpenAISdk

@@ -22,7 +22,7 @@ from delegate import Delegator, Job, Settings, Task
 from delegate.child.page import readable
 from delegate.ports import ChatReply, ChatRequest, Tool, ToolOutput
 from delegate.records.recorder import MAX_REPORT_CHARS
-from delegate.sandbox.trees import remove_tree
+from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.testing import Scripted
 from delegate.types import Artifact, ChildRun
 from scripts.bench.arena import Arena, Row

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.security.attacks import ATTACKS
-from delegate.cli.security.commands import MechanismUnderTest, Row, shell_attacks
-from delegate.cli.security.criteria import PREDICATES, SCHEMAS
+from delegate.cli.doctor.security.attacks import ATTACKS
+from delegate.cli.doctor.security.commands import MechanismUnderTest, Row, shell_attacks
+from delegate.cli.doctor.security.criteria import PREDICATES, SCHEMAS
 from delegate.judging.checks.worker import close_workers
-from delegate.sandbox.confinement import Confinement
-from delegate.sandbox.launcher import landlock_is_available
+from delegate.sandbox.commands.confinement import Confinement
+from delegate.sandbox.commands.launcher import landlock_is_available
 from scripts.write_attacks import COLUMNS, FILE, FORBID_NAMESPACES, ROOT, outcome, table_in
 from tests.cli.command import delegate
 from tests.support import leaks
@@ -128,9 +128,9 @@ def test_an_attack_ends_as_the_documentation_says(
 
 WITHOUT_NAMESPACES = """
 import asyncio, json
-from delegate.cli.security.commands import MechanismUnderTest, shell_attacks
-from delegate.sandbox.confinement import Confinement
-from delegate.sandbox.launcher import landlock_is_available
+from delegate.cli.doctor.security.commands import MechanismUnderTest, shell_attacks
+from delegate.sandbox.commands.confinement import Confinement
+from delegate.sandbox.commands.launcher import landlock_is_available
 from scripts.write_attacks import COLUMNS, FILE, FORBID_NAMESPACES, ROOT, outcome, table_in
 mechanism = MechanismUnderTest("landlock", Confinement("landlock", subreaper=True), "none")
 print(json.dumps(asyncio.run(shell_attacks([mechanism]))))

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from delegate.cli.options import Format
-from delegate.cli.security.commands import Row
-from delegate.cli.security.report import print_attacks
+from delegate.cli.doctor.security.commands import Row
+from delegate.cli.doctor.security.report import print_attacks
+from delegate.cli.input.options import Format
 
 ROWS = [
     Row("shell", "a daemon", "bubblewrap", "stopped", "it ends with its command"),

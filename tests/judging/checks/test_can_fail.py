@@ -12,7 +12,7 @@ from delegate.judging import refuse_undecidable
 from delegate.judging.checks import can_fail
 from delegate.judging.checks.json_schema import unknown_keyword
 from delegate.judging.checks.schema_worker import keywords
-from delegate.sandbox.commands import Commands
+from delegate.sandbox.commands.commands import Commands
 from delegate.testing import Scripted
 from tests.cli.command import delegate
 

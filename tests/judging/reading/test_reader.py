@@ -10,7 +10,7 @@ import pytest
 from delegate import CallError, Delegator, Task, TaskResult
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
-from delegate.cli.taskfile import read_task
+from delegate.cli.input.taskfile import read_task
 from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, Tool

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
-from delegate.cli import probe
+from delegate.cli.doctor import probe
 from delegate.errors import ConfigError, ProviderError
 from delegate.models.connections import find_endpoints
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel

@@ -6,9 +6,9 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from delegate._util.threads import run_in_thread
 from delegate.judging.checks.predicate.parse import PredicateError, one_line, parse
 from delegate.judging.checks.worker import WorkerError, WorkerPool
-from delegate.sandbox.threads import run_in_thread
 
 TIMEOUT_SECONDS = 0.7
 """For what the limits of the engine don't stop, such as one long call of a built-in method: the worker is killed."""

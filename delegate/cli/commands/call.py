@@ -1,0 +1,44 @@
+"""`delegate call`: executes one tool call as a host would."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from delegate.cli.input.options import TraceOption
+
+
+def call(
+    arguments: Annotated[
+        str | None,
+        typer.Argument(metavar="[JSON|-]", help="The arguments of the call. Read from stdin if omitted or `-`."),
+    ] = None,
+    trace: TraceOption = None,
+) -> None:
+    """Execute one delegate_task call exactly as a host would and print its report as JSON.
+
+    A call that can't be executed costs nothing, prints an object with the key
+    `error` and exits with 2, also without a key. Otherwise exits as `delegate
+    run` does.
+    """
+    from functools import partial
+
+    from delegate.cli import exits
+    from delegate.cli.input.options import Format
+    from delegate.cli.screen.output import print_report_as
+    from delegate.cli.work import stoppable
+    from delegate.delegator import Delegator
+
+    call_arguments = _read(arguments)
+    delegator = Delegator()
+    report = stoppable(delegator, partial(delegator.call, call_arguments), trace=trace)
+    print_report_as(Format.json, report)
+    raise typer.Exit(exits.of_report(report))
+
+
+def _read(arguments: str | None) -> str | bytes:
+    if arguments is not None and arguments != "-":
+        return arguments
+    if sys.stdin.isatty() and arguments is None:
+        raise typer.BadParameter("pass the arguments of the call as JSON, or pipe them to stdin", param_hint="JSON")
+    return sys.stdin.buffer.read()

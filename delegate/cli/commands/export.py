@@ -1,0 +1,195 @@
+"""`delegate export`: writes recorded tasks in the formats of other tools."""
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import aclosing, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from delegate.cli.input.recorded import complete_run
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from delegate.delegator import Delegator
+    from delegate.exports.atif import RecordedTask
+    from delegate.exports.preference import Preferences
+    from delegate.records.history import TaskSummary
+
+
+class ExportFormat(StrEnum):
+    """The format of the export."""
+
+    atif = "atif"
+    preference = "preference"
+
+
+class Labels(StrEnum):
+    """Whose word is enough for a label."""
+
+    without_judges = "code"
+    judge = "judge"
+
+
+def export(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="The id of a run or a batch, its first characters, `last`, or the handle of a task.",
+            autocompletion=complete_run,
+        ),
+    ],
+    kind: Annotated[
+        ExportFormat,
+        typer.Option("--format", help="atif: trajectories (ATIF 1.8). preference: TRL's unpaired preference data."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
+    labels: Annotated[
+        Labels | None,
+        typer.Option(
+            "--labels",
+            help="For preference data: code: labels by people and by code. judge: also by judges.  [default: code]",
+        ),
+    ] = None,
+) -> None:
+    """Write the record of a run as trajectories or as training data.
+
+    `--format atif` writes one JSON document: the trajectory of the task, or a
+    root with the trajectories of all tasks. A batch becomes JSON lines, one
+    trajectory per task.
+
+    `--format preference` writes JSON lines with prompt, completion and label.
+    Labels come from people and from code. What has none is left out, and
+    counted on stderr.
+    """
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+
+    if labels is not None and kind is not ExportFormat.preference:
+        raise typer.BadParameter("can only be used with --format preference", param_hint="--labels")
+    delegator = Delegator()
+    if kind is ExportFormat.atif:
+        lines = _trajectories(delegator, run)
+    else:
+        lines = _preferences(delegator, run, with_judges=labels is Labels.judge)
+    work(delegator, lambda _: _write(lines, out))
+
+
+async def _write(lines: AsyncGenerator[str], out: Path | None) -> None:
+    """Write the lines. The file is opened only once there is something to write."""
+    async with aclosing(lines):
+        first = await anext(lines, None)
+        with _opened(out) as write:
+            if first is not None:
+                write(first)
+                async for line in lines:
+                    write(line)
+
+
+@contextmanager
+def _opened(out: Path | None) -> Generator[Callable[[str], None]]:
+    """What writes a line to the file, or to stdout."""
+    from delegate.cli.ci.logs import print_as_is
+
+    if out is None:
+        yield print_as_is
+        sys.stdout.flush()
+        return
+    try:
+        file = out.open("w", encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{out} can't be written: {error.strerror}", param_hint="-o") from None
+    with file:
+        yield lambda line: print(line, file=file)
+
+
+class _Found(NamedTuple):
+    """What is exported: one task with those below it, or all tasks of a run or a batch."""
+
+    run_id: str
+    handle: str | None
+    """The handle, if one task is meant."""
+    is_batch: bool
+    tasks: "Sequence[TaskSummary]"
+
+
+async def _find(delegator: "Delegator", text: str) -> _Found:
+    """What `text` names. Raises CallError if there is nothing on record."""
+    from delegate.cli.input.recorded import find
+    from delegate.errors import CallError
+
+    record, tasks = await find(delegator, text, None)
+    run_id, is_batch = tasks[0].run_id, True
+    if record is not None:
+        (own,) = (task for task in tasks if task.handle == record["handle"])
+        below = [task for task in tasks if task.depth > own.depth]
+        return _Found(run_id, own.handle, False, [own, *below])
+    try:
+        await delegator.batch_on_record(run_id)
+    except CallError:
+        is_batch = False
+    return _Found(run_id, None, is_batch, tasks)
+
+
+async def _recorded(delegator: "Delegator", tasks: "Sequence[TaskSummary]") -> "AsyncGenerator[RecordedTask]":
+    """The records of tasks, one after the other, with the rulings on each."""
+    from delegate.exports.atif import RecordedTask
+
+    for task in tasks:
+        record = await delegator.read(task.handle)
+        if record is not None:  # else it was removed in the meantime, as old records are
+            ruled = [one.model_dump(mode="json") for one in await delegator.rulings(task.handle)]
+            yield RecordedTask(record, task.depth, tuple(ruled))
+
+
+async def _trajectories(delegator: "Delegator", text: str) -> AsyncGenerator[str]:
+    from delegate.cli.screen.output import as_json
+    from delegate.exports.atif import run_trajectory, trajectories
+
+    found = await _find(delegator, text)
+    if found.is_batch and len({task.depth for task in found.tasks}) == 1:
+        async for task in _recorded(delegator, found.tasks):
+            yield as_json(trajectories([task])[0])
+        return
+    tasks = [task async for task in _recorded(delegator, found.tasks)]
+    if found.is_batch:
+        for trajectory in trajectories(tasks):
+            yield as_json(trajectory)
+    elif found.handle is not None:
+        own = (one for one in trajectories(tasks) if one["trajectory_id"] == found.handle)
+        yield as_json(next(own), indent=2)
+    else:
+        yield as_json(run_trajectory(found.run_id, tasks), indent=2)
+
+
+async def _preferences(delegator: "Delegator", text: str, *, with_judges: bool) -> AsyncGenerator[str]:
+    from delegate.cli.screen.output import as_json
+    from delegate.exports.preference import Preferences
+
+    preferences, found = Preferences(with_judges=with_judges), await _find(delegator, text)
+    tasks = found.tasks if found.handle is None else found.tasks[:1]
+    async for task in _recorded(delegator, tasks):
+        if example := preferences.example(task):
+            yield as_json(example)
+    _print_counts(preferences)
+
+
+def _print_counts(preferences: "Preferences") -> None:
+    from delegate.contract.amounts import counted
+
+    def listed(counts: "Counter[Any]") -> str:
+        return ", ".join(f"{number} {name}" for name, number in counts.most_common())
+
+    text = counted(preferences.labeled.total(), "example")
+    if preferences.labeled:
+        text += f" ({listed(preferences.labeled)})"
+    if left_out := preferences.left_out:
+        text += f"; {counted(left_out.total(), 'task')} left out ({listed(left_out)})"
+        text += "; --labels judge includes those with only_a_judge" if "only_a_judge" in left_out else ""
+    typer.echo(text, err=True)

@@ -1,0 +1,114 @@
+"""`delegate report`: writes a run, a batch or a task as one HTML page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from delegate.cli.input.recorded import LAST, complete_run
+
+if TYPE_CHECKING:
+    from delegate.delegator import Delegator
+    from delegate.report.values import ReportView
+
+_MARK = b'<meta name="generator" content="delegate report">'
+
+
+def report(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="The id of a run or batch, its first characters, `last`, or the handle of a task.",
+            autocompletion=complete_run,
+        ),
+    ] = LAST,
+    number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
+    page: Annotated[
+        int, typer.Option("--page", min=1, metavar="N", help="Which page of a run with more than 1,000 tasks.")
+    ] = 1,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or - for stdout.")
+    ] = Path("report.html"),
+) -> None:
+    """Write the report of a run or a batch as one HTML page that needs nothing else.
+
+    It shows each task with its verdict, each quote of a judge where it stands
+    in its source, when what ran, and what it cost. It loads nothing from
+    elsewhere and works without scripts, so it can be mailed and archived. It
+    contains what children wrote and read, as far as secrets weren't removed.
+    With more than 1,000 tasks, those that didn't pass are on the first page.
+    """
+    from delegate.cli.ci.logs import inert_markup, print_as_is
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+    from delegate.report.page import report_page
+
+    if output != Path("-"):
+        _refuse_unusable(output)
+    delegator = Delegator()
+    view = work(delegator, lambda _: _read(delegator, run, number, page))
+    html = report_page(view).html
+    if output == Path("-"):
+        print_as_is(inert_markup(html), end="")
+        return
+    _write(output, html)
+    pages = [f"page {page} of {view.pages.of}"] if view.pages.of > 1 else []
+    print(f"{output}: {', '.join([view.tally, *view.figures, *pages])}")
+
+
+async def _read(delegator: "Delegator", text: str, number: int | None, page: int) -> "ReportView":
+    from delegate.report.reading import Reports
+
+    id = await _id_of(delegator, text, number)
+    async with Reports(delegator.settings.home) as reports:
+        return await reports.report(id, page)
+
+
+async def _id_of(delegator: "Delegator", text: str, number: int | None) -> str:
+    """The id of the run or batch, or the handle of the task, that is named. Raises CallError if there is none."""
+    from delegate.cli.input.recorded import find, run_id_of
+    from delegate.errors import CallError
+
+    if number is None:
+        try:
+            return (await delegator.batch_on_record(await run_id_of(delegator, text))).run_id
+        except CallError as error:
+            if error.code != "unknown_batch":
+                raise
+    record, tasks = await find(delegator, text, number)
+    return str(record["handle"]) if record else tasks[0].run_id
+
+
+def _refuse_unusable(path: Path) -> None:
+    """Raise CallError for a path that can't be written, or that holds something other than a report."""
+    from delegate.errors import CallError
+
+    if path.is_dir():
+        raise CallError("bad_output", f"{path} is a folder", field="output", hint="name a file")
+    if not path.absolute().parent.is_dir():
+        raise CallError("bad_output", f"{path}: the folder doesn't exist", field="output", hint="create it first")
+    if path.exists() and not path.is_file():  # a device or a pipe, which a report would replace
+        raise CallError("bad_output", f"{path} isn't a regular file", field="output", hint="use - for stdout")
+    if path.exists() and path.stat().st_size:
+        with path.open("rb") as file:
+            if _MARK not in file.read(4_000):
+                hint = "name another file, or delete this one"
+                raise CallError("bad_output", f"{path} exists and isn't a report", field="output", hint=hint)
+
+
+def _write(path: Path, html: str) -> None:
+    """Replace the file in one step, so that nobody reads half a report."""
+    import os
+
+    from delegate.errors import CallError
+
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        temporary.unlink(missing_ok=True)  # a link that a child left here would lead to another file
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(html)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CallError("bad_output", f"{path} can't be written: {error.strerror}", field="output") from None

@@ -1,0 +1,311 @@
+"""`delegate rule`: records what a person says about a criterion that was judged."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from delegate.cli.input.options import Format, FormatOption
+from delegate.cli.input.recorded import complete_run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from delegate.delegator import Delegator
+    from delegate.judging.judge.evidence import Evidence
+    from delegate.types import JsonObject, Ruling, RulingWord, Sampling
+
+SHOWN_CHARS = 2_500
+"""Characters of each piece of evidence that are shown at first."""
+SHOWN_CALLS = 8
+KEYS = "[y] met  [n] not met  [a] all of the evidence  [s] skip  [q] quit"
+
+
+class RulingName(StrEnum):
+    """Whether the criterion is really met."""
+
+    met = "met"
+    not_met = "not_met"
+
+
+class SamplingName(StrEnum):
+    """How the criteria were selected."""
+
+    random = "random"
+    chosen = "chosen"
+
+
+def rule(
+    handle: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[HANDLE]",
+            help="The handle of a task such as 1f2e3d4c5b6a-0, or the id or first characters of a run of one task, or "
+            "`last`.",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    criterion: Annotated[str | None, typer.Argument(metavar="[CRITERION]", help="Its id, such as c1.")] = None,
+    ruling: Annotated[RulingName | None, typer.Argument(help="Whether the criterion is really met.")] = None,
+    because: Annotated[str, typer.Option(metavar="TEXT", help="The reason.")] = "",
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who rules, or which check. Default: the user.")
+    ] = None,
+    review: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Show the run's criteria one after the other, without their verdicts, and ask."
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Draw N criteria at random, of all runs or of that of --review."),
+    ] = None,
+    import_: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="Read rulings from JSON lines; `-` is stdin.")
+    ] = None,
+    sampling: Annotated[
+        SamplingName, typer.Option(help="How the criteria of --import were selected, where a line doesn't say.")
+    ] = SamplingName.chosen,
+    format: FormatOption = Format.pretty,
+) -> None:
+    """Say whether a criterion is really met. `delegate calibrate` measures the judges by that.
+
+    `--sample N` draws criteria at random and shows each with its evidence but
+    not its verdict. Only such rulings say how often a judge is wrong: those
+    that somebody picked, because they looked odd, are measured apart. Without
+    a terminal, `--sample N --format jsonl` prints the criteria as lines with
+    their evidence; fill in `ruling`, and read them with `--import`.
+    """
+    from delegate.cli.screen.output import refusals_as
+    from delegate.delegator import Delegator
+
+    with refusals_as(format):
+        _refuse_mixed(handle, criterion, ruling, review, sample, import_)
+        by = by or _user()
+        with Delegator() as delegator:
+            if import_ is not None:
+                _import(delegator, import_, by, sampling, format)
+            elif handle is not None and criterion is not None and ruling is not None:
+                _rule_one(delegator, handle, criterion, ruling.value, because, by, format)
+            elif format is not Format.pretty:
+                _print_drawn(delegator, review, sample, format)
+            else:
+                _review(delegator, review, sample, by)
+
+
+def _refuse_mixed(
+    handle: str | None,
+    criterion: str | None,
+    ruling: RulingName | None,
+    review: str | None,
+    sample: int | None,
+    import_: Path | None,
+) -> None:
+    """Raise CallError unless exactly one thing is asked for."""
+    from delegate.errors import CallError
+
+    asked = [handle is not None, review is not None or sample is not None, import_ is not None]
+    if sum(asked) != 1:
+        message = "nothing to rule on" if not any(asked) else "only one of HANDLE, --review or --sample, and --import"
+        hint = "give HANDLE CRITERION met|not_met, or --sample N, or --review RUN, or --import FILE"
+        raise CallError("invalid_ruling", message, hint=hint)
+    if handle is not None and (criterion is None or ruling is None):
+        missing = "CRITERION" if criterion is None else "met or not_met"
+        raise CallError("invalid_ruling", f"{missing} is missing", hint="give HANDLE CRITERION met|not_met")
+
+
+def _user() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no such user, as in some containers
+        return "unknown"
+
+
+def _import(delegator: "Delegator", file: Path, by: str, sampling: SamplingName, format: Format) -> None:
+    from delegate.cli.input.documents import name_of, read_text
+    from delegate.cli.screen.output import print_as_json
+
+    importing = delegator.import_rulings(read_text(file), by=by, sampling=sampling.value, name=name_of(file))
+    count = delegator.wait_for(importing)
+    if not print_as_json(format, {"imported": count}):
+        print(f"{count} ruling{'' if count == 1 else 's'} recorded")
+
+
+def _rule_one(
+    delegator: "Delegator", text: str, criterion: str, ruling: str, because: str, by: str, format: Format
+) -> None:
+    from typing import cast
+
+    from delegate.cli.screen.output import print_as_json
+
+    handle = delegator.wait_for(_handle_of(delegator, text))
+    word = cast("RulingWord", ruling)
+    made = delegator.wait_for(delegator.rule(handle, criterion, word, because=because, by=by))
+    rows = [one.model_dump(mode="json") for one in made]
+    if not print_as_json(format, rows, rows):
+        for one in made:
+            print(_line(one))
+
+
+def _line(ruling: "Ruling") -> str:
+    from delegate._util.fencing import one_line
+    from delegate.types import PASSING
+
+    who = ruling.judge or "no judge"
+    agrees = "agrees" if (ruling.judged in PASSING) == (ruling.ruling == "met") else "differs"
+    text = f"{ruling.task} {ruling.criterion}: {ruling.ruling}, says {ruling.ruled_by}; {who} said {ruling.judged}"
+    return one_line(f"{text} ({agrees})", 300)
+
+
+async def _handle_of(delegator: "Delegator", text: str) -> str:
+    """The handle of the one task that `text` names."""
+    from delegate.cli.input.recorded import find
+    from delegate.errors import CallError
+
+    record, tasks = await find(delegator, text, None)
+    if record is None and len(tasks) > 1:
+        handles = ", ".join(task.handle for task in tasks[:5])
+        message = f"run {tasks[0].run_id} has {len(tasks)} tasks"
+        raise CallError("ambiguous_id", message, field="handle", hint=f"name one of them: {handles}")
+    return str(record["handle"]) if record else tasks[0].handle
+
+
+# ------------------------------------------------------------------------------------------------------------- review
+
+
+async def _drawn(delegator: "Delegator", run: str | None, sample: int | None) -> "list[tuple[str, str]]":
+    """The criteria to rule on. Raises CallError if there are none."""
+    from delegate.cli.input.recorded import find
+    from delegate.errors import CallError
+
+    run_id, only = None, None
+    if run is not None:
+        record, tasks = await find(delegator, run, None)
+        run_id, only = tasks[0].run_id, str(record["handle"]) if record else None
+        if sample is not None and (only is not None or len(tasks) == 1):
+            hint = "name a run of several tasks, or none to draw of all, or leave out --sample"
+            raise CallError("invalid_ruling", "a sample of one task that somebody picked is not random", hint=hint)
+    found = await delegator.draw(sample, run_id)
+    found = [one for one in found if only is None or one[0] == only]
+    if not found:
+        message = "no criterion that a judge decided is left to rule on"
+        raise CallError("nothing_to_rule", message, hint="name another run, or run tasks with criteria in words")
+    return found
+
+
+def _print_drawn(delegator: "Delegator", run: str | None, sample: int | None, format: Format) -> None:
+    """The criteria as rows to fill in, without their verdicts."""
+    from delegate.cli.screen.output import print_as_json
+
+    rows: list[JsonObject] = []
+    for handle, id in delegator.wait_for(_drawn(delegator, run, sample)):
+        record = delegator.wait_for(delegator.read(handle))
+        if record is not None:
+            row = {"task": handle, "criterion": id, "ruling": None, "because": None, "sampling": _sampling(sample)}
+            shown = {name: text for name, text in _evidence(record).sources.items() if text.strip()}
+            rows.append({**row, "goal": _goal(record), "text": _text_of(record, id), "evidence": shown})
+    print_as_json(format, rows, rows)
+
+
+def _sampling(sample: int | None) -> str:
+    return "random" if sample is not None else "chosen"
+
+
+def _review(delegator: "Delegator", run: str | None, sample: int | None, by: str) -> None:
+    """Show each criterion with its evidence, and ask. Every ruling is stored at once."""
+    import sys
+    from typing import cast
+
+    from delegate.cli.screen.output import console
+    from delegate.errors import CallError
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        hint = "without one, use --sample N --format jsonl, fill in `ruling`, and read the lines with --import"
+        raise CallError("no_terminal", "a review needs a terminal to ask in", hint=hint)
+    out, ruled = console(), 0
+    items = delegator.wait_for(_drawn(delegator, run, sample))
+    for n, (handle, id) in enumerate(items, start=1):
+        record = delegator.wait_for(delegator.read(handle))
+        if record is None:
+            continue  # removed meanwhile
+        word = _asked(out, record, id, f"{n} of {len(items)}")
+        if word == "q":
+            break
+        if word == "s":
+            continue
+        because = typer.prompt("because", default="", show_default=False)
+        answer: RulingWord = "met" if word == "y" else "not_met"
+        sampling = cast("Sampling", _sampling(sample))
+        delegator.wait_for(delegator.rule(handle, id, answer, by=by, because=because, sampling=sampling))
+        ruled += 1
+    print(f"{ruled} of {len(items)} ruled; `delegate calibrate` prints what that says of the judges")
+
+
+def _asked(out: "Console", record: "JsonObject", id: str, place: str) -> str:
+    """The key that the person typed: y, n, s or q."""
+    from rich.text import Text
+
+    from delegate.cli.screen.output import plain
+
+    evidence = _evidence(record)
+    out.print()
+    out.rule(Text(f"{place}: {record['handle']} {id}"))
+    out.print(Text("goal       ", "bold") + plain(_goal(record)[:SHOWN_CHARS]))
+    out.print(Text("criterion  ", "bold") + plain(_text_of(record, id)))
+    if record["workspace"]:
+        out.print(Text("folder     ", "bold") + plain(str(record["workspace"])))
+    _show(out, evidence, whole=False)
+    while True:
+        word = typer.prompt(KEYS, prompt_suffix=" > ").strip().lower()[:1]
+        if word == "a":
+            _show(out, evidence, whole=True)
+        elif word in ("y", "n", "s", "q"):
+            return word
+
+
+def _show(out: "Console", evidence: "Evidence", *, whole: bool) -> None:
+    """The evidence that the judge saw, without checks, whose results would tell the verdict."""
+    from rich.text import Text
+
+    from delegate.cli.screen.output import plain
+
+    calls = [name for name in evidence.sources if name.startswith("receipt:")]
+    hidden = set[str]() if whole else set(calls[:-SHOWN_CALLS])
+    for name, text in evidence.sources.items():
+        if name in hidden or not text.strip():
+            continue
+        shown = text if whole else text[:SHOWN_CHARS]
+        out.print(Text(f"── {name}", "dim"))
+        out.print(plain(shown), soft_wrap=True)
+        if len(shown) < len(text):
+            out.print(Text(f"… {len(text) - len(shown):,} more characters", "dim"))
+    if hidden:
+        out.print(Text(f"… {len(hidden)} earlier tool calls", "dim"))
+
+
+def _evidence(record: "JsonObject") -> "Evidence":
+    """What the judge saw of a task, as far as it is still there."""
+    from delegate.judging.judge.evidence import gather
+    from delegate.judging.judge.sources import Sources
+    from delegate.judging.submission import Submission
+    from delegate.sandbox.workspace.folder import Folder
+    from delegate.types import ChildRun, Task
+
+    workspace = Path(record["workspace"]) if record["workspace"] else None
+    folder = Folder.of_existing(workspace) if workspace is not None and workspace.is_dir() else None
+    run = ChildRun.model_validate(record["run"])
+    return gather(Sources(Submission(Task(goal=_goal(record)), run, folder, "person", None)))
+
+
+def _goal(record: "JsonObject") -> str:
+    return str(record["task"]["goal"])
+
+
+def _text_of(record: "JsonObject", id: str) -> str:
+    """The criterion in words."""
+    verdict = record["result"]["verdict"]
+    return next((str(one["text"]) for one in verdict["criteria"] if one["id"] == id), id)

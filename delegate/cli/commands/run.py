@@ -1,0 +1,404 @@
+"""`delegate run`: runs tasks from the command line or a file."""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+
+import typer
+
+from delegate.cli.input.options import Format, FormatOption, PlanOption, TraceOption
+
+if TYPE_CHECKING:
+    from delegate.child.command import CommandRunner
+    from delegate.codes import CallErrorCode
+    from delegate.settings import Settings
+    from delegate.types import Report, Task
+
+
+class TierName(StrEnum):
+    """The tier of a model."""
+
+    deep = "deep"
+    standard = "standard"
+    fast = "fast"
+
+
+class RunnerOutput(StrEnum):
+    """The output format of the program given as --runner."""
+
+    text = "text"
+    json = "json"
+
+
+CriteriaOption = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--criterion", metavar="CRITERION", help="An acceptance criterion; may be repeated."),
+]
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--in",
+        "--workspace",
+        metavar="FOLDER",
+        help="The folder that the child gets, such as a project. By default a new, empty one. Without --worktree or "
+        "--copy, the child works in it directly.",
+    ),
+]
+WorktreeOption = Annotated[
+    bool,
+    typer.Option(
+        "--worktree",
+        help="Give the child a git worktree of the folder (by default of the working folder), without uncommitted "
+        "changes.",
+    ),
+]
+CopyOption = Annotated[
+    bool, typer.Option("--copy", help="Give the child a copy of the folder (by default of the working folder).")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Copy the files that the child created or changed to this folder, also after a FAIL. With several tasks, "
+        "those of task 1 go to FOLDER/1, and so on.",
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Let --out replace files that exist.")]
+UntilVerifiedOption = Annotated[
+    bool,
+    typer.Option(
+        "--until-verified",
+        help="Let the child go on until its claim to be done is verified, it gives up, or a limit ends it.",
+    ),
+]
+MaxClaimsOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="With --until-verified: how often the child may claim to be done [3]."),
+]
+FileOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Run the tasks of a .json, .yaml or .toml file instead of GOAL.")
+]
+RunnerOption = Annotated[
+    str | None,
+    typer.Option(metavar="COMMAND", help="Run this program as the child, such as `claude -p`."),
+]
+RunnerOutputOption = Annotated[
+    RunnerOutput | None,
+    typer.Option(help="What the program prints: its report as text, or JSON that contains it."),
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HANDLE",
+        help="Go on with a task of --until-verified whose process was lost, in its folder as it is and within what is "
+        "left of its limits.",
+    ),
+]
+RunnerEnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="Pass this environment variable, such as an API key, to the program; may be repeated."
+    ),
+]
+
+
+def run(
+    goal: Annotated[str | None, typer.Argument(help="What the child is to do.")] = None,
+    criteria: CriteriaOption = None,
+    context: Annotated[str | None, typer.Option(help="Background for the child, which sees nothing else.")] = None,
+    tier: Annotated[TierName | None, typer.Option(help="The tier of the child's model.")] = None,
+    model: Annotated[str | None, typer.Option(help="The child's model.")] = None,
+    folder: FolderOption = None,
+    worktree: WorktreeOption = False,
+    copy: CopyOption = False,
+    out: OutOption = None,
+    force: ForceOption = False,
+    output_schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A JSON Schema for the child's report.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of the child.")] = None,
+    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Maximum number of model calls.")] = None,
+    max_cost: Annotated[float | None, typer.Option(metavar="USD", help="Maximum cost of the task.")] = None,
+    until_verified: UntilVerifiedOption = False,
+    max_claims: MaxClaimsOption = None,
+    file: FileOption = None,
+    runner: RunnerOption = None,
+    runner_output: RunnerOutputOption = None,
+    runner_env: RunnerEnvOption = None,
+    plan: PlanOption = False,
+    trace: TraceOption = None,
+    resume: ResumeOption = None,
+    format: FormatOption = Format.pretty,
+) -> None:
+    r"""Run one task, or a file of tasks, and print each result, verdict first.
+
+    A criterion is a sentence that a judge decides, or a check that code runs:
+
+        -c 'shell: pytest -q'     the command exits with 0 in the child's folder
+
+        -c 'file: report.md'      the file exists
+
+        -c 'regex: total \d+'     the child's report contains the pattern
+
+        -c 'json: total === 3'    the expression is true for the report's JSON
+
+        -c 'called: send_email'   the child called this tool successfully
+
+        -c 'never called: rm'     the child didn't call this tool
+
+        -c 'rubric: code_change'  the judge's scores reach the rubric's threshold
+
+        -c 'question: is it polite?'     -c 'manual: looks right on my phone'
+
+        -c 'text: any sentence'   a sentence that isn't read as one of these forms
+
+        -c '{"kind": "shell", "command": "make", "exit_code": 2}'   as JSON
+
+    A task file is a list of tasks, or an object with the list as `tasks`. A
+    task has the fields goal, context, acceptance_criteria, output_schema, tier,
+    model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode,
+    max_claims and steps. A criterion in it is a sentence or a typed object, and a
+    relative workspace is resolved against the folder of the file. What reaches
+    further than that folder or your settings needs `delegate trust FILE`.
+
+    The child gets a new, empty folder; with --in, --worktree or --copy, it gets
+    a project. Its files stay there; --out copies them to a folder of yours. It
+    never copies links, nor files into a `.git`, and replaces none without
+    --force; if a file couldn't be copied, the exit code is 1.
+
+    With --until-verified (in a file: `mode: goal`), the child can't just stop.
+    It claims to be done, and if anything doesn't hold, it gets back what failed
+    and goes on, up to --max-claims times and within all other limits.
+
+    With --runner, a program is the child. It runs in the task's folder as an
+    ordinary process, reads goal, context and criteria from stdin (or as the
+    argument `{prompt}`, or only the goal as `{goal}`), and prints its report.
+    The command isn't run by a shell, and relative paths in it refer to the
+    task's folder. It gets only the API keys named with --runner-env. Its tool
+    calls aren't recorded, so verify its work with checks; if all criteria are
+    checks, no model is called and no API key is needed.
+
+    Exits with 0 if every verdict is PASS, 1 if any work is bad, 2 if it was
+    refused before anything ran (an invalid option, file or setting, or no model
+    for the children, such as without a key), and 3 if no work is bad, but a
+    child couldn't run or nobody could look at its work.
+    """
+    from delegate.cli.input.taskfile import read_schema, read_tasks
+
+    worker = runner_of(runner, runner_output, runner_env)
+    fields: dict[str, Any] = {
+        "context": context,
+        "acceptance_criteria": criteria,
+        "output_schema": output_schema,
+        "tier": tier.value if tier else None,
+        "model": model,
+        "workspace": _workspace(folder, worktree=worktree, copy=copy),
+        "timeout_seconds": timeout,
+        "max_steps": max_steps,
+        "max_cost_usd": max_cost,
+        "mode": "goal" if until_verified else None,
+        "max_claims": max_claims,
+    }
+    options = {name: value for name, value in fields.items() if value is not None}
+    if resume is not None:
+        _refuse_options_with_resume(goal, file, runner, out, options | ({"--plan": True} if plan else {}))
+        _resume(resume, format)
+    if max_claims is not None and not until_verified:
+        raise typer.BadParameter("can only be used with --until-verified", param_hint="--max-claims")
+    if force and out is None:
+        raise typer.BadParameter("can only be used with --out", param_hint="--force")
+    if file is not None:
+        _refuse_options_with_file(goal, options)
+        tasks = read_tasks(file)
+        if plan:
+            _plan(tasks, file, worker, format)
+        _refuse_untrusted(file, tasks)
+        _run(tasks, format, worker, out, force=force, trace=trace)
+    if goal is None:
+        raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
+    if output_schema is not None:
+        options["output_schema"] = read_schema(output_schema)
+    tasks = (_task_from_options(goal, options),)
+    if plan:
+        _plan(tasks, None, worker, format)
+    _run(tasks, format, worker, out, force=force, trace=trace)
+
+
+def _refuse_options_with_resume(
+    goal: str | None, file: Path | None, runner: str | None, out: Path | None, options: dict[str, Any]
+) -> None:
+    given = {"GOAL": goal, "--file": file, "--runner": runner, "--out": out, **options}
+    if used := next((name for name, value in given.items() if value is not None), None):
+        raise typer.BadParameter(f"can't be used with {used}; the task is on record", param_hint="--resume")
+
+
+def _resume(text: str, format: Format) -> NoReturn:
+    """Go on with a task on record, and print its report."""
+    from delegate.cli import exits
+    from delegate.cli.input.recorded import find
+    from delegate.cli.screen.approvals import at_terminal
+    from delegate.cli.work import stoppable
+    from delegate.delegator import Delegator
+
+    if TYPE_CHECKING:
+        from delegate._util.cancellation import Cancellation
+        from delegate.events import EventSink
+
+    delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
+
+    async def resume(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Report":
+        record, tasks = await find(delegator, text, None)
+        goals[:] = [record["task"]["goal"] if record else tasks[0].goal]
+        return await delegator.resume(
+            record["handle"] if record else tasks[0].handle, on_event=on_event, cancellation=cancellation
+        )
+
+    report = stoppable(delegator, resume)
+    _print(report, goals, format)
+    raise typer.Exit(exits.of_report(report))
+
+
+def _print(report: "Report", goals: Sequence[str], format: Format) -> None:
+    """Print a report. Raises CallError if nothing was run."""
+    from delegate.cli.screen.output import print_report, print_report_as
+    from delegate.errors import CallError
+
+    if format is not Format.pretty:
+        print_report_as(format, report)
+    elif (error := report.error) is not None:
+        code = cast("CallErrorCode", error.code)  # as it was raised
+        raise CallError(code, error.message, field=error.field, hint=error.hint)
+    else:
+        print_report(report, goals)
+
+
+def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, Any] | None:
+    """The workspace that the options describe."""
+    if worktree and copy:
+        raise typer.BadParameter("can't be used with --copy; leave out one of them", param_hint="--worktree")
+    if folder is None and not worktree and not copy:
+        return None
+    return {"mode": "worktree" if worktree else "copy" if copy else "shared", "path": folder or Path.cwd()}
+
+
+def runner_of(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
+    """The runner of these options, if they name one. Raises ConfigError, and BadParameter for options without it."""
+    if command is not None:
+        from delegate.child.command import CommandRunner
+
+        return CommandRunner(command, output=output.value if output else "text", env=env or ())
+    if output is not None or env:
+        option = "--runner-output" if output is not None else "--runner-env"
+        raise typer.BadParameter("can only be used with --runner", param_hint=option)
+    return None
+
+
+def _refuse_options_with_file(goal: str | None, options: dict[str, Any]) -> None:
+    used = "GOAL" if goal is not None else next(iter(options), None)
+    if used is not None:
+        raise typer.BadParameter(f"can't be used with {used}; write {used} into the file", param_hint="--file")
+
+
+def _task_from_options(goal: str, options: dict[str, Any]) -> "Task":
+    from delegate.cli.input.taskfile import read_task, typed_criterion
+
+    criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
+    return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
+
+
+def _run(
+    tasks: "Sequence[Task]",
+    format: Format,
+    runner: "CommandRunner | None",
+    folder: Path | None,
+    *,
+    force: bool,
+    trace: Path | None,
+) -> NoReturn:
+    """Run the tasks, print the report, and copy the files of the children to `folder` if there is one."""
+    from functools import partial
+
+    from delegate.cli import exits
+    from delegate.cli.screen.approvals import at_terminal
+    from delegate.cli.screen.out import Out
+    from delegate.cli.work import stoppable
+    from delegate.delegator import Delegator
+    from delegate.settings import load_settings
+
+    if runner is not None:
+        _refuse_limits_with_runner(tasks)
+    goals = [task.goal for task in tasks]
+    delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner, on_approval=at_terminal())
+    _refuse_absent_workspaces(tasks)
+    out = Out.open(folder, tasks, force=force) if folder is not None else None
+    report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
+    _print(report, goals, format)
+    complete = out.bring(report, quiet=format is not Format.pretty) if out else True
+    raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
+
+
+def _plan(tasks: "Sequence[Task]", file: Path | None, runner: "CommandRunner | None", format: Format) -> NoReturn:
+    """Print what would be run."""
+    from delegate.batch.sources import Listed
+    from delegate.cli.input.task_trust import requests_of
+    from delegate.cli.screen.batch_plan import show
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+    from delegate.settings import load_settings
+
+    settings = load_settings()
+    delegator = Delegator(_raise_limits(settings, tasks), runner=runner)
+    source = Listed(tasks, str(file) if file else "the command line")
+    plan = work(delegator, lambda _: delegator.plan(source))
+    show(plan, requests_of(file, _located(tasks), settings), format, file)
+    raise typer.Exit
+
+
+def _refuse_untrusted(file: Path, tasks: "Sequence[Task]") -> None:
+    from delegate.cli.input.task_trust import refuse_untrusted
+    from delegate.settings import load_settings
+
+    refuse_untrusted(file, _located(tasks), load_settings())
+
+
+def _located(tasks: "Sequence[Task]") -> Iterator[tuple[str, "Task"]]:
+    return ((f"task {n}", task) for n, task in enumerate(tasks, start=1))
+
+
+def _refuse_absent_workspaces(tasks: "Sequence[Task]") -> None:
+    """Raise CallError for a folder that doesn't exist, before anything is run."""
+    from delegate.errors import CallError
+    from delegate.sandbox.workspace.folder import existing
+
+    for n, task in enumerate(tasks, start=1):
+        try:
+            if task.workspace is not None and task.workspace.path is not None:
+                existing(task.workspace.path)
+        except CallError as error:
+            error.message = f"task {n}: {error.message}" if len(tasks) > 1 else error.message
+            raise
+
+
+def _refuse_limits_with_runner(tasks: "Sequence[Task]") -> None:
+    """Raise CallError for fields that can't be enforced on a program, which makes its own model and tool calls."""
+    from delegate.errors import CallError
+
+    for n, task in enumerate(tasks, start=1):
+        for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
+            if getattr(task, field) is not None:
+                where = f"task {n}: " if len(tasks) > 1 else ""
+                message = f"{where}`{field}` can't be enforced with --runner, because the program calls its own model"
+                raise CallError(
+                    "bad_task",
+                    message,
+                    field=field,
+                    hint="remove this field; pass it as an option of the program instead",
+                )
+
+
+def _raise_limits(settings: "Settings", tasks: "Sequence[Task]") -> "Settings":
+    """Raise the limits of the settings, which are meant for models, to what the person asked for."""
+    seconds = max([settings.timeout_seconds, *(task.timeout_seconds or 0 for task in tasks)])
+    steps = max([settings.max_steps, *(task.max_steps or 0 for task in tasks)])
+    return settings.model_copy(update={"timeout_seconds": seconds, "max_steps": steps})

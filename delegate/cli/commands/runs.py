@@ -1,0 +1,143 @@
+"""`delegate runs`: lists the latest runs on record."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from delegate.cli.input.options import Format, FormatOption
+
+if TYPE_CHECKING:
+    from delegate.batch.journal import BatchSummary
+    from delegate.delegator import Delegator
+    from delegate.records.history import RunSummary
+    from delegate.records.recovery import Recovery
+
+
+def runs(
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of runs to list.")
+    ] = 20,
+    recover: Annotated[
+        bool,
+        typer.Option("--recover", help="Check the files of all records, and save what can be read of damaged ones."),
+    ] = False,
+    format: FormatOption = Format.pretty,
+) -> None:
+    """List the latest runs: start, verdicts, cost and the goal of the first task.
+
+    A run is `running`, `ended`, or `outcome_unknown` if its process was lost
+    before every task had a result. A batch can also be `stopped`, or
+    `interrupted` if its process was lost; resume it with `delegate batch
+    --resume RUN`. It is `damaged` if something on record of it can't be read;
+    the command exits with 1 then. `delegate show RUN` lists the tasks of a run. Wherever a run
+    is named, its first characters are enough, and `last` is the latest one.
+
+    --recover lists nothing. It replaces a damaged file of records by a new one
+    with all that can be read of it, and keeps the damaged one. It exits with 1
+    if anything was lost.
+    """
+    from delegate.cli.screen.output import print_as_json, refusals_as
+    from delegate.cli.work import work
+    from delegate.delegator import Delegator
+
+    with refusals_as(format):
+        if recover:
+            _recover(format)
+            return
+        delegator = Delegator()
+        lines = work(delegator, lambda _: _latest(delegator, limit))
+    rows = [line._asdict() for line in lines]
+    if not print_as_json(format, rows, rows):
+        _print(lines)
+    if any(line.state == "damaged" for line in lines):
+        raise typer.Exit(1)
+
+
+def _recover(format: Format) -> None:
+    import sqlite3
+
+    from delegate.batch import journal
+    from delegate.cli.screen.output import print_as_json
+    from delegate.errors import ConfigError
+    from delegate.records import history, recovery
+    from delegate.records.trouble import trouble_of
+    from delegate.settings import load_settings
+
+    home, found = load_settings().home, list[recovery.Recovery]()
+    for path, schema in ((home / "records.sqlite3", history.SCHEMA), (home / "batches.sqlite3", journal.SCHEMA)):
+        try:
+            one = recovery.recover(path, schema)
+        except (sqlite3.Error, OSError) as error:
+            raise ConfigError(f"{path} can't be recovered: {trouble_of(error, path)}") from error
+        found += [] if one is None else [one]
+    rows = [one._asdict() for one in found]
+    if not print_as_json(format, rows, rows):
+        for line in map(_recovery_line, found) if found else [f"there are no records in {home}"]:
+            print(line)
+    if any(one.lost or one.tables_cut for one in found):
+        raise typer.Exit(1)
+
+
+def _recovery_line(found: "Recovery") -> str:
+    if not found.damage:
+        return f"{found.path} is whole"
+    lost = [f"up to {found.lost:,} are lost"] if found.lost else []
+    lost += [f"an unknown number is lost of {', '.join(found.tables_cut)}"] if found.tables_cut else []
+    saved = f"{found.rows:,} rows were saved, {' and '.join(lost) or 'none is lost'}"
+    more = "" if found.rows else f"; try `sqlite3 {found.kept_as} .recover`, which may show single rows"
+    return f"{found.path} was damaged ({found.damage}): {saved}; the damaged file is kept as {found.kept_as}{more}"
+
+
+async def _latest(delegator: "Delegator", limit: int) -> "list[RunSummary]":
+    """The latest runs. The line of a batch comes from the journal, which also counts tasks that haven't started."""
+    batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches(limit)}
+    runs = {run.run_id: run for run in await delegator.runs(limit)}
+    return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
+
+
+def _batch_line(batch: "BatchSummary") -> "RunSummary":
+    from delegate.records.history import RunSummary
+
+    return RunSummary(
+        batch.run_id,
+        batch.state,
+        batch.began_at,
+        batch.ended_at,
+        batch.total,
+        batch.passed,
+        batch.failed,
+        batch.total - batch.passed - batch.failed,
+        None if batch.unpriced else batch.cost_known_usd,
+        f"batch {batch.source}: {batch.title}",
+    )
+
+
+def _print(lines: "Sequence[RunSummary]") -> None:
+    from rich.text import Text
+
+    from delegate.cli.input.recorded import short_ids
+    from delegate.cli.screen.layout import Trimmed
+    from delegate.cli.screen.output import NARROW, VERY_ROOMY, add_title_column, console, slim_table, title
+    from delegate.cli.screen.transcript import when, when_shortly
+    from delegate.money import usd
+
+    out = console()
+    if not lines:
+        out.print("no runs are on record")
+        return
+    full, narrow = out.width >= VERY_ROOMY, out.width < NARROW
+    ids = short_ids([run.run_id for run in lines])
+    table, left_out = slim_table(out), {"tasks"} if not full else set[str]()
+    left_out |= {"started", "other"} if narrow else set()
+    for name in ("run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost"):
+        if name not in left_out:
+            table.add_column(name, no_wrap=True, justify="left" if name in ("run", "started", "state") else "right")
+    add_title_column(table, "first goal")
+    for run in lines:
+        cells = {"run": run.run_id if full else ids[run.run_id]}
+        cells |= {"started": when(run.began_at) if full else when_shortly(run.began_at), "state": run.state}
+        cells |= {"tasks": str(run.tasks), "PASS": str(run.passed), "FAIL": str(run.failed), "other": str(run.other)}
+        cells |= {"cost": usd(run.cost_usd)}
+        table.add_row(*(Text(cell) for name, cell in cells.items() if name not in left_out), title(run.goal))
+    out.print(Trimmed(table))

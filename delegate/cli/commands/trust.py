@@ -1,0 +1,92 @@
+"""`delegate trust`: lets a folder's settings file, or a file of tasks, count in full, as long as it stays as it is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from delegate.trust import SettingsFile
+
+_TASKS = (".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".toml")
+_PATH = typer.Argument(help="The settings file, its folder, or a file of tasks.")
+_LIST = typer.Option("--list", help="List the trusted files instead.")
+_REVOKE = typer.Option("--revoke", help="End the trust in this file instead.")
+
+
+def trust(
+    path: Annotated[Path, _PATH] = Path("delegate.toml"),
+    listed: Annotated[bool, _LIST] = False,
+    revoke: Annotated[bool, _REVOKE] = False,
+) -> None:
+    """Let a folder's delegate.toml, or a file of tasks, count in full.
+
+    Without trust, a delegate.toml may only narrow what your own settings allow,
+    and a file of tasks may ask for no more than they do, and for no workspace
+    outside of its folder. Either could be a repository's: read it first. Any
+    change of the file ends the trust.
+    """
+    from delegate import trust as trusting
+    from delegate.errors import ConfigError
+
+    if listed:
+        for file in sorted(trusting.trusted()):
+            print(f"{file}  {_state(file)}")
+    elif revoke:
+        if not trusting.revoke(path):
+            raise ConfigError(f"{path} isn't trusted; `delegate trust --list` shows what is")
+        print(f"{path} is no longer trusted")
+    elif not path.is_dir() and path.name != trusting.NAME and path.suffix.lower() in _TASKS:
+        _trust_tasks(path)
+    else:
+        file = trusting.read(path)
+        print(_reach(file))
+        trusting.trust(file)
+
+
+def _trust_tasks(path: Path) -> None:
+    """Trust a file of tasks, and print what it asks for. Raises ConfigError, and CallError for an invalid file."""
+    from delegate import trust
+    from delegate.cli.commands.lint import tasks_in
+    from delegate.cli.input.task_trust import lines_of, requests_of
+    from delegate.errors import ConfigError
+    from delegate.settings import load_settings
+
+    digest = trust.digest_of(path)
+    if (tasks := tasks_in(path)) is None:
+        raise ConfigError(f"{path} isn't a file of tasks; name one, or a {trust.NAME}")
+    requests = requests_of(None, ((f"task {id}", task) for id, task in tasks), load_settings())
+    if trust.digest_of(path) != digest:
+        raise ConfigError(f"{path} was changed while it was read; trust it when it no longer changes")
+    print("\n".join((f"trusted as it is now: {path.resolve()}", *lines_of(requests, path))))
+    trust.trust_tasks(path, digest)
+
+
+def _state(file: Path) -> str:
+    """Whether a file that was trusted still is."""
+    from delegate import trust
+    from delegate.errors import ConfigError
+
+    try:
+        return "trusted" if trust.is_trusted(file) else "changed since, so no longer trusted"
+    except ConfigError:
+        return "missing"
+
+
+def _reach(file: "SettingsFile") -> str:
+    """What a file sets, and which variables it sends where. Raises ConfigError if it is invalid."""
+    import shlex
+
+    from delegate._util.fencing import clean
+    from delegate.settings import Settings, parse
+    from delegate.trust import is_model_key
+
+    fields = parse(file)
+    lines = [f"trusted as it is now: {file.path}", f"it sets: {', '.join(fields) or 'nothing'}"]
+    for endpoint in Settings(**fields).endpoints:
+        what = f"${endpoint.key_env}" if endpoint.key_env else "no key"
+        if endpoint.key_command:
+            what = f"what `{shlex.join(endpoint.key_command)}` prints, which is run outside of any sandbox,"
+        warning = "" if not endpoint.key_env or is_model_key(endpoint.key_env) else "; that is not a model key's name"
+        lines.append(f"model calls and {what} go to {endpoint.base_url}{warning}")
+    return clean("\n".join(lines)).text

@@ -1,0 +1,1 @@
+"""The tasks of `delegate demo`, and its models."""

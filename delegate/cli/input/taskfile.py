@@ -1,0 +1,175 @@
+"""Makes tasks from command line options and task files; errors name the file, the task and the field.
+
+A criterion is a sentence for the judge, one of the short forms such as `shell: …`, or a JSON object.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from delegate.batch.item import Item
+from delegate.batch.sources import TaskFile, no_tasks, tasks_in
+from delegate.cli.input.documents import read_document
+from delegate.contract.problems import KINDS, Problems, join, kind_fields
+from delegate.errors import CallError
+from delegate.judging.validate import refuse_undecidable
+from delegate.short_forms import LOOKS_LIKE_JSON, expand
+from delegate.types import AnyCriterion, Criterion, JsonObject, Task
+
+
+def typed_criterion(text: str) -> object:
+    """Parse a criterion written as text into the form that `Task` accepts. Raises CallError."""
+    if LOOKS_LIKE_JSON.match(text):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            message = f"criterion {text!r:.60} starts with a brace but is not valid JSON: {error}"
+            hint = "correct it there; a sentence that starts with a brace is written `text: …`"
+            raise CallError("bad_task", message, field="acceptance_criteria", hint=hint) from None
+    try:
+        typed = expand(text)
+    except CallError as error:
+        raise CallError("bad_task", error.message, field="acceptance_criteria", hint=error.hint) from None
+    return text if typed is None else typed
+
+
+def read_criterion(data: object) -> AnyCriterion:
+    """Validate a single criterion in the form that `Task` accepts. Raises CallError."""
+    if isinstance(data, Mapping):
+        problems = Problems()
+        _refuse_unknown_in(cast("Mapping[str, object]", data), "", problems)
+        problems.raise_first()
+    try:
+        return TypeAdapter[AnyCriterion](Criterion).validate_python(data)
+    except ValidationError as error:
+        raise _bad(error_text(error), "acceptance_criteria") from None
+
+
+def read_task(data: object, *, where: str = "", base: Path | None = None) -> Task:
+    """Validate one task. `where` precedes every error message; a relative workspace is resolved against `base`.
+
+    Raises CallError.
+    """
+    prefix = f"{where}: " if where else ""
+    if not isinstance(data, Mapping):
+        raise _bad(f"{prefix}not a task; write an object with at least `goal`")
+    fields = dict(cast("Mapping[str, object]", data))
+    try:
+        _parse_criteria(fields)
+        _refuse_unknown(fields)
+        task = Task.model_validate(fields)
+        task = _resolve_workspace(task, base) if base else task
+        _refuse_undecidable(task)
+    except ValidationError as error:
+        raise _bad(prefix + error_text(error)) from None
+    except CallError as error:
+        raise CallError(error.code, prefix + error.message, field=error.field, hint=error.hint) from None
+    return task
+
+
+def read_tasks(path: Path) -> tuple[Task, ...]:
+    """Read the tasks of a file: a list, or an object with the list as `tasks`. Raises CallError."""
+    if not (tasks := tasks_in(read_document(path), str(path))):
+        raise no_tasks(str(path))
+    return tuple(read_task(task, where=f"{path}: task {n}", base=path.parent) for n, task in enumerate(tasks, start=1))
+
+
+def located_tasks(source: TaskFile) -> Iterator[tuple[str, Task]]:
+    """The valid tasks of a file for a batch, each with where it is."""
+    return ((f"row {one.row}", one.task) for one in source if isinstance(one, Item))
+
+
+def read_schema(path: Path) -> JsonObject:
+    """Read a JSON Schema from a file. Raises CallError."""
+    schema = read_document(path)
+    if not isinstance(schema, dict):
+        raise _bad(f"{path}: not a JSON Schema; write a JSON object", "output_schema")
+    return cast("JsonObject", schema)
+
+
+def _parse_criteria(fields: dict[str, object]) -> None:
+    """Parse the criteria that are written as text."""
+    given = fields.get("acceptance_criteria")
+    if isinstance(given, list):
+        criteria = cast("list[object]", given)
+        fields["acceptance_criteria"] = [typed_criterion(one) if isinstance(one, str) else one for one in criteria]
+
+
+def _refuse_unknown(fields: Mapping[str, object]) -> None:
+    """Raise CallError for unknown fields and kinds, with suggestions."""
+    problems = Problems()
+    problems.unknown_fields(fields, tuple(Task.model_fields), "")
+    criteria = fields.get("acceptance_criteria")
+    for n, criterion in enumerate(cast("Sequence[object]", criteria) if isinstance(criteria, list) else ()):
+        if isinstance(criterion, Mapping):
+            _refuse_unknown_in(cast("Mapping[str, object]", criterion), f"acceptance_criteria[{n}]", problems)
+    problems.raise_first()
+
+
+def _refuse_unknown_in(criterion: Mapping[str, object], path: str, problems: Problems) -> None:
+    kind = criterion.get("kind")
+    if kind is None:
+        problems.missing_kind(criterion, path)
+    elif not isinstance(kind, str) or kind not in KINDS:
+        problems.unknown_kind(kind, path)
+    else:
+        problems.unknown_fields(criterion, kind_fields(KINDS[kind]), path)
+
+
+def _refuse_undecidable(task: Task) -> None:
+    """Raise CallError now for a criterion that no check could use, rather than after a task was run."""
+    try:
+        refuse_undecidable(task)
+    except CallError as error:
+        error.message = f"`{error.field}` is invalid: {error.message}"
+        raise
+
+
+def _resolve_workspace(task: Task, base: Path) -> Task:
+    if task.workspace is None or task.workspace.path is None:
+        return task
+    try:
+        path = base / task.workspace.path.expanduser()
+        os.path.realpath(path)
+    except (ValueError, RuntimeError, OSError) as error:  # such as a NUL character, or the home folder of nobody
+        raise _bad(f"`workspace.path` can't be a path: {error}", "workspace") from None
+    return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
+
+
+def error_text(error: ValidationError) -> str:
+    """The errors found by pydantic in one line, each with the path of its field."""
+    return "; ".join(_detail_text(detail) for detail in error.errors(include_url=False)[:5])
+
+
+def _detail_text(detail: ErrorDetails) -> str:
+    path, previous = "", 0
+    for part in detail["loc"]:
+        is_tag = isinstance(previous, int) and part in KINDS  # pydantic adds the kind of a criterion to its path
+        if not is_tag:
+            path = f"{path}[{part}]" if isinstance(part, int) else join(path, part)
+        previous = part
+    problem = _problem(detail)
+    return f"`{path}` {problem}" if path else problem
+
+
+def _problem(detail: ErrorDetails) -> str:
+    match detail["type"]:
+        case "missing":
+            return "is missing"
+        case "string_too_short":
+            return "is empty"
+        case "extra_forbidden":
+            return "is not an allowed field; remove it"
+        case "value_error":
+            return detail["msg"].removeprefix("Value error, ")
+        case _:
+            return f"{detail['msg']}, got {detail['input']!r:.60}"
+
+
+def _bad(message: str, field: str | None = None) -> CallError:
+    return CallError("bad_task", message, field=field)

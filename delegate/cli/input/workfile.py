@@ -1,0 +1,146 @@
+"""Reads the criteria and receipts of finished work from files, with the location of each for error messages."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from pydantic import ValidationError
+
+from delegate.cli.input.documents import is_document, name_of, read_document, read_text
+from delegate.cli.input.taskfile import error_text, read_criterion, typed_criterion
+from delegate.errors import CallError
+from delegate.judging.transcript import is_message, receipts_in
+from delegate.types import AnyCriterion, Receipt, Task
+
+_FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
+_BULLET = re.compile(r"\s*[-*•]\s+")
+
+
+class LocatedCriterion(NamedTuple):
+    """An unvalidated criterion and its location, such as `criteria.txt, line 3`."""
+
+    location: str
+    data: object
+
+
+def read_criteria(file: Path | None, typed: Sequence[str] = ()) -> list[LocatedCriterion]:
+    """The criteria of a file, followed by those given on the command line. Raises CallError.
+
+    A file is a list in JSON, YAML or TOML (or an object with the list as `acceptance_criteria`), or plain text with one
+    criterion per line in the forms of the command line.
+    """
+    from_options = [_typed(f"-c (number {n})", text) for n, text in enumerate(typed, start=1)]
+    return [*_in_file(file), *from_options] if file else from_options
+
+
+def to_task(goal: str, criteria: Sequence[LocatedCriterion]) -> Task:
+    """The task with these criteria. Raises CallError with the location of an invalid criterion."""
+    try:
+        return Task(goal=goal, acceptance_criteria=tuple(map(_criterion, criteria)))
+    except ValidationError as error:
+        raise CallError("invalid_criterion", error_text(error), field="acceptance_criteria") from None
+
+
+def with_location(error: CallError, criteria: Sequence[LocatedCriterion]) -> CallError:
+    """The error, with the location of the criterion if it is about one."""
+    if match := _FIELD.match(error.field or ""):
+        error.message = f"{criteria[int(match[1])].location}: {error.message}"
+    return error
+
+
+def read_receipts(file: Path) -> list[Receipt]:
+    """Read receipts, or the messages of a transcript, from a JSON list or lines of JSON. Raises CallError."""
+    text, name = read_text(file), name_of(file)
+    if text.lstrip().startswith("["):
+        listed = enumerate(cast("list[object]", _json(name, text)), start=1)
+        items = [(f"{name}, receipt {n}", item) for n, item in listed]
+    else:
+        items = [(location, _json(location, line)) for location, line in _lines(name, text)]
+    if items and all(is_message(item) for _, item in items):
+        return _receipts_of_transcript(name, [cast("Mapping[str, object]", item) for _, item in items])
+    return [_receipt(location, item) for location, item in items]
+
+
+def _receipts_of_transcript(name: str, messages: Sequence[Mapping[str, object]]) -> list[Receipt]:
+    try:
+        return receipts_in(messages)
+    except CallError as error:
+        raise _located(error, name) from None
+
+
+def _in_file(file: Path) -> Iterator[LocatedCriterion]:
+    name = name_of(file)
+    if is_document(file):
+        yield from _listed(name, read_document(file))
+        return
+    text = read_text(file)
+    if text.lstrip().startswith("[") or _is_table(text):
+        yield from _listed(name, _json(name, text))
+        return
+    for location, line in _lines(name, text):
+        yield _typed(location, _BULLET.sub("", line, count=1))
+
+
+def _is_table(text: str) -> bool:
+    """Whether the text is one JSON object with `acceptance_criteria`, and not lines that each are a JSON object."""
+    try:
+        return "acceptance_criteria" in cast("dict[str, object]", json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _listed(name: str, document: object) -> Iterator[LocatedCriterion]:
+    if isinstance(document, Mapping):
+        table = cast("Mapping[str, object]", document)
+        if others := sorted(str(key) for key in table if key != "acceptance_criteria"):
+            message = f"{name}: unknown key {others[0]!r}; remove it, only `acceptance_criteria` is allowed here"
+            raise CallError("invalid_criterion", message)
+        document = table.get("acceptance_criteria")
+    if not isinstance(document, list):
+        message = f"{name}: not a list of criteria; write a list, or an object with the list as `acceptance_criteria`"
+        raise CallError("invalid_criterion", message)
+    for n, data in enumerate(cast("list[object]", document), start=1):
+        location = f"{name}, criterion {n}"
+        yield _typed(location, data) if isinstance(data, str) else LocatedCriterion(location, data)
+
+
+def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """The nonblank lines, each with its location."""
+    for n, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield f"{name}, line {n}", line.strip()
+
+
+def _typed(location: str, text: str) -> LocatedCriterion:
+    try:
+        return LocatedCriterion(location, typed_criterion(text))
+    except CallError as error:
+        raise _located(error, location) from None
+
+
+def _criterion(criterion: LocatedCriterion) -> AnyCriterion:
+    try:
+        return read_criterion(criterion.data)
+    except CallError as error:
+        raise _located(error, criterion.location) from None
+
+
+def _receipt(location: str, data: object) -> Receipt:
+    try:
+        return Receipt.model_validate(data)
+    except ValidationError as error:
+        hint = "write a receipt with `tool`, `args`, `status` (ok, error, denied or timeout) and `output`"
+        raise CallError("invalid_receipt", f"{location}: {error_text(error)}", field="receipts", hint=hint) from None
+
+
+def _json(location: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CallError("invalid_json", f"{location}: not valid JSON: {error}") from None
+
+
+def _located(error: CallError, location: str) -> CallError:
+    return CallError(error.code, f"{location}: {error.message}", field=error.field, hint=error.hint)

@@ -1,0 +1,1 @@
+"""What a person sees: tables, screens, progress, and questions."""

@@ -1,0 +1,66 @@
+"""Asks the person at the terminal whether a child may make a call. Requests of several children wait for each other."""
+
+import asyncio
+import getpass
+import os
+import sys
+import termios
+from contextlib import suppress
+from typing import TextIO
+
+from delegate.cli.screen import progress
+from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
+
+QUESTION = "Allow it? y: yes, this once; a: yes, and the same call again in this task; else no [N] "
+_YES, _AGAIN = ("y", "yes"), ("a", "always")
+
+
+def at_terminal() -> OnApproval | None:
+    """Asks the person at the terminal. None if stdin or stderr isn't one: then nobody can be asked."""
+    try:
+        is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return None
+    return TerminalApprovals(sys.stdin, sys.stderr) if is_terminal else None
+
+
+class TerminalApprovals:
+    """Shows one request after the other, and reads a line for each. What was typed before a request doesn't count."""
+
+    def __init__(self, stdin: TextIO, stderr: TextIO) -> None:
+        self._stdin, self._stderr = stdin, stderr
+        self._asking = asyncio.Lock()
+
+    async def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """The person's answer. Everything but a clear yes is a no."""
+        async with self._asking:
+            with progress.hidden():
+                self._write(f"\n{request.describe()}\n")
+                termios.tcflush(self._stdin.fileno(), termios.TCIFLUSH)
+                self._write(QUESTION)
+                line = await self._line()
+                if not line.endswith("\n"):
+                    self._write("\n")
+        said = line.strip().lower()
+        return ApprovalAnswer(approved=said in _YES + _AGAIN, by=_user(), same_again=said in _AGAIN)
+
+    async def _line(self) -> str:
+        """The next line, or what there is of it at the end of the input."""
+        loop, fd = asyncio.get_running_loop(), self._stdin.fileno()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_reader(fd)
+        return os.read(fd, 4_096).decode(errors="replace")
+
+    def _write(self, text: str) -> None:
+        self._stderr.write(text)
+        self._stderr.flush()
+
+
+def _user() -> str:
+    with suppress(OSError, KeyError):
+        return getpass.getuser()
+    return ""

@@ -1,0 +1,150 @@
+"""Shows the progress of a batch on stderr: live lines on a terminal, else one line every few seconds."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from delegate._util.fencing import one_line
+from delegate.batch.batch import Batch, Tally
+from delegate.batch.item import ItemOutcome
+from delegate.cli import PROGRAM
+from delegate.cli.ci.logs import print_as_is
+from delegate.cli.screen.layout import Prose
+from delegate.cli.screen.progress import shown
+from delegate.cli.screen.screens import REASON_CHARS
+from delegate.contract.amounts import percent
+from delegate.money import usd
+
+LINE_SECONDS = 5.0
+"""Seconds between two lines when stderr is not a terminal."""
+_BAR = (8, 30)
+"""Minimum and maximum number of columns of the bar."""
+
+
+async def run_with_progress(batch: Batch) -> None:
+    """Run the batch to its end and show its progress: a line that is redrawn, and above it the failures as they come.
+
+    If stderr is not a terminal, the line is printed every few seconds.
+    """
+    progress = BatchProgress(batch)
+    on_terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    live = Live(progress, console=console, refresh_per_second=4, redirect_stdout=False, transient=True)
+    printer = None if on_terminal else asyncio.create_task(_print_lines(progress))
+    try:
+        with shown(live) if on_terminal else nullcontext():
+            async for outcome in batch:
+                if on_terminal and not outcome.good:
+                    console.print(failure(outcome))
+    finally:
+        if printer is not None:
+            printer.cancel()
+
+
+async def _print_lines(progress: "BatchProgress") -> None:
+    while True:
+        await asyncio.sleep(LINE_SECONDS)
+        print_as_is(f"{PROGRAM}: {progress.line()}", on_stderr=True)
+
+
+class BatchProgress:
+    """The progress of a batch. `clock` returns seconds."""
+
+    def __init__(self, batch: Batch, clock: Callable[[], float] = time.monotonic) -> None:
+        self._batch = batch
+        self._clock = clock
+
+    def line(self) -> str:
+        """The progress as one line."""
+        return " · ".join(self._parts())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The line after a bar, without its last parts where they have no room."""
+        parts, room = self._parts(), options.max_width - 1
+        while len(parts) > 1 and len(" · ".join(parts)) + _BAR[0] + 2 > room:
+            parts.pop()
+        text = " · ".join(parts)
+        bar = min(max(room - len(text) - 2, 0), _BAR[1])
+        tally = self._batch.tally
+        done = round(bar * tally.settled / tally.total) if tally.total else 0
+        line = Text().append("━" * done, "green").append("━" * (bar - done), "dim").append("  " if bar else "")
+        line.append(text, "bold")
+        line.truncate(room, overflow="ellipsis")
+        yield line
+
+    def _parts(self) -> list[str]:
+        """What the line says, the most important first."""
+        batch, tally = self._batch, self._batch.tally
+        if not batch.began:
+            return ["reading the tasks"]
+        parts = [f"{tally.settled} of {tally.total}", counts(tally)]
+        judging = batch.running - batch.working
+        parts += [f"{batch.working} working" + (f", {judging} judging" if judging else "")] if batch.running else []
+        seconds = max(self._clock() - batch.began, 0.001)
+        parts += [_clock_time(seconds)]
+        settled = tally.settled - batch.settled_before
+        if settled and tally.settled < tally.total:
+            parts[-1] += f", {_clock_time((tally.total - tally.settled) * seconds / settled)} left"
+        if tally.settled:
+            parts.append(usd(tally.cost_known_usd) + (" known" if tally.unpriced else ""))
+        return parts
+
+
+def summary(batch: Batch) -> str:
+    """The results of the batch, and how to resume it."""
+    tally, results, run = batch.tally, batch.results_path, batch.run_id
+    seconds = time.monotonic() - batch.began if batch.began else 0
+    lines = [f"{tally.settled} of {tally.total} done: {counts(tally)} · {costs(tally)} · {seconds:.1f} s"]
+    lines.append(f"run {run}" + (f" · results in {results}" if results else ""))
+    if left := tally.total - tally.settled:
+        why = f" ({one_line(batch.stopped, 300)})" if batch.stopped else ""
+        lines += [f"{left} not started{why}", f"resume with: {PROGRAM} batch --resume {run}"]
+    if tally.failed:
+        lines.append(f"why they failed: {PROGRAM} show {run} --failed")
+    if tally.unknown:
+        rerun = f"{PROGRAM} batch --resume {run} --rerun unknown"
+        lines += [f"{tally.unknown} with an unknown outcome", f"run again with: {rerun}"]
+    return "\n".join(lines)
+
+
+def counts(tally: Tally) -> str:
+    """The number of tasks per kind of outcome."""
+    below = f" ({tally.below_seen} below seen)" if tally.below_seen else ""
+    numbers = [(tally.passed, f"PASS{below}"), (tally.failed, "FAIL")]
+    numbers += [(n, word) for n, word in ((tally.unjudged, "without criteria"), (tally.other, "other")) if n]
+    return ", ".join(f"{n} {word}" for n, word in numbers)
+
+
+def costs(tally: Tally) -> str:
+    """The cost so far, and the share of it that verification took."""
+    known = usd(tally.cost_known_usd)
+    text = f"cost unknown, known part {known}" if tally.unpriced else f"cost {known}"
+    if tally.cost_known_usd and tally.judge_cost_usd:
+        text += f", verification {percent(tally.judge_cost_usd / tally.cost_known_usd)} of it"
+    return text
+
+
+def failure(outcome: ItemOutcome) -> Prose:
+    """One item that didn't succeed, with the reason."""
+    result = outcome.result
+    verdict = result.verdict if result else None
+    if result is not None and result.error is not None:
+        reason = f"{result.error.code}: {result.error.message}"
+    else:
+        reason = verdict.reasoning if verdict else outcome.why
+    word = verdict.verdict if verdict else result.status if result else outcome.state
+    parts = ((f"✗ {word}", "red"), (f"  {one_line(outcome.id, 40)}: ", "bold"), (one_line(reason, REASON_CHARS), "dim"))
+    return Prose(Text.assemble(*parts), hang=2)
+
+
+def _clock_time(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

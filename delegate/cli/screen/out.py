@@ -1,0 +1,84 @@
+"""Copies what children left in their workspaces to the folder of `delegate run --out`, and says what came of it."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from delegate._util.fencing import one_line, visible
+from delegate.cli import PROGRAM
+from delegate.sandbox.filesystem.copy_out import CopiedOut, copy_out, open_target
+from delegate.types import Report, Task, TaskResult
+
+SHOWN = 5
+"""How many paths a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """A folder for the files of some tasks. Open it before they run."""
+
+    folder: Path
+    target: Path
+    """The real path of the folder."""
+    force: bool
+    is_split: bool
+    """Whether each task has a folder of its own in it."""
+
+    @classmethod
+    def open(cls, folder: Path, tasks: Sequence[Task], *, force: bool) -> "Out":
+        """Create the folder. Raises CallError if it can't be used for these tasks."""
+        spaces = (task.workspace for task in tasks)
+        shared = [space.path for space in spaces if space and space.mode == "shared" and space.path]
+        return cls(folder, open_target(folder, shared=shared), force, len(tasks) > 1)
+
+    def bring(self, report: Report, *, quiet: bool) -> bool:
+        """Copy the files of all tasks, and print how many. Returns whether no file is left behind.
+
+        With `quiet`, only problems are printed, on stderr.
+        """
+        complete = True
+        for result in report.results:
+            name = str(result.task_index + 1) if self.is_split else ""
+            shown, done = self.folder / name, CopiedOut()
+            if result.workspace:
+                done = copy_out(Path(result.workspace), result.artifacts, self.target, within=name, force=self.force)
+            if not quiet:
+                print(f"{_files(len(done.copied))} copied to {one_line(str(shown), 300)}{_take_over(result)}")
+            for problem in _problems(done, shown):
+                print(f"{PROGRAM}: {problem}", file=sys.stderr)
+            complete = complete and not done.exists and not done.refused
+        return complete
+
+
+def _files(count: int) -> str:
+    return f"{count or 'no'} file{'' if count == 1 else 's'}"
+
+
+def _take_over(result: TaskResult) -> str:
+    return f"; to apply all changes: {one_line(result.take_over, 600)}" if result.take_over else ""
+
+
+def _problems(done: CopiedOut, folder: Path) -> list[str]:
+    lines: list[str] = []
+    if done.exists:
+        lines.append(
+            f"not copied, because they exist in {shlex.quote(str(folder))}: {_listed(done.exists)}; "
+            "name another folder, or replace them with --force"
+        )
+    lines += [f"not copied: {_name(path)}: {why}" for path, why in list(done.refused.items())[:SHOWN]]
+    if (more := len(done.refused) - SHOWN) > 0:
+        lines.append(f"not copied: {_files(more)} more, for such reasons")
+    if done.links:
+        lines.append(f"links aren't copied: {_listed(done.links)}")
+    return lines
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return ", ".join(map(_name, paths[:SHOWN])) + more
+
+
+def _name(path: str) -> str:
+    return one_line(visible(path), 120)

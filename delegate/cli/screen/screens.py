@@ -1,0 +1,319 @@
+"""Builds the screens of a task: the short one that a run prints, and the one of its record with everything.
+
+    FAIL  Write haiku.txt about rivers.                          2.2 s  $0.0072
+      ✓ check  file haiku.txt exists            68 bytes
+      ✗ judge  haiku.txt has three lines        only the report says so, and not
+                                                haiku.txt: “I wrote haiku.txt”
+      files    ./haiku.txt                      more: delegate show last
+
+Text from a child, a judge or a provider goes through `one_line` or `clean` before it is shown.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from delegate._util.fencing import clean, one_line, visible
+from delegate.cli.screen.costs import judging_costs, task_costs
+from delegate.cli.screen.layout import Row, Screen, row
+from delegate.contract.amounts import counted, paid
+from delegate.money import usd
+from delegate.types import PASSING, Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
+
+TITLE_CHARS = 200
+TEXT_CHARS = 300
+MET_CHARS = 110
+"""Maximum length of the evidence for a criterion that is met, on the short screen."""
+REASON_CHARS = 260
+"""Maximum length of the reason why a criterion isn't met, on the short screen."""
+REPORT_CHARS = 400
+"""Maximum length of the report of a task that left no files, on the short screen."""
+FULL_CHARS = 4_000
+NAMED_FILES = 3
+NAMED_JUDGES = 5
+_ALL_FILES = 50
+
+_MARKS = {
+    "met": ("✓", "green"),
+    "not_met": ("✗", "red"),
+    "cannot_tell": ("?", "yellow"),
+    "error": ("!", "red"),
+    "trusted": ("~", "yellow"),
+    "skipped": ("-", "dim"),
+}
+
+
+def word(verdict: Verdict | None) -> Text:
+    """PASS, FAIL or, without criteria, UNJUDGED. A PASS below the level `seen` is yellow; words say its level too."""
+    if verdict is None:
+        return Text("UNJUDGED", "bold yellow")
+    good = "bold green" if verdict.verified else "bold yellow"
+    return Text(verdict.verdict, good if verdict.verdict == "PASS" else "bold red")
+
+
+def task_screen(result: TaskResult, goal: str, *, number: int | None = None, more: str = "") -> Screen:
+    """The short screen. `number` counts from 1, if there are several tasks; `more` is the command that shows more."""
+    rows = [*_error(result), *_goal(result), *_model(result), *verdict_rows(result.verdict, result)]
+    return Screen(_head(result.verdict, goal, number), _figures(result), [*rows, *_outcome(result, more)])
+
+
+def record_screen(result: TaskResult, goal: str, *, number: int | None = None, report: str) -> Screen:
+    """All that is known of a finished task, but for its tool calls. `report` is the child's whole report."""
+    verdict = result.verdict
+    rows = [*_error(result), *_goal(result), *verdict_rows(verdict, result, full=True)]
+    rows += [*(basis_rows(verdict) if verdict else ()), *_claims(result)]
+    rows += _labeled("files", [_file(item) for item in result.artifacts[:_ALL_FILES]])
+    rows += [row("folder", _shown_path(result.workspace))] if result.workspace else []
+    rows += [row("report", clean(report.strip()).text)] if report.strip() else []
+    rows += _labeled("costs", task_costs(result))
+    rows += _labeled("judges", list(_candidates(verdict)) if verdict else [])
+    rows += [row("handle", result.handle or "none: its record could not be written")]
+    return Screen(_head(verdict, goal, number), _figures(result), rows)
+
+
+def verdict_screen(verdict: Verdict, goal: str) -> Screen:
+    """The screen of a verdict on existing work, which has no record to show more of."""
+    rows = [*verdict_rows(verdict, None), *basis_rows(verdict), *_labeled("costs", judging_costs(verdict))]
+    figures = f"{verdict.judge.seconds:.1f} s  {paid(verdict.judge)}" if verdict.judge else ""
+    return Screen(_head(verdict, goal, None), figures, rows)
+
+
+def _head(verdict: Verdict | None, goal: str, number: int | None) -> Text:
+    head = Text().append_text(word(verdict))
+    head.append(f" ({verdict.worth})" if verdict and verdict.verdict == "PASS" else "", word(verdict).style)
+    return head.append(f"  {number}. " if number else "  ", "bold").append(one_line(goal, TITLE_CHARS), "bold")
+
+
+def _figures(result: TaskResult) -> str:
+    return f"{result.seconds:.1f} s  {paid(result)}"
+
+
+def _labeled(label: str, texts: Sequence[str]) -> list[Row]:
+    """One row per text, of which only the first has the label."""
+    return [row("" if n else label, text) for n, text in enumerate(texts)]
+
+
+# ------------------------------------------------------------------------------------------------------- the verdict
+
+
+def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bool = False) -> Iterator[Row]:
+    """A row per criterion, then what a reader should know: the gate's reason, judges without an answer, findings."""
+    if verdict is None:
+        yield row("- nobody", "no criteria were given, so nothing was checked")
+        return
+    if verdict.decided_by == "gate" and not (result and result.error):
+        yield row("✗ gate", one_line(f"{verdict.code}: {verdict.reasoning}", TEXT_CHARS), style="red")
+    elif verdict.gate and verdict.decided_by != "gate":
+        yield row("! gate", f"is off; it would have refused: {verdict.gate}", style="yellow")
+    yield from (_criterion(one, full=full) for one in verdict.criteria)
+    yield from _judges(verdict)
+    yield from map(_finding, verdict.findings)
+    if verdict.receipts == "unavailable":
+        yield row("! calls", "were not recorded, so only checks prove what was done", style="yellow")
+
+
+def _criterion(one: CriterionResult, *, full: bool) -> Row:
+    mark, style = _MARKS[one.outcome]
+    style = "yellow" if one.outcome == "met" and one.level not in (None, "proven", "seen") else style
+    label = Text.assemble((mark, style), (f" {one.decided_by}", "dim"))
+    text = f"{one.id} {one.text}" if full else one.text
+    details = _all_details(one) if full else _details(one)
+    if one.level is not None and one.outcome in PASSING:
+        words = one.level.replace("_", " ")
+        details = details.removeprefix(one.outcome).removeprefix(": ") if one.code == one.outcome else details
+        details = f"{words}: {details}" if details and details != words else words
+    held = "it held before the child began"
+    details += f"; {held}" if one.held_before and held not in details else ""
+    details += " (findings only)" if one.findings_only else ""
+    return Row(label, Text(one_line(text, FULL_CHARS if full else TEXT_CHARS)), Text(details, "dim"))
+
+
+def _details(one: CriterionResult) -> str:
+    """The evidence of a criterion that is met, else the reason why it isn't, and how it was read."""
+    read = f" ({one_line(str(one.reading), MET_CHARS)})" if one.reading is not None else ""
+    return f"{_why(one)}{read}".strip()
+
+
+def _why(one: CriterionResult) -> str:
+    if one.outcome == "met":
+        evidence = one.evidence if one.decided_by == "judge" and one.source else None
+        if evidence:
+            return f"“{one_line(evidence, MET_CHARS)}” ({_place(one)})"
+        repeats = set(one.reason.split()) <= set(re.split(r"[\s,]+", one.text))
+        return "" if repeats else one_line(one.reason, MET_CHARS)
+    reason, quote = one.reason or one.code.replace("_", " "), ""
+    if one.code == "self_report_only" and one.evidence:
+        quote = f" (quoted: “{one_line(one.evidence, MET_CHARS)}”)"
+    elif one.outcome in ("error", "cannot_tell") and one.reason:
+        reason = f"{one.code}: {reason}"
+    return one_line(reason, REASON_CHARS) + quote
+
+
+def _all_details(one: CriterionResult) -> str:
+    details = one.code + (f": {one_line(one.reason, FULL_CHARS)}" if one.reason else "")
+    if one.decided_by == "judge" and one.source and one.evidence:
+        details += f"\nin {_place(one)}: “{one_line(one.evidence, FULL_CHARS)}”"
+    details += f"\n{one_line(str(one.reading), FULL_CHARS)}" if one.reading is not None else ""
+    details += "".join(f"\n  {one_line(f'{part.outcome}: {part.text}', FULL_CHARS)}" for part in one.parts)
+    return details
+
+
+def _place(one: CriterionResult) -> str:
+    """Where the evidence was found, in words."""
+    kind, _, name = (one.source or "").partition(":")
+    places = {"output": "the report", "said": "the conversation", "artifacts": "the list of files", "artifact": name}
+    places |= {"file": name, "receipt": f"call {name}", "check": f"check {name}", "look": f"look {name}"}
+    return one_line(visible(places.get(kind, one.source or "")), 80)
+
+
+def _judges(verdict: Verdict) -> Iterator[Row]:
+    """Which judges gave no answer, and how often the one that did is wrong."""
+    for attempt in verdict.judge.attempts if verdict.judge else ():
+        if failure := failed_judge(attempt):
+            yield row("! judge", failure, style="yellow")
+    if (rate := verdict.judge.false_pass if verdict.judge else None) is not None:
+        on = f" on work of {rate.worker}" if rate.worker else ""
+        day = f", {rate.measured_on}" if rate.measured_on else ""
+        counts = f"{rate.false_passes} of {rate.n} rulings{on}{day}"
+        yield row("  judge", one_line(f"false PASS at most {rate.upper:.1%} ({counts})", FULL_CHARS), style="dim")
+
+
+def failed_judge(attempt: JudgeAttempt) -> str:
+    """What is wrong with a judge that gave no answer, or one that couldn't be used; empty for all others."""
+    reason = one_line(attempt.message, 160)
+    if attempt.fault is not None:
+        fault = attempt.fault.replace("_", " ")
+        return f"{one_line(attempt.model, 80)} gave no answer ({fault}{': ' if reason else ''}{reason})"
+    return f"{one_line(attempt.model, 80)} gave no usable answer ({reason})" if reason else ""
+
+
+def _finding(one: Finding) -> Row:
+    return row(f"! {one.severity}", f"{one.code}: {one_line(one.message, TEXT_CHARS)}", style="yellow")
+
+
+def basis_rows(verdict: Verdict) -> list[Row]:
+    """The basis of the verdict as a whole, and its score."""
+    if verdict.verdict == "PASS":
+        proof = f"level {verdict.worth}" if verdict.level else verdict.worth
+    else:
+        proof = "every decision rests on evidence that code verified" if verdict.verified else "not verified"
+    return [row("basis", f"{verdict.code}, decided by {verdict.decided_by}; {proof}{_score(verdict)}")]
+
+
+def _score(verdict: Verdict) -> str:
+    """The score with its coverage, unless it only repeats the verdict."""
+    if verdict.score is None or {verdict.score, verdict.coverage} <= {0, 1}:
+        return ""
+    return f"; score {verdict.score:.2f}, with {verdict.coverage:.0%} of the weight decided"
+
+
+def _candidates(verdict: Verdict) -> Iterator[str]:
+    """The models that could judge, in the order in which they are asked, and the reasons of all others."""
+    candidates = verdict.judge.candidates if verdict.judge else ()
+    ranked = sorted((one for one in candidates if one.rank is not None), key=lambda one: one.rank or 0)
+    names = [f"{one_line(one.model, 80)} {usd(one.estimated_cost_usd)}" for one in ranked]
+    if names:
+        more = f", and {len(names) - NAMED_JUDGES} more" if len(names) > NAMED_JUDGES else ""
+        yield f"could judge, in this order: {', '.join(names[:NAMED_JUDGES])}{more}"
+    for reason, count in Counter(one.reason for one in candidates if one.rank is None).most_common():
+        yield f"{counted(count, 'model')} couldn't: {one_line(reason or '', 160)}"
+
+
+# ---------------------------------------------------------------------------------------------------- the child's work
+
+
+def _error(result: TaskResult) -> Iterator[Row]:
+    """How the child ended, unless it completed."""
+    error, status = result.error, result.status
+    if error is not None:
+        name = error.code if error.code == status or status == "completed" else f"{status}, {error.code}"
+        yield row("✗ child", f"{name}: {one_line(error.message, TEXT_CHARS)}", style="red")
+    elif status != "completed":
+        yield row("✗ child", status, style="red")
+
+
+_GOAL_ENDS = {
+    "verified": ("✓ goal", "green", "verified"),
+    "aborted": ("✗ goal", "red", "the child gave up"),
+    "budget_limited": ("✗ goal", "red", "not verified within its limits"),
+    "no_progress": ("✗ goal", "red", "not verified, and nothing changed any more"),
+}
+
+
+def _goal(result: TaskResult) -> Iterator[Row]:
+    """How work in goal mode ended, and after how many claims."""
+    if result.goal_end is not None:
+        label, style, words = _GOAL_ENDS[result.goal_end]
+        yield row(label, f"{words}, after {counted(len(result.claims), 'claim')}", style=style)
+
+
+def _claims(result: TaskResult) -> Iterator[Row]:
+    """What was claimed when, and why it was refused."""
+    for claim in result.claims:
+        cost = f", {usd(claim.cost_usd)}" if claim.usage.model_calls else ""
+        how = "verified" if claim.verdict == "PASS" else f"refused: {claim.code}"
+        label = f"claim {claim.n}"
+        yield row(
+            label, one_line(claim.rationale, TEXT_CHARS), f"{how} (call {claim.step}, {claim.seconds:.1f} s{cost})"
+        )
+        for one in claim.refused:
+            reason = one_line(one.reason or one.code, REASON_CHARS)
+            yield row("", f"{_MARKS[one.outcome][0]} {one.id} {one_line(one.text, TEXT_CHARS)}", reason)
+        if claim.verdict != "PASS" and not claim.refused and claim.code != "no_progress":
+            yield row("", one_line(claim.reasoning, TEXT_CHARS))
+
+
+def _model(result: TaskResult) -> Iterator[Row]:
+    if result.substituted and result.requested_model and result.model:
+        names = one_line(result.requested_model, 80), one_line(result.model, 80)
+        yield row("! model", f"requested {names[0]}, served {names[1]}", style="yellow")
+
+
+def _outcome(result: TaskResult, more: str) -> Iterator[Row]:
+    """What the report says, where the files don't show the work; where the files are; and where to read more."""
+    files = _files(result)
+    if result.summary.strip() and (result.verdict is None or result.status != "completed" or not files):
+        report = clean(result.summary.strip()).text
+        yield row("report", report if result.verdict is None else _cut(report))
+    more = f"more: {more}" if more else ""
+    if files:
+        yield row("files", files, more)
+    elif more:
+        yield row("more", more.removeprefix("more: "))
+
+
+def _cut(report: str) -> str:
+    """The first lines of a report that is longer than a few."""
+    lines = report[:REPORT_CHARS].split("\n")[:6]
+    short = "\n".join(lines)
+    return short if short == report else f"{short.rstrip()} …"
+
+
+def _files(result: TaskResult) -> str:
+    """The files that the child wrote, with their folder."""
+    items = [item for item in result.artifacts if item.change != "deleted"]
+    if not items:
+        deleted = [item.path for item in result.artifacts]
+        return f"{counted(len(deleted), 'file')} deleted in {_shown_path(result.workspace or '.')}" if deleted else ""
+    folder = Path(result.workspace or ".")
+    if len(items) == 1:
+        return _shown_path(str(folder / items[0].path))
+    names = ", ".join(one_line(visible(item.path), 80) for item in items[:NAMED_FILES])
+    more = f" and {len(items) - NAMED_FILES} more" if len(items) > NAMED_FILES else ""
+    return f"{names}{more} in {_shown_path(str(folder))}"
+
+
+def _file(item: Artifact) -> str:
+    return f"{item.change} {one_line(visible(item.path), 200)} ({item.bytes:,} bytes)"
+
+
+def _shown_path(path: str) -> str:
+    """A path as a person would type it: relative to the current folder, or to the home folder as `~`."""
+    for base, shown in ((Path.cwd(), "."), (Path.home(), "~")):
+        if Path(path).is_relative_to(base):
+            path = f"{shown}/{Path(path).relative_to(base)}".removesuffix("/.")
+            break
+    return one_line(visible(path), 400)

@@ -1,0 +1,1 @@
+"""Runs command lines in bubblewrap or under Landlock."""

@@ -1,0 +1,132 @@
+"""Builds the command line of bubblewrap: a read-only machine, one writable folder, no secrets, no other processes.
+
+`$HOME` stays visible: hiding it would hide the user's toolchains (pyenv, nvm, cargo …), and a different version of a
+program would run without notice. Paths that are known to hold secrets are covered instead.
+"""
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from delegate import trust
+from delegate.sandbox.commands.kernel_files import CONTROLS, unusual_kernel_paths
+from delegate.sandbox.filesystem.secret_paths import hidden_paths, real_path
+from delegate.sandbox.processes.environment import find_program
+
+_TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the folder itself is meant
+TEMPORARY_BYTES = 1 << 30
+"""Most bytes in `/tmp` and in shared memory, each: both are memory."""
+_COVER_BYTES = 1 << 20
+"""Most bytes in a folder that hides another one; a program may write there, and not fill the memory."""
+_SIZE_SINCE = (0, 7)
+_PROBE_SECONDS = 5
+_ALWAYS = (
+    "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+    "--cap-drop", "ALL", "--ro-bind", "/", "/",
+)  # fmt: skip
+
+_INSTALLERS = {
+    "debian": "apt install", "ubuntu": "apt install", "fedora": "dnf install", "rhel": "dnf install",
+    "centos": "dnf install", "amzn": "dnf install", "arch": "pacman -S", "suse": "zypper install",
+    "opensuse": "zypper install", "alpine": "apk add", "gentoo": "emerge", "void": "xbps-install",
+}  # fmt: skip
+"""How the distributions of each family install a package."""
+
+
+def installed() -> str | None:
+    """The path of `bwrap`, or None. An installed `bwrap` may still be forbidden by the kernel."""
+    return find_program("bwrap")
+
+
+def how_to_install() -> str | None:
+    """The command line that installs bubblewrap on this machine; None if that isn't known, as on macOS."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return None
+    names = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
+    return next((f"sudo {_INSTALLERS[name]} bubblewrap" for name in names if name in _INSTALLERS), None)
+
+
+def wrap(
+    argv: Sequence[str],
+    *,
+    bwrap: str,
+    cwd: Path,
+    env: Mapping[str, str],
+    network: Literal["host", "none"],
+    status_fd: int,
+    hidden: Sequence[Path] = (),
+    content: Path | None = None,
+    pinned: Sequence[Path] = (),
+    read_only: Mapping[Path, Path] = MappingProxyType({}),
+    filter_fd: int | None = None,
+) -> list[str]:
+    """The command line that runs `argv` inside bubblewrap, with `cwd` (a real path) as the only writable folder.
+
+    With `content`, that folder is mounted at `cwd`, so that the command sees it under the path of the original.
+    `hidden` folders are covered like those with secrets. Later mounts cover earlier ones, so the parents of `cwd` are
+    covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
+    stays hidden when the workspace is the home folder. So is the operator's configuration of delegate. `pinned` folders
+    can't be moved or removed, and the paths of `read_only` show what they stand for, which can't be changed.
+    `filter_fd` is a file with a filter of system calls.
+    """
+    covers = list(_covers(env, hidden, limits_sizes=_version(bwrap) >= _SIZE_SINCE))
+    own = real_path(trust.own_folder())
+    if not own.is_dir() and own.is_relative_to(cwd):  # a command could otherwise create it
+        covers.append((own, ("--tmpfs", str(own))))
+    above = [options for path, options in covers if cwd.is_relative_to(path)]
+    below = [options for path, options in covers if not cwd.is_relative_to(path)]
+    isolated = ["--unshare-net"] if network == "none" else []
+    pins = [("--bind", str(path), str(path)) for path in pinned]
+    fixed = [("--ro-bind", str(source), str(path)) for path, source in read_only.items()]
+    binds = (*above, ("--bind", str(content or cwd), str(cwd)), *below, *pins, *fixed)
+    mounts = [option for mount in binds for option in mount]
+    start = ["--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--"]
+    filtered = [] if filter_fd is None else ["--seccomp", str(filter_fd)]
+    return [bwrap, *_ALWAYS, *isolated, *mounts, *filtered, *start, *argv]
+
+
+def _covers(
+    env: Mapping[str, str], hidden: Sequence[Path], *, limits_sizes: bool
+) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    def empty(folder: str, size: int) -> tuple[str, ...]:
+        return (*(("--size", str(size)) if limits_sizes else ()), "--tmpfs", folder)
+
+    yield Path("/dev"), ("--dev", "/dev", *empty(_SHARED_MEMORY, TEMPORARY_BYTES), "--remount-ro", "/dev")
+    yield Path("/proc"), ("--proc", "/proc", "--ro-bind-try", CONTROLS, CONTROLS)
+    tools = [option for folder in tools_in_tmp(env) for option in ("--ro-bind", str(folder), str(folder))]
+    yield _TMP, (*empty(str(_TMP), TEMPORARY_BYTES), *tools)
+    kernel = map(Path, unusual_kernel_paths(harmful=True))  # of many more files, the mounts would take 5 ms
+    for path in (*kernel, *hidden_paths(env, hidden)):
+        if path.is_dir():
+            yield path, empty(str(path), _COVER_BYTES)
+        elif path.exists():
+            yield path, ("--ro-bind", "/dev/null", str(path))
+
+
+@lru_cache(4)
+def _version(bwrap: str) -> tuple[int, ...]:
+    """The version of an installed bubblewrap, such as (0, 8, 0); empty if it doesn't say."""
+    with suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run([bwrap, "--version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+        if found := re.search(r"(\d+(?:\.\d+)+)", said.stdout):
+            return tuple(map(int, found[1].split(".")))
+    return ()
+
+
+def tools_in_tmp(env: Mapping[str, str]) -> Iterator[Path]:
+    """The folders in /tmp with programs on the PATH, such as a virtual environment. They have to stay reachable."""
+    for entry in env.get("PATH", "").split(os.pathsep):
+        folder = Path(entry)
+        prefix = folder.parent if folder.name == "bin" and folder.parent != _TMP else folder
+        if prefix.is_relative_to(_TMP) and prefix != _TMP and prefix.is_dir():
+            yield prefix

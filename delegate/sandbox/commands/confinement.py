@@ -1,0 +1,262 @@
+"""Runs one program in its confinement, and tells a failure of the program from a failure of the confinement.
+
+    subreaper ──▶ limits ──▶ bubblewrap or Landlock ──▶ program
+
+Bubblewrap is started by the subreaper too: in its first milliseconds it doesn't notice that its host is gone, and
+would leave itself and the command running.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from delegate._util.threads import run_in_thread
+from delegate.errors import ToolError
+from delegate.sandbox.commands import bubblewrap, system_calls
+from delegate.sandbox.commands.kernel_files import unusual_kernel_paths
+from delegate.sandbox.commands.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
+from delegate.sandbox.commands.system_calls import INTERNET, UNIX, system_call_filter
+from delegate.sandbox.filesystem.files import shown
+from delegate.sandbox.filesystem.secret_paths import hidden_paths
+from delegate.sandbox.processes.environment import command_environment
+from delegate.sandbox.processes.limits import COMMAND_LIMITS, Limits, Watch, limited
+from delegate.sandbox.processes.process import ProcessResult, run_process
+from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
+
+Network = Literal["host", "none"]
+
+
+class Confinement(NamedTuple):
+    """What a program runs under. With neither, it only has a process group of its own and limits."""
+
+    sandbox: Literal["bubblewrap", "landlock"] | None
+    subreaper: bool
+
+
+class SandboxFailed(ToolError):
+    """The confinement of the command failed or was killed before the command ended."""
+
+    code = "sandbox_failed"
+
+
+class ProcessesLeft(SandboxFailed):
+    """The command started processes faster than they could be ended, and some may still run."""
+
+    code = "processes_left"
+
+
+class ResourceLimit(ToolError):
+    """The command was ended, since it used more memory, processes or disk than a command may."""
+
+    code = "resource_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A program, the folder it runs in and its limits. The subreaper needs an absolute path in `argv[0]`."""
+
+    argv: Sequence[str]
+    cwd: Path
+    """A real path."""
+    env: Mapping[str, str]
+    timeout_seconds: float
+    max_output_bytes: int
+    network: Network = "host"
+    """`none` works only in a sandbox."""
+    hidden: Sequence[Path] = ()
+    """Folders that a sandbox hides, besides those that hold credentials."""
+    writable: Sequence[Path] = ()
+    """Folders besides `cwd` that Landlock lets the command change."""
+    repository: Repository | None = None
+    """The git repository in `cwd`, of which a command can't change what git runs."""
+    program: Sequence[Path] = ()
+    """Folders in `cwd` with what runs delegate, which a sandbox with namespaces mounts read-only."""
+    content: Path | None = None
+    """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
+    limits: Limits = COMMAND_LIMITS
+
+
+PROBE_SECONDS = 5.0
+_worked: set[tuple[str | None, str | None, Confinement, Network, bool]] = set()
+"""What `works` found, with the programs that were used."""
+
+
+def shell(command: str) -> list[str]:
+    """The argv that runs `command` in bash, which models write, or in sh where bash isn't installed."""
+    return [shutil.which("bash") or "/bin/sh", "-c", command]
+
+
+async def works(confinement: Confinement, network: Network = "host", *, own_loopback: bool = False) -> bool:
+    """Whether a command runs under `confinement`: many containers and distributions forbid what it needs.
+
+    With `own_loopback`, the command must also be in a network of its own, rather than unable to open sockets.
+    What worked once in this process isn't tried again: should it stop working, each command says so. What didn't work
+    is, since somebody may have installed or permitted it.
+    """
+    tried = (bubblewrap.installed(), interpreter(), confinement, network, own_loopback)
+    if tried not in _worked and await _works(confinement, network, own_loopback=own_loopback):
+        _worked.add(tried)
+    return tried in _worked
+
+
+async def _works(confinement: Confinement, network: Network, *, own_loopback: bool) -> bool:
+    env, command = command_environment(os.environ), ":"
+    try:
+        if own_loopback:
+            command = f"own=$(readlink /proc/self/ns/net) && [ \"$own\" != '{os.readlink('/proc/self/ns/net')}' ]"
+        probe = CommandSpec(["/bin/sh", "-c", command], Path("/"), env, PROBE_SECONDS, 1_000, network=network)
+        return (await execute(probe, confinement)).exit_code == 0
+    except (OSError, SandboxFailed):
+        return False
+
+
+async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
+    """Run `spec` and wait until it ends. Raises OSError or ValueError if it can't be started, `SandboxFailed`
+    and `ResourceLimit`.
+
+    Under a sandbox, what the command changed of a repository's deciding files is undone, and stderr says so.
+    """
+    undone: list[str] = []
+    with contextlib.ExitStack() as stack:
+        argv, pipes, given = spec.argv, list[StatusPipe](), list[int]()
+        if confinement.sandbox is not None:
+            pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
+            read_only = stack.enter_context(_read_only(spec))
+            if confinement.sandbox == "bubblewrap":
+                given += [stack.enter_context(_filter(spec.network))] if system_calls.is_supported() else []
+                argv = _in_bubblewrap(spec, pipes[-1].fd, read_only, *given)
+            else:
+                argv = _under_landlock(spec, pipes[-1].fd, read_only)
+        argv = limited(argv, timeout_seconds=spec.timeout_seconds)
+        if confinement.subreaper:
+            pipes.append(stack.enter_context(StatusPipe("the subreaper")))
+            argv = under_subreaper(argv, status_fd=pipes[-1].fd)
+        try:
+            finished = await run_process(
+                argv,
+                cwd=spec.cwd,
+                env=spec.env,
+                timeout_seconds=spec.timeout_seconds,
+                max_output_bytes=spec.max_output_bytes,
+                pass_fds=[*(pipe.fd for pipe in pipes), *given],
+                graceful=confinement.subreaper,
+                watch=Watch(spec.limits, spec.cwd),
+            )
+        finally:
+            for folder in filter(None, (pipe.temporary for pipe in pipes)):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            if spec.repository is not None and confinement.sandbox is not None:
+                mounted = confinement.sandbox == "bubblewrap" or (pipes[0].restricted and not pipes[0].temporary)
+                undone = await run_in_thread(partial(spec.repository.put_back, held=mounted))
+        _confirm(finished, pipes)
+    if undone:
+        note = f"\n[undone, since git runs it outside the sandbox: {', '.join(map(shown, undone[:5]))}]\n"
+        return replace(finished, stderr=finished.stderr + note)
+    return finished
+
+
+@contextlib.contextmanager
+def _read_only(spec: CommandSpec) -> Generator[Mapping[Path, Path]]:
+    """What a sandbox mounts read-only, and over what: what runs delegate, and of a repository what git runs, with its
+    configuration without the passwords in it.
+    """
+    program = {path: path for path in _program(spec)}
+    if spec.repository is None:
+        yield program
+        return
+    shown = program | {path: path for path in spec.repository.read_only}
+    with tempfile.TemporaryDirectory(prefix="delegate-git-", ignore_cleanup_errors=True) as folder:
+        for path in configurations(spec.cwd):
+            with contextlib.suppress(OSError):
+                if (cleaned := without_credentials(path.read_bytes())) is not None:
+                    shown[path] = Path(folder, str(len(shown)))
+                    shown[path].write_bytes(cleaned)
+        yield shown
+
+
+def _program(spec: CommandSpec) -> Sequence[Path]:
+    """What runs delegate in the folder of the command; in a copy of it, nothing does."""
+    return [path for path in spec.program if spec.content is None and path.is_relative_to(spec.cwd)]
+
+
+def _pinned(spec: CommandSpec) -> Sequence[Path]:
+    """Folders that the command can't move or replace, outermost first: those with what is mounted read-only."""
+    above = {folder for path in _program(spec) for folder in path.parents if spec.cwd in folder.parents}
+    return [*sorted(above), *(spec.repository.pinned if spec.repository is not None else ())]
+
+
+@contextlib.contextmanager
+def _filter(network: Network) -> Generator[int]:
+    """A descriptor from which bubblewrap reads the filter of system calls."""
+    sockets = (*INTERNET, UNIX) if network == "host" else INTERNET
+    descriptor = os.memfd_create("delegate-filter")
+    try:
+        os.write(descriptor, system_call_filter(sockets=sockets, own_processes=True, own_queues=True))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _in_bubblewrap(
+    spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path], filter_fd: int | None = None
+) -> list[str]:
+    if (bwrap := bubblewrap.installed()) is None:
+        raise FileNotFoundError("bubblewrap is not installed")
+    return bubblewrap.wrap(
+        spec.argv,
+        bwrap=bwrap,
+        cwd=spec.cwd,
+        env=spec.env,
+        network=spec.network,
+        status_fd=status_fd,
+        hidden=spec.hidden,
+        content=spec.content,
+        pinned=_pinned(spec),
+        read_only=read_only,
+        filter_fd=filter_fd,
+    )
+
+
+def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path]) -> list[str]:
+    return under_landlock(
+        spec.argv,
+        write=(spec.cwd, *spec.writable),
+        read=bubblewrap.tools_in_tmp(spec.env),
+        hidden=hidden_paths(spec.env, spec.hidden),
+        network=spec.network == "host",
+        pinned=_pinned(spec),
+        read_only=read_only,
+        placed={spec.cwd: spec.content} if spec.content is not None else {},
+        masked=unusual_kernel_paths(),
+        status_fd=status_fd,
+    )
+
+
+def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
+    """Accept an exit code only if every launcher reports the same one for the command. Raises `SandboxFailed`.
+
+    Where Landlock becomes the command, it only reports that its restrictions are in force.
+    """
+    if finished.processes_left:
+        raise ProcessesLeft(
+            "the command started processes faster than they could be ended, and some may still run; in a sandbox with "
+            "user namespaces none would"
+        )
+    if finished.exceeded:
+        said = (finished.stdout + finished.stderr).strip()[-500:] or "nothing"
+        raise ResourceLimit(f"the command was ended, since {finished.exceeded}; its last output: {said}")
+    if finished.timed_out:
+        return
+    for pipe in reversed(pipes):
+        if not pipe.became_command and pipe.exit_code != finished.exit_code:
+            pipe.kill_leftovers()
+            stderr = finished.stderr.strip()[-500:] or "no output on stderr"
+            raise SandboxFailed(f"{pipe.name} failed or was killed before the command ended: {stderr}")

@@ -1,0 +1,154 @@
+"""Starts commands under the subreaper and Landlock, and reads the status that they and bubblewrap report.
+
+Each of them reports on a pipe of its own. Without that, a failed setup would look like the command's exit code 1, and
+a criterion that wants exit code 1 would be met by a command that never ran.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from delegate.sandbox.commands.system_calls import INTERNET, is_supported, system_call_filter
+
+_FOLDER = Path(__file__).parent
+_START = "import os, sys; sys.path.append(sys.argv[1]); import {0}; os._exit({0}.main(sys.argv[2:]))"
+"""Runs a launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
+The interpreter's own shutdown has nothing to clean up and is skipped.
+"""
+_REPORT_BYTES = 4_096
+
+
+def interpreter() -> str | None:
+    """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
+    return _interpreter(sys.executable or "")
+
+
+@lru_cache(4)
+def _interpreter(program: str) -> str | None:
+    if not sys.platform.startswith("linux") or not (_FOLDER / "subreaper.py").is_file():
+        return None
+    return program if re.fullmatch(r"python[\d.]*t?", Path(program).name) else None
+
+
+def under_subreaper(argv: Sequence[str], *, status_fd: int) -> list[str]:
+    """The command line that runs `argv` (an absolute program) under the subreaper. Raises FileNotFoundError."""
+    return [*_launcher("subreaper"), str(status_fd), str(os.getpid()), *argv]
+
+
+def under_landlock(
+    argv: Sequence[str],
+    *,
+    write: Iterable[Path],
+    read: Iterable[Path],
+    hidden: Iterable[Path],
+    network: bool,
+    pinned: Iterable[Path] = (),
+    read_only: Mapping[Path, Path] = MappingProxyType({}),
+    placed: Mapping[Path, Path] = MappingProxyType({}),
+    masked: Iterable[str] = (),
+    status_fd: int,
+) -> list[str]:
+    """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError, and
+    OSError on a machine without a filter of system calls.
+
+    The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
+    them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
+    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do; and the kernel's files
+    in `masked` are empty.
+    """
+    paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned, "masked": masked}
+    rules = [f"{name}={path}" for name, given in paths.items() for path in given]
+    rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
+    rules += [rule for path, source in placed.items() for rule in (f"place={path}", f"content={source}")]
+    rules += ["network=host"] if network else []
+    rules += [
+        f"calls={system_call_filter(sockets=sockets, own_processes=processes, own_queues=queues).hex()}"
+        for sockets, processes, queues in (
+            (INTERNET, True, True),
+            (INTERNET, False, True),
+            (INTERNET if network else (), False, False),
+        )
+    ]
+    return [*_launcher("landlock"), str(status_fd), *rules, "--", *argv]
+
+
+def landlock_is_available() -> bool:
+    """Whether this kernel has Landlock, and there is a Python to start it with. Takes no more than a system call."""
+    return interpreter() is not None and is_supported() and _kernel_has_landlock()
+
+
+@cache
+def _kernel_has_landlock() -> bool:
+    from delegate.sandbox.commands import landlock  # imports ctypes
+
+    return landlock.abi() >= landlock.MIN_ABI
+
+
+def _launcher(module: str) -> list[str]:
+    if (python := interpreter()) is None:
+        raise FileNotFoundError("no Python interpreter to start the command with was found")
+    return [python, "-I", "-S", "-c", _START.format(module), str(_FOLDER)]
+
+
+class StatusPipe:
+    """The pipe that the launcher `name` reports on. Pass it `fd`, and read `exit_code` when it has ended."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._read_fd, self.fd = os.pipe()
+        self._reported: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._read_fd)
+        os.close(self.fd)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The command's own exit code. None if it never started, or didn't end by itself."""
+        return self._value("exit-code")
+
+    @property
+    def restricted(self) -> bool:
+        """Whether Landlock's restrictions are in force."""
+        self._read()
+        return self._reported.get("restricted") is True
+
+    @property
+    def became_command(self) -> bool:
+        """Whether the launcher has become the command, so that nothing else can report its exit code."""
+        return self.restricted and self._reported.get("waited") is False
+
+    @property
+    def temporary(self) -> str:
+        """The folder for temporary files that the launcher made and that has to be removed; empty if there is none."""
+        self._read()
+        path = str(self._reported.get("temporary", ""))
+        return path if path.startswith("/tmp/delegate-tmp-") and "/.." not in path else ""  # noqa: S108
+
+    def kill_leftovers(self) -> None:
+        """Kill the command's process group, for a launcher that was killed before it could do so itself."""
+        if (group := self._value("child-pid")) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+
+    def _value(self, name: str) -> int | None:
+        self._read()
+        value = self._reported.get(name)
+        return value if isinstance(value, int) else None
+
+    def _read(self) -> None:
+        os.set_blocking(self._read_fd, False)
+        with contextlib.suppress(BlockingIOError, ValueError):
+            for line in os.read(self._read_fd, _REPORT_BYTES).splitlines():
+                self._reported |= json.loads(line)

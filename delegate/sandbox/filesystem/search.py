@@ -1,0 +1,102 @@
+"""Finds files by name and lines by pattern, in bounded time, since both patterns come from models."""
+
+import contextlib
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delegate._util.redaction import redactor
+from delegate.contract.patterns import pattern_fault
+from delegate.errors import ToolError
+from delegate.sandbox.filesystem import files, paths
+
+if TYPE_CHECKING:
+    import regex
+
+SECONDS = 3.0
+"""Time limit of one search over all files."""
+MAX_FILES = 200_000
+MAX_FILE_BYTES = 2_000_000
+"""Larger files aren't searched."""
+MAX_LINE_CHARS = 300
+MAX_PATTERN_CHARS = 1_000
+
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_RECURSION = re.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
+_GLOB_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
+    """Paths under `root` that match `glob`, and their sizes in bytes.
+
+    `*` stays within a folder, `**` doesn't; a glob without a slash matches a file's name at any depth.
+    """
+    matches = _Matcher(rf"(?s)\A(?:{glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
+    for path, entry in itertools.islice(files.walk(root), MAX_FILES):
+        if matches(path) and not paths.holds_secrets(root, f"{root}/{path}"):
+            with contextlib.suppress(OSError):  # deleted in the meantime, or not readable
+                yield path, entry.stat(follow_symlinks=False).st_size
+
+
+def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
+    """`path:line: text` for every line in which `pattern` (Python syntax) is found, sorted by path."""
+    matches = _Matcher(pattern, time.monotonic() + SECONDS)
+    for path, size in sorted(find_files(root, glob)):
+        if size > MAX_FILE_BYTES:
+            continue
+        blank = matches("")  # once, since a file may have millions of blank lines
+        for number, line in enumerate(_lines(root, path), start=1):
+            if matches(line) if line else blank:
+                short = line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + " …"
+                yield f"{files.shown(path)}:{number}: {short}"
+
+
+def compiled(pattern: str, *, multiline: bool = False) -> "regex.Pattern[str]":
+    """A model's pattern (Python syntax), of which a search can be limited in time. Raises `ToolError` if it can't be
+    used: patterns that call themselves take memory that nothing limits.
+    """
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ToolError(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} are allowed")
+    if (problem := pattern_fault(pattern)) is not None:
+        raise ToolError(f"{redactor.beginning(pattern, 200)!r} is not a valid regular expression: {problem}")
+    if _RECURSION.search(_ESCAPED.sub("", pattern)):
+        shown = redactor.beginning(pattern, 200)
+        raise ToolError(f"{shown!r} calls a part of itself, as with (?R) or (?1), which can't be searched for")
+    import regex  # loaded only where something is searched
+
+    return regex.compile(pattern, regex.MULTILINE if multiline else 0)
+
+
+class _Matcher:
+    """A compiled pattern that can be used until `deadline`. Raises `ToolError` afterwards, or if it is invalid."""
+
+    def __init__(self, pattern: str, deadline: float) -> None:
+        self._search = compiled(pattern).search
+        self._deadline = deadline
+
+    def __call__(self, text: str) -> bool:
+        left = max(self._deadline - time.monotonic(), 1e-6)  # 0 would mean no limit at all
+        try:
+            return self._search(text, timeout=left, concurrent=True) is not None
+        except TimeoutError as problem:
+            raise ToolError(
+                f"the search took over {SECONDS:g} s; use a simpler pattern or a narrower glob"
+            ) from problem
+
+
+def _lines(root: Path, path: str) -> list[str]:
+    try:
+        found = files.read(root, root / path, MAX_FILE_BYTES)
+    except ToolError:  # a link, or not readable
+        return []
+    return found.text.split("\n") if found.is_text else []
+
+
+def glob_pattern(glob: str) -> str:
+    """The regular expression for a glob: `*` stays within a folder, `**` doesn't; without a slash, at any depth."""
+    anywhere = "" if "/" in glob else "(?:.*/)?"
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob.removeprefix("./"))
+    return anywhere + "".join(_GLOB_PARTS.get(part) or re.escape(part) for part in parts)

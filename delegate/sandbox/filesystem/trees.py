@@ -1,0 +1,175 @@
+"""Copies and removes whole folders, whatever is in them."""
+
+import itertools
+import math
+import os
+import secrets
+import shutil
+import stat
+import sys
+import threading
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from delegate.errors import CallError
+from delegate.sandbox.filesystem.secret_paths import is_secret_by_another_name
+
+MAX_COPY_BYTES = 1 << 30
+MAX_COPY_FILES = 200_000
+_LONG_PATH = 3_000
+_FICLONE = 0x4004_9409
+
+
+def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Collection[str] = ()) -> None:
+    """Copy the content of `source` into the empty folder `target`, until `stop` is set.
+
+    Files share their blocks with the originals where the file system can do that (reflinks), and are never hard links,
+    through which a program could change the originals. Links stay links; pipes, sockets and devices are skipped, and so
+    are hard links to files with credentials, the folder that contains `target`, everything with a name in `without` and
+    what is deleted in the meantime.
+
+    Raises `CallError` if something can't be copied or the limits are exceeded; `target` is then incomplete.
+    """
+    copy = _Copy(source, target, stop, without)
+    try:
+        shutil.copytree(
+            source, target, symlinks=True, dirs_exist_ok=True, ignore=copy.ignore, copy_function=copy.copy_file
+        )
+    except shutil.Error as problem:
+        for name, _, why in problem.args[0]:
+            if os.path.lexists(name):
+                message = f"{name} can't be copied: {why}"
+                raise CallError("workspace_not_copied", message, field="workspace") from problem
+    except RecursionError as problem:
+        message = f"workspace {source} is nested too deeply to copy"
+        raise CallError("workspace_not_copied", message, field="workspace") from problem
+
+
+class _Copy:
+    """The progress of one copy."""
+
+    def __init__(self, source: Path, target: Path, stop: threading.Event, without: Collection[str]) -> None:
+        self._source, self._target, self._stop, self._without = source, target, stop, without
+        self._reflinks = sys.platform == "linux"
+        self._bytes = 0
+        self._files = 0
+
+    def ignore(self, folder: str, names: list[str]) -> set[str]:
+        """Skip the folder of all workspaces, which may be inside `source`: a copy must not copy itself."""
+        home = str(self._target.parent)
+        return {name for name in names if name in self._without or os.path.join(folder, name) == home}
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Copy `source` if it is a regular file, and still there."""
+        with suppress(FileNotFoundError):
+            self._copy_file(source, target)
+
+    def _copy_file(self, source: str, target: str) -> None:
+        found = os.lstat(source)
+        if not stat.S_ISREG(found.st_mode) or is_secret_by_another_name(str(self._source), found):
+            return
+        if self._stop.is_set():
+            raise CallError("workspace_not_copied", f"the copy of {self._source} was stopped", field="workspace")
+        self._bytes += found.st_size
+        self._files += 1
+        if self._bytes > MAX_COPY_BYTES or self._files > MAX_COPY_FILES:
+            bound = f"{MAX_COPY_BYTES:,} bytes or {MAX_COPY_FILES:,} files"
+            message = f"workspace {self._source} is too large to copy (over {bound})"
+            raise CallError("workspace_too_large", message, field="workspace")
+        self._reflinks = self._reflinks and _reflink(source, target)
+        if not self._reflinks:
+            shutil.copyfile(source, target)
+        shutil.copystat(source, target)
+
+
+def _reflink(source: str, target: str) -> bool:
+    """Make `target` a copy that shares the blocks of `source`. False if the file system can't."""
+    import fcntl
+
+    try:
+        with open(source, "rb") as original, open(target, "wb") as copy:
+            fcntl.ioctl(copy.fileno(), _FICLONE, original.fileno())
+    except OSError:
+        return False
+    return True
+
+
+def tree_bytes(root: Path, enough: float = math.inf) -> int:
+    """How much room the files and folders in `root` take up, at any depth. Stops counting above `enough`."""
+    return _Size(enough).add(str(root))
+
+
+class _Size:
+    """The sum of one count. What has several names counts once, and what can't be read counts as nothing."""
+
+    def __init__(self, enough: float) -> None:
+        self._enough = enough
+        self._linked: set[tuple[int, int]] = set()
+        self._bytes = 0
+
+    def add(self, root: str) -> int:
+        """Add what is in `root`, and return the sum so far."""
+        waiting = [root]
+        while waiting and self._bytes <= self._enough:
+            folder = waiting.pop()
+            with suppress(OSError):
+                if len(folder) <= _LONG_PATH:
+                    waiting += self._folders_in(folder)
+                else:
+                    self._add_below(folder)
+        return self._bytes
+
+    def _add_below(self, folder: str) -> None:
+        """Go on from a descriptor, where the path gets too long for the system."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            self.add(f"/dev/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+
+    def _folders_in(self, folder: str) -> list[str]:
+        folders: list[str] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # deleted in the meantime
+                    self._count(entry.stat(follow_symlinks=False))
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                if self._bytes > self._enough:
+                    break
+        return folders
+
+    def _count(self, found: os.stat_result) -> None:
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            if (file := (found.st_dev, found.st_ino)) in self._linked:
+                return
+            self._linked.add(file)
+        # A sparse file takes up less than its size.
+        self._bytes += found.st_blocks * 512 if hasattr(found, "st_blocks") else found.st_size
+
+
+def remove_tree(root: Path) -> None:
+    """Remove a folder with everything in it, even unreadable or very deeply nested folders. Raises `OSError`.
+
+    Folders are moved to the first level before they are emptied, so that recursion, open descriptors and the length of
+    paths don't grow with the depth: `shutil.rmtree` fails at a depth of about a thousand.
+    """
+    token, numbers = secrets.token_hex(8), itertools.count()
+    os.chmod(root, stat.S_IRWXU)
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(folder) as found:
+            entries = list(found)
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            moved = root / f"{token}-{next(numbers)}"
+            os.chmod(entry.path, stat.S_IRWXU)  # only writable folders can be moved
+            os.rename(entry.path, moved)
+            waiting.append(moved)
+        if folder != root:
+            folder.rmdir()
+    root.rmdir()

@@ -1,0 +1,1 @@
+"""Runs one program: its environment, its limits, and its end."""

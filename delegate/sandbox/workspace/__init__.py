@@ -1,0 +1,1 @@
+"""The folder that a child works in: opened, watched, frozen, and taken over."""

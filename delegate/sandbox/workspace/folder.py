@@ -1,0 +1,482 @@
+"""Opens, confines and closes the folder that a child works in, and lists what the child changed there.
+
+Whatever looks at all files of a folder runs in a thread: a child may have left a hundred thousand of them.
+"""
+
+import asyncio
+import itertools
+import logging
+import math
+import os
+import secrets
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delegate._util.threads import run_in_thread, run_in_thread_if
+from delegate._util.windows_paths import windows_path_hint
+from delegate.errors import CallError, ToolError, WorkspaceTooLarge
+from delegate.sandbox.filesystem import changes, files, paths
+from delegate.sandbox.filesystem.changes import ArtifactWatch, FileState
+from delegate.sandbox.filesystem.files import Excerpt
+from delegate.sandbox.filesystem.trees import copy_tree, remove_tree, tree_bytes
+from delegate.sandbox.tampering.git_files import Repository, refuse_repository
+from delegate.sandbox.workspace.write_locks import WriteLocks, Writer
+from delegate.types import Artifact, JsonObject, Workspace
+
+if TYPE_CHECKING:
+    from delegate.sandbox.workspace.snapshot import Frozen, Snapshot
+    from delegate.sandbox.workspace.worktree import Worktree
+
+_SMALL_FOLDER = 32
+_SMALL_FILE_BYTES = 65_536
+_BLOCK_BYTES = 8_192
+"""More than a file or a folder takes up on the disk besides its content."""
+PAUSES = 20
+"""Between two checks of a folder's size, this many times as long passes as a check takes."""
+REMOVAL_SECONDS = 1.0
+"""How long an answer waits for the removal of its folder."""
+_removing = set["asyncio.Future[None]"]()
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Folder:
+    """The folder that one child works in. Open it with `open`, and `close` it when the child and its checks are done.
+
+    `owned` is true for a folder that is made for this child (fresh, copy, worktree) and may be removed. A fresh one is
+    created when something is first written to it, or by `make`.
+    """
+
+    root: Path
+    owned: bool
+    take_over: str | None = None
+    """The shell command that brings the changes into the checkout that a worktree was made from. See `artifacts`."""
+    unlisted: int = 0
+    """How many more files changed than `artifacts` listed."""
+    before: "Snapshot | None" = None
+    """The files of before the child started, if `record_start` was called and there were any."""
+    knows_start: bool = False
+    """Whether it is known what there was before the child started."""
+    repository: Repository | None = None
+    """What git runs here, as it was before the child started."""
+    removed_links: dict[Path, str] = field(default_factory=dict[Path, str])
+    """The links in git folders that the child left, which `artifacts` removed."""
+    max_bytes: float = math.inf
+    """How much a child may add to it."""
+    _bytes_before: int = 0
+    _added: int = 0
+    """How much was added when that was last looked at, and by `write` since."""
+    _next_look: float = 0
+    _exists: bool = True
+    _started_empty: bool = False
+    """Whether it is a fresh one, so that everything in it is the child's."""
+    _only_written: bool = False
+    """Whether it is a fresh one in which nothing but `write` has created anything, so that its size is known."""
+    _files_written: int = 0
+    _most_added: int = 0
+    """As long as it is `_only_written`: the most that can have been added."""
+    _largest_file: int = 0
+    _states: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
+    """The artifacts' files, as `artifacts` saw them."""
+    _contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """What some of them contained."""
+    _left: Mapping[str, FileState] | None = None
+    """All files, as `artifacts` saw them; None if it didn't look yet."""
+    _home: Path | None = None
+    """Where folders of this workspace, such as a clean room, are created."""
+    _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
+    _writer: Writer | None = None
+    _worktree: "Worktree | None" = None
+
+    @classmethod
+    async def open(
+        cls,
+        workspace: Workspace | None,
+        *,
+        home: Path,
+        write_locks: WriteLocks | None = None,
+        who: str = "another task of this run",
+        max_bytes: float = math.inf,
+    ) -> "Folder":
+        """Open the folder for `workspace`; new folders are created in `home` under a random name.
+
+        For a shared folder, `write_locks` are those of the run, and `who` names this child in messages to its siblings.
+        Raises `CallError` if the given folder can't be used (it doesn't exist, is too large, is not a git repository);
+        nothing is left behind then.
+        """
+        home = _real(home)
+        if workspace is None or workspace.path is None:
+            root = _new_path(home)
+            return cls(
+                root, True, max_bytes=max_bytes, _exists=False, _started_empty=True, _only_written=True, _home=home
+            )
+        given = existing(workspace.path)
+        if workspace.mode == "shared":
+            # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
+            writer = write_locks.join(who) if write_locks is not None else None
+            folder = cls(given, owned=False, max_bytes=max_bytes, _home=home, _writer=writer)
+        else:
+            folder = cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
+        try:
+            folder.make()
+            await folder._fill(given, workspace)
+        except BaseException:
+            await folder._abandon()
+            raise
+        return folder
+
+    @classmethod
+    def of_existing(cls, path: Path) -> "Folder":
+        """An existing folder with finished work: every file in it counts as created. Raises `CallError`."""
+        return cls(existing(path), owned=False)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to look at: a fresh one isn't made before something is written to it."""
+        return self._exists
+
+    def make(self) -> Path:
+        """Create the folder if it is a fresh one that doesn't exist yet, and return its path. Raises `OSError`.
+
+        To be called before anything other than this class uses the folder. Thread-safe.
+        """
+        self._only_written = False
+        self._make()
+        return self.root
+
+    def expect_writers(self) -> None:
+        """Others may write to the folder, if it exists: from now on, its size is looked at."""
+        self._only_written = False
+
+    def resolve(self, path: str) -> Path:
+        """The real path of `path`, with links and `..` followed. Raises `ToolDenied` if it is outside the folder."""
+        return paths.resolve(self.root, path)
+
+    def read(self, path: str, limit: int) -> Excerpt:
+        """The first `limit` bytes of a regular file in the folder, or of the diff that `artifacts` wrote.
+
+        Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder.
+        """
+        if self._worktree is not None and path == _diff_name(self._worktree):
+            return files.read(self.root.parent, self._worktree.diff_path, limit)
+        return files.read(self.root, self.resolve(path), limit)
+
+    def excerpt(self, artifact: Artifact, limit: int) -> Excerpt:
+        """The first `limit` bytes of an artifact: what was digested when it was listed, unless it has changed since.
+
+        Raises `ToolError` as `read` does.
+        """
+        kept = self._contents.get(artifact.path)
+        if kept is None or len(kept) > limit:
+            return self.read(artifact.path, limit)
+        if changes.state_of(self.root, artifact.path) != self._states.get(artifact.path):
+            return self.read(artifact.path, limit)
+        return Excerpt(kept, len(kept))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace the content of a regular file in the folder, creating missing folders.
+
+        Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder or in `.git`, for the
+        operator's settings and what runs delegate, for a file with hard links, for one that another child of the run
+        writes, and for more than `max_bytes`.
+        """
+        real = self.resolve(path)
+        refuse_repository(self.root, real)
+        if self.repository is not None:
+            self.repository.refuse(real)
+        paths.refuse_settings(real)
+        paths.refuse_own_program(self.root, real)
+        if self._writer is not None:
+            self._writer.acquire(real)
+        try:
+            self._make()
+        except OSError as problem:
+            raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
+        self._files_written += 1
+        self._largest_file = max(self._largest_file, len(data))
+        # Every part of the path may be a new folder.
+        self._most_added += len(data) + _BLOCK_BYTES * (1 + path.count("/"))
+        if self._added + len(data) > self.max_bytes:  # unless it replaces enough
+            added = len(data)
+            with suppress(OSError):  # there is no such file yet
+                added -= os.lstat(real).st_size
+            if added > 0 and self._added + added > self.max_bytes:
+                raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
+        replaced_bytes = files.write(self.root, real, data)
+        self._added += len(data) - replaced_bytes
+
+    @property
+    def start(self) -> JsonObject:
+        """What it was when it was opened, as JSON: see `start_state`."""
+        worktree = self._worktree
+        return {
+            "owned": self.owned,
+            "files": self._before,
+            "bytes": self._bytes_before,
+            "worktree": worktree and [str(worktree.repository), worktree.base, str(worktree.admin)],
+        }
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is the child's own and has, and had, only a few small files and no folders.
+
+        Looking at all of them is faster than starting a thread.
+        """
+        if not self.owned or len(self._before) > _SMALL_FOLDER:
+            return False
+        if self._only_written and self._files_written <= _SMALL_FOLDER:
+            return self._largest_file <= _SMALL_FILE_BYTES
+        with suppress(OSError), os.scandir(self.root) as entries:
+            few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
+            return len(few) <= _SMALL_FOLDER and all(
+                entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size <= _SMALL_FILE_BYTES
+                for entry in few
+            )
+        return False
+
+    @property
+    def may_be_too_large(self) -> bool:
+        """Whether more than `max_bytes` may have been added, as far as is known without looking."""
+        if self.max_bytes == math.inf or not self._exists:
+            return False
+        return not self._only_written or self._most_added > self.max_bytes
+
+    async def check_size(self, *, soon: bool = True) -> None:
+        """Raise `WorkspaceTooLarge` if more than `max_bytes` were added since `open`.
+
+        Without `soon`, nothing is done if it was checked only recently, for the time that the last check took.
+        """
+        if not self.may_be_too_large or (not soon and time.monotonic() < self._next_look):
+            return
+        started = time.monotonic()
+        measure = partial(tree_bytes, self.root, self._bytes_before + self.max_bytes)
+        size = await run_in_thread_if(not self.is_small, measure)
+        self._next_look = time.monotonic() + PAUSES * (time.monotonic() - started)
+        self._added = size - self._bytes_before
+        if self._added > self.max_bytes:
+            raise WorkspaceTooLarge(self._too_large("has"))
+
+    def _make(self) -> None:
+        if not self._exists:
+            with suppress(FileExistsError):  # by another tool call, at the same time
+                _make_folder(self.root)
+            self._exists = True
+
+    def _too_large(self, have: str) -> str:
+        return f"the child {have} added more than {self.max_bytes / 1e6:,.6g} MB to its workspace"
+
+    def changes(self) -> tuple[Artifact, ...]:
+        """What was created, changed or deleted since `open`, sorted by path, without files that siblings wrote.
+
+        Blocks; `artifacts` uses a thread.
+        """
+        if not self._exists:
+            return ()
+        foreign = self._writer.foreign if self._writer is not None else ()
+        found = changes.changes_since(self._before, self.root, without=foreign)
+        self.unlisted, self._states, self._contents = found.unlisted, found.states, found.contents
+        self._left = found.left
+        return found.artifacts
+
+    def is_as_left(self, path: str) -> bool:
+        """Whether a file, or that there is none, is as it was when `artifacts` listed the files.
+
+        That isn't known of what siblings write, and of what isn't listed, such as `node_modules`.
+        """
+        if self._left is None:
+            return True
+        real = self.resolve(path)
+        foreign = self._writer.foreign if self._writer is not None else ()
+        if real in foreign or not real.is_relative_to(self.root):
+            return True
+        relative = real.relative_to(self.root).as_posix()
+        if not files.IGNORED_FOLDERS.isdisjoint(relative.split("/")):
+            return True
+        state = changes.state_of(self.root, relative)
+        is_file = state is not None and (stat.S_ISREG(state.mode) or stat.S_ISLNK(state.mode))
+        return (state if is_file else None) == self._left.get(relative)
+
+    def changed_since_left(self, most: int) -> list[str]:
+        """Files that changed since `artifacts` listed them, and new and missing ones, at most so many. Blocks."""
+        if self._left is None or not self._exists:
+            return []
+        foreign = {str(path) for path in self._writer.foreign} if self._writer is not None else set[str]()
+        found = changes.changed_paths(self._left, self.root, most + len(foreign))
+        return [path for path in found if str(self.root / path) not in foreign][:most]
+
+    def watch(self, artifacts: Sequence[Artifact]) -> ArtifactWatch:
+        """Find out later which of these artifacts have changed since `artifacts` listed them, or since now."""
+        return ArtifactWatch(self.root, artifacts, self._states)
+
+    async def artifacts(self) -> tuple[Artifact, ...]:
+        """The same as `changes`, without blocking the event loop.
+
+        For a worktree with changes, the first artifact is the diff, which is stored next to the folder. Links in git
+        folders that weren't there before are removed.
+        """
+        if not self._exists:
+            return ()
+        if self.repository is not None:
+            self.removed_links |= await run_in_thread(partial(self.repository.remove_links, nested=False))
+        found = await run_in_thread_if(not self.is_small, self.changes)
+        if self._worktree is None or not found:
+            return found
+        if await self._worktree.write_diff():
+            self.take_over = self._worktree.take_over
+        return (*await run_in_thread(partial(_diff_artifact, self._worktree)), *found)
+
+    async def record_start(self) -> None:
+        """Copy the files, by which the child's work is measured. To be called before the child starts.
+
+        What can't be copied isn't known then.
+        """
+        from delegate.sandbox.workspace.snapshot import Snapshot
+
+        if self._started_empty:
+            self.knows_start = True
+            return
+        name = f"{self.root.name if self.owned else secrets.token_hex(8)}.start"
+        try:
+            self.before, self.knows_start = await Snapshot.take(self.root, self.copies, name=name), True
+        except (CallError, OSError) as problem:
+            _log.warning("what is in %s can't be remembered: %s", self.root, problem)
+
+    async def freeze(self) -> "Frozen":
+        """A copy of the folder as it is now, and how it differs from what it was before the child started.
+
+        The caller removes its `end`. Raises `CallError` and OSError.
+        """
+        from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
+
+        knows_start = self.knows_start or self._started_empty
+        if self.before is not None and (changed := await run_in_thread(self.before.changed_since)) is not None:
+            _log.warning("the copy of what %s was has changed: %s", self.root, changed)
+            knows_start = False
+        end = await Snapshot.take(self.make(), self.copies, name=f"{secrets.token_hex(8)}.end")
+        if not knows_start:
+            return Frozen(None, end, self.copies, (), knows_start=False)
+        changed = await run_in_thread(partial(differences, self.before, end))
+        written = self._writer.foreign if self._writer is not None else ()
+        foreign = {one.path for one in changed if self.root / one.path in written}
+        deleted = (self.root / one.path for one in changed if one.change == "deleted")
+        special = {str(path.relative_to(self.root)) for path in deleted if path.exists() and not path.is_dir()}
+        return Frozen(self.before, end, self.copies, changed, foreign, special)
+
+    @property
+    def copies(self) -> Path:
+        """Where copies of the folder are made: outside of it."""
+        if self._home is None or (not self.owned and self._home.is_relative_to(self.root)):
+            return Path(tempfile.gettempdir())
+        return self._home
+
+    async def close(self, *, keep: bool = False) -> None:
+        """Remove an owned folder, unless the child left changes in it that the parent may want.
+
+        With `keep`, the folder stays without a search for changes. What takes long to remove is removed in the
+        background: a child may have left a million files where tools keep theirs.
+        """
+        if self._writer is not None:
+            self._writer.leave()
+        if self.before is not None:
+            with suppress(OSError):
+                await self.before.remove()
+        if self._exists and self.owned and not keep:
+            removing = asyncio.ensure_future(run_in_thread(self._remove_unchanged))
+            _removing.add(removing)
+            removing.add_done_callback(_removing.discard)
+            await asyncio.wait([removing], timeout=REMOVAL_SECONDS)
+
+    async def _fill(self, given: Path, workspace: Workspace) -> None:
+        if workspace.mode == "worktree":
+            from delegate.sandbox.workspace.worktree import Worktree  # loaded only for worktrees
+
+            self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root)
+        elif workspace.mode == "copy":
+            stop = threading.Event()
+            await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
+        self.repository = await run_in_thread(partial(Repository.of, self.root, nested=True))
+        self._before = await run_in_thread(partial(changes.snapshot, self.root))
+        if self.max_bytes < math.inf:
+            self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
+
+    async def _abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.leave()
+        if self.owned:
+            await run_in_thread(self._remove)
+
+    def _remove_unchanged(self) -> None:
+        if not changes.has_changes(self._before, self.root):
+            self._remove()
+
+    def _remove(self) -> None:
+        try:
+            if self._worktree is not None:
+                self._worktree.unregister()
+                self._worktree.diff_path.unlink(missing_ok=True)
+            remove_tree(self.root)
+        except FileNotFoundError:  # the child removed it
+            return
+        except OSError as problem:
+            _log.warning("the workspace %s can't be removed: %s", self.root, problem)
+
+
+def discard(root: Path) -> None:
+    """Remove a folder that `close` kept, in any mode, together with its worktree entry and diff. Raises `OSError`."""
+    from delegate.sandbox.workspace import worktree  # loaded only for worktrees and where folders are removed
+
+    worktree.unregister(root)
+    root.with_name(f"{root.name}.diff").unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        remove_tree(root.with_name(f"{root.name}.start"))
+    remove_tree(root)
+
+
+def existing(path: Path) -> Path:
+    """The real path of a folder. Raises `CallError` if there is none."""
+    real = Path(os.path.realpath(path.expanduser()))
+    if not os.path.isdir(real):
+        hint = windows_path_hint(str(path)) or "name a folder that exists"
+        raise CallError("workspace_not_found", f"workspace {path} is not a folder", field="workspace", hint=hint)
+    return real
+
+
+def _new_path(home: Path) -> Path:
+    """A path in `home` with an unguessable name, where nothing is."""
+    return home / secrets.token_hex(8)
+
+
+@lru_cache(16)
+def _real(home: Path) -> Path:
+    return Path(os.path.realpath(home))
+
+
+def _make_folder(root: Path) -> None:
+    """Create a folder that only this user can read."""
+    try:
+        root.mkdir(0o700)
+    except FileNotFoundError:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        root.mkdir(0o700)
+
+
+def _diff_name(of: "Worktree") -> str:
+    """The diff's path relative to the worktree."""
+    return f"../{of.diff_path.name}"
+
+
+def _diff_artifact(of: "Worktree") -> tuple[Artifact, ...]:
+    try:
+        size = of.diff_path.stat().st_size
+    except OSError:  # `write_diff` logged why
+        return ()
+    sha256 = files.digest(of.diff_path.parent, of.diff_path, size)
+    return (Artifact(path=_diff_name(of), change="created", bytes=size, sha256=sha256),)
