@@ -41,7 +41,7 @@ from tests.hosts.world import (
 from tests.support.model_server import Fault, Reply
 
 TASK: JsonObject = {"goal": "Find the answer."}
-JUDGED: JsonObject = {**TASK, "acceptance_criteria": ["the report gives the answer"]}
+JUDGED: JsonObject = {**TASK, "acceptance_criteria": ["report: it gives the answer"]}
 ASKED: Any = {"messages": [{"role": "user", "content": "Find it out."}]}
 
 

@@ -215,7 +215,7 @@ async def test_tools_are_listed_with_annotations(world: World, settings: Setting
 async def test_structured_results_match_the_listed_schema(transport: str, world: World, settings: Settings) -> None:
     async with session(transport, settings, "--structured") as client:
         (schema,) = [tool["outputSchema"] for tool in await client.tools() if tool["name"] == "delegate_task"]
-        done = await client.call({"goal": "g", "acceptance_criteria": ["the report gives the answer"]})
+        done = await client.call({"goal": "g", "acceptance_criteria": ["report: it gives the answer"]})
         refused = await client.call({"gaol": "g"})
         running = await client.call({"goal": "g", "background": True})
     for answer in (done, refused, running):
@@ -230,7 +230,7 @@ async def test_structured_results_match_the_listed_schema(transport: str, world:
 async def test_by_default_a_result_is_its_text_alone(transport: str, world: World, settings: Settings) -> None:
     async with session(transport, settings) as client:
         assert not any("outputSchema" in tool for tool in await client.tools())
-        done = await client.call({"goal": "g", "acceptance_criteria": ["the report gives the answer"]})
+        done = await client.call({"goal": "g", "acceptance_criteria": ["report: it gives the answer"]})
         refused = await client.call({"gaol": "g"})
     assert set(done) | set(refused) <= {"content", "isError", "resultType", "_meta"}
     first, *_, last = text_of(done).splitlines()

@@ -77,7 +77,7 @@ async def test_a_slow_call_is_answered_with_a_handle_that_has_the_result(
 ) -> None:
     may_end = held_children(world)
     async with session(transport, settings, "--answer-within", "0.3") as client:
-        answer = await client.call({"goal": "g", "acceptance_criteria": ["the report gives the answer"]})
+        answer = await client.call({"goal": "g", "acceptance_criteria": ["report: it gives the answer"]})
         assert not answer["isError"]
         assert text_of(answer).startswith("running in the background: 0 of 1 done; task 1 ")
         handle = handle_in(answer)
@@ -289,7 +289,7 @@ async def test_a_client_with_tasks_gets_one_and_polls_it(world: World, settings:
     async with latest(settings, TASKS) as client:
         about = (await client.send("server/discover"))["result"]
         assert TASKS in about["capabilities"]["extensions"]
-        call = {"goal": "g", "acceptance_criteria": ["the report gives the answer"]}
+        call = {"goal": "g", "acceptance_criteria": ["report: it gives the answer"]}
         made = (await client.send("tools/call", name="delegate_task", arguments=call))["result"]
         assert (made["resultType"], made["status"], made["ttlMs"]) == ("task", "working", None)
         state = (await client.send("tasks/get", taskId=made["taskId"]))["result"]

@@ -34,7 +34,7 @@ from tests.hosts.world import (
 from tests.support.model_server import Call, Fault, Reply
 
 TASK: JsonObject = {"goal": "Find the answer."}
-JUDGED: JsonObject = {**TASK, "acceptance_criteria": ["the report gives the answer"]}
+JUDGED: JsonObject = {**TASK, "acceptance_criteria": ["report: it gives the answer"]}
 
 
 def multiply(a: int, b: int) -> int:
