@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -14,6 +16,8 @@ from typing import Any
 import pytest
 
 from delegate.sandbox.commands import landlock, launcher
+
+LINUX = tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or landlock.abi() < landlock.MIN_ABI, reason="this kernel lacks Landlock"
@@ -168,6 +172,28 @@ def test_what_a_command_started_ends_with_it(folder: Path) -> None:
 
 
 @needs_namespaces
+@needs_namespaces
+@pytest.mark.slow
+@pytest.mark.skipif(LINUX < (6, 14), reason="this kernel has one limit for the whole machine")
+def test_the_kernel_refuses_processes_beyond_a_number_to_root_too(folder: Path) -> None:
+    fork = """
+import os, time
+children = 0
+try:
+    while children < 5_000:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        children += 1
+except BlockingIOError:
+    print("refused", children)
+"""
+    done = run(restricted(f"{shlex.quote(sys.executable)} -S -c {shlex.quote(fork)}", write=[str(folder)]), folder)
+    refused = re.search(r"^refused (\d+)$", done.stdout, re.MULTILINE)
+    assert refused, done
+    assert 3_000 < int(refused[1]) < 4_096
+
+
 @pytest.mark.parametrize("confined", WITH_MOUNTS)
 def test_the_exit_code_is_the_commands(folder: Path, confined: Callable[..., list[str]]) -> None:
     assert run(confined("kill -9 $$"), folder).returncode == 137

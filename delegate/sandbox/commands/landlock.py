@@ -255,7 +255,9 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
     _set_attributes("/", _NO_DEVICES if "/" in write else _READ_ONLY, recursive=True)
     _mount_devices(devices)
     if own == _ALL:
-        _mount("proc", "/proc", "proc", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+        _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+        _limit_processes()
+        _set_attributes("/proc", _READ_ONLY)
     for path in rules["masked"]:
         _cover(path)
     _hide_and_show({*rules["hidden"], _TMP} - {*write, *read}, shown)
@@ -268,6 +270,18 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
         _start_loopback()
     _drop_capabilities()
     return {*write, _TMP, _SHARED_MEMORY}
+
+
+def _limit_processes() -> None:
+    """Let the new namespace have only so many numbers of processes and threads, which holds for root too.
+
+    Before Linux 6.14, there is one limit for the whole machine, which isn't permitted to be changed here.
+    """
+    try:
+        with open("/proc/sys/kernel/pid_max", "w") as file:
+            file.write(str(_MAX_PROCESSES))
+    except OSError:
+        return
 
 
 def _hide_and_show(hidden: set[str], shown: Mapping[str, int]) -> None:
