@@ -1,6 +1,11 @@
 """`python -m delegate` is the `delegate` command."""
 
+import os
+import sys
+
 from delegate.cli import main
 
 if __name__ == "__main__":
+    # `-m` looks for modules in the working folder first. A child may write there, and more is imported later.
+    sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
     main()

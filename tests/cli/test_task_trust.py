@@ -1,6 +1,7 @@
 """A file of tasks that a repository brings along asks for nothing beyond its folder and the operator's settings."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from delegate.cli.input.taskfile import read_tasks
 from delegate.errors import CallError
 from delegate.settings import Settings, load_settings
 from delegate.trust import own_folder
-from tests.cli.command import delegate, openai_at
+from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import ModelServer
 from tests.support.operator import own_settings
 
@@ -144,3 +145,12 @@ def test_what_is_no_file_of_tasks_is_not_trusted() -> None:
     assert (done.returncode, "isn't a file of tasks" in done.stderr) == (2, True)
     assert delegate("trust", "missing.yaml").returncode == 2
     assert delegate("trust", "--list").stdout == ""
+
+
+def test_python_m_delegate_imports_nothing_from_the_working_folder(home: Path) -> None:
+    """A child may have written there, and the command imports much when it needs it."""
+    for name in ("yaml", "jsonschema", "rich", "typer"):
+        Path(f"{name}.py").write_text("open('ran', 'w')\n", encoding="utf-8")
+    Path("tasks.yaml").write_text("tasks: [{goal: x}]\n", encoding="utf-8")
+    subprocess.run([*COMMAND, "batch", "tasks.yaml", "--plan"], capture_output=True, check=False)
+    assert not Path("ran").exists()
