@@ -517,8 +517,8 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "handle": handle,
         "run_id": run_id,
         "state": "damaged" if is_damaged else _state(process, ended_at),
-        "began_at": began_at if isinstance(began_at, (int, float)) else 0.0,
-        "ended_at": ended_at if isinstance(ended_at, (int, float)) else None,
+        "began_at": _number(began_at) or 0.0,
+        "ended_at": _number(ended_at),
         "workspace": workspace if isinstance(workspace, str) else None,
         "task": {"goal": _DAMAGED} if parts[0] is None else parts[0],
         "run": parts[1],
@@ -529,6 +529,11 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
             if isinstance(at, (int, float)) and (fields := _object(data)) is not None
         ],
     }
+
+
+def _number(value: object) -> float | None:
+    """A stored number; None if it is damaged, or there is none."""
+    return value if isinstance(value, (int, float)) else None
 
 
 def _object(text: object) -> JsonObject | None:
@@ -562,11 +567,11 @@ def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
         str(run_id),
         depth if isinstance(depth, int) else 0,
         "damaged",
-        began_at if isinstance(began_at, (int, float)) else 0.0,
-        ended_at if isinstance(ended_at, (int, float)) else None,
+        _number(began_at) or 0.0,
+        _number(ended_at),
         status if status in _STATUSES else None,
         verdict if verdict in ("PASS", "FAIL") else None,
-        cost_usd if isinstance(cost_usd, (int, float)) else None,
+        _number(cost_usd),
         goal if isinstance(goal, str) else _DAMAGED,
         index if isinstance(index, int) else 0,
     )
@@ -583,13 +588,13 @@ def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
     """The summary of a run whose first task was delegated by the root. SQLite adds up: there may be 10,000 tasks."""
     row = connection.execute(_SELECT_RUN, (run_id, run_id)).fetchone()
     began_at, ended_at, tasks, passed, failed, cost_usd, goal, is_damaged = row
+    other = tasks - passed - failed
     if is_damaged or not isinstance(goal, str):
-        began_at, ended_at, cost_usd = (one if isinstance(one, (int, float)) else None for one in row[:2] + row[5:6])
-        other, goal = tasks - passed - failed, goal if isinstance(goal, str) else _DAMAGED
+        began_at, ended_at, cost_usd = map(_number, (began_at, ended_at, cost_usd))
+        goal = goal if isinstance(goal, str) else _DAMAGED
         return RunSummary(run_id, "damaged", began_at or 0.0, ended_at, tasks, passed, failed, other, cost_usd, goal)
     states = {_state(process, None) for (process,) in connection.execute(_SELECT_OPEN, (run_id,))}
     state: TaskState = "running" if "running" in states else "outcome_unknown" if states else "ended"
-    other = tasks - passed - failed
     return RunSummary(run_id, state, began_at, ended_at, tasks, passed, failed, other, cost_usd, str(goal))
 
 

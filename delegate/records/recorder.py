@@ -79,8 +79,8 @@ class Recorder:
             self.output = recorded
         if self._journal is not None:
             calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
-            calls = json.loads(redactor.json(json_bytes(calls, fallback=str).decode())) if calls else calls
-            self._write_usage(charge, self.model, recorded, seconds, calls)
+            listed = redactor.json(json_bytes(calls, fallback=str).decode()) if calls else "[]"
+            self._write_usage(charge, self.model, recorded, seconds, listed)
 
     def usage_reported(self, charge: Charge, *, model: str | None = None, text: str = "") -> None:
         """Record model calls that a runner made itself, with the text of the last reply if it is known."""
@@ -89,7 +89,7 @@ class Recorder:
         self.charge += charge
         self.model = model or self.model
         if self._journal is not None:
-            self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, ())
+            self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, "[]")
 
     def _write_usage(
         self,
@@ -97,9 +97,9 @@ class Recorder:
         model: str | None,
         text: str,
         seconds: float | None,
-        calls: Sequence[Mapping[str, Any]],
+        calls: str,
     ) -> None:
-        """`text` and `calls` are redacted already."""
+        """`text` and `calls`, which is JSON, are redacted already."""
         assert self._journal is not None
         usage, seconds = charge.usage, None if seconds is None else round(seconds, 6)
         values = {
@@ -113,9 +113,8 @@ class Recorder:
             "cost_usd": charge.cost_usd,
             "seconds": seconds,
             "text": text,
-            "calls": calls,
         }
-        self._journal(ChildUsage, json_bytes(values).decode())
+        self._journal(ChildUsage, f'{json_bytes(values).decode()[:-1]},"calls":{calls}}}')
 
     def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
         """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
