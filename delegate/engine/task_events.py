@@ -1,4 +1,4 @@
-"""The events of one task: put on record, and delivered to whoever listens."""
+"""The events of one task, which are recorded, and delivered to the consumers of its call."""
 
 import json
 import time

@@ -80,7 +80,7 @@ class TaskRun:
     """The workspace, once it is open."""
     result: TaskResult | None = None
     """The result, once there is one."""
-    _deadline: "ChildDeadline | None" = None
+    _deadline: ChildDeadline | None = None
     """The child's deadline, once it may start."""
     _claims: "TaskClaims | None" = None
     """In goal mode, what the child claimed."""

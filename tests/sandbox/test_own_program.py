@@ -48,7 +48,7 @@ def test_what_runs_delegate_in_a_workspace_stays(tmp_path: Path) -> None:
     assert (env / "pyvenv.cfg").read_text() == before
     assert not (env / "lib" / "new.py").exists()
     if "done" in done.stdout:
-        assert (root / "tools" / "new").exists(), "beside it, a command can write"
+        assert (root / "tools" / "new").exists(), "a command can write in the folder that contains it"
 
 
 def test_of_what_runs_delegate_a_folder_outside_and_the_root_itself_are_left_out(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ _INSTALLED_IN = ("site-packages", "dist-packages")
 @lru_cache(16)
 def own_program(root: Path) -> Sequence[Path]:
     """The real paths in `root`, a real path, of this Python, of its virtual environment, and of delegate's package with
-    those that are installed beside it. Of folders in one another, the outer one.
+    those installed in the same folder. A folder inside another of these is left out.
     """
     package = _PACKAGE.parent if _PACKAGE.parent.name in _INSTALLED_IN else _PACKAGE
     real = {Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, package)}
