@@ -179,7 +179,7 @@ class ResultsFile:
         except OSError as error:
             reason = str(error.strerror)
         os.ftruncate(self._file, size)
-        raise DelegateError(f"{self.path} can't be written: {reason}; all outcomes so far are on record")
+        raise DelegateError(f"{self.path} can't be written: {reason}; resume the batch to write it again")
 
 
 def refuse_unusable(path: Path) -> None:

@@ -79,5 +79,5 @@ def test_no_part_of_a_line_remains_if_the_disk_is_full() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     file.close()
-    assert "on record" in str(error.value)
+    assert "resume the batch to write it again" in str(error.value)
     assert ids(lines(path)) == ["a"]

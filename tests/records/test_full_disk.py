@@ -41,8 +41,11 @@ from delegate.errors import DelegateError
 from delegate.models.providers.scripted import Scripted
 
 async def main(home, is_batch):
-    def reply(request):
+    written = asyncio.Event()
+
+    async def reply(request):
         if len(client.requests) == 2:
+            await written.wait()  # a batch starts a child while the one before is still being recorded
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         return "did my part"
 
@@ -52,12 +55,14 @@ async def main(home, is_batch):
             batch = delegator.batch(tasks, concurrency=1, results=home.with_name("r.jsonl"))
             try:
                 async for outcome in batch:
+                    written.set()
                     print(outcome.state, outcome.result.report, outcome.result.handle is not None)
             except DelegateError as error:
                 print("raised:", error, batch.tally.settled, len(client.requests))
         else:
             for task in tasks[:2]:
                 report = await delegator.run(task)
+                written.set()
                 print(delegator.render(report))
 
 asyncio.run(main(Path(sys.argv[1]), sys.argv[2] == "batch"))
