@@ -17,7 +17,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import load_redaction, logger, redactor
-from delegate.budget.runs import RunRegistry
+from delegate.budget.runs import RunRegistry, current_context
 from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
@@ -857,8 +857,9 @@ class Delegator:
         """Return the latest tasks of this delegator that a caller may read, newest first."""
         runs = [run_id] if run_id else [run for run in reversed(self._latest_runs) if may_read is None or may_read(run)]
         found: list[TaskSummary] = []
+        depth = context.depth if (context := current_context()) else 0
         for run in runs:
-            found += [task for task in reversed(await self.tasks(run)) if task.depth == 0]
+            found += [task for task in reversed(await self.tasks(run)) if task.depth == depth]
             if len(found) >= contract.MAX_LISTED:
                 break
         return found

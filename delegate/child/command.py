@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from delegate._util.threads import run_in_thread_if
+from delegate.budget.nested import child_environment
 from delegate.child.cli_output import read_cli_output
 from delegate.child.command_line import PLACEHOLDER, parse_command, variables
 from delegate.child.job import Job
@@ -104,7 +105,7 @@ class CommandRunner:
         return confinement.CommandSpec(
             argv=["/bin/sh", "-c", 'exec "$@" < "$0"', str(stdin), *arguments],
             cwd=job.workspace,
-            env=self._env,
+            env={**self._env, **child_environment()},
             timeout_seconds=_MAX_SECONDS,
             max_output_bytes=OUTPUT_BYTES[self._output],
         )
