@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from delegate.policy.approvals import OnApproval
 
 _log = logger(__name__)
-_KEPT_RUNS = 1_000
+_LISTED_RUNS = 100
+"""The number of runs in which a caller's latest tasks are looked for."""
 _KEPT_DELEGATIONS = 100
 """The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
 _CHILDREN, _JUDGING = 0, 1
@@ -208,8 +209,8 @@ class Delegator:
         self._own_loop = LoopThread()
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""
-        self._latest_runs = OrderedDict[str, None]()
-        """The runs of the latest calls that models made."""
+        self.keeps_running = False
+        """Whether calls in the background go on after the session that made them, so that parents can be told."""
 
     # ------------------------------------------------------------------------------------------ for hosts
 
@@ -251,7 +252,6 @@ class Delegator:
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
             context = self._runs.context(parent, author="model", on_approval=on_approval)
-            self._remember(context.run.id)
             return await self._admission.execute(
                 tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
             )
@@ -328,7 +328,7 @@ class Delegator:
             may_read: For hosts with several callers that don't trust each other: gets the id of a run and decides
                 whether this caller may read its reports. The answer to a handle of another run is that of an unknown
                 handle.
-            max_wait_seconds: The maximum of `wait_seconds`.
+            max_wait_seconds: The maximum of `wait_seconds`, and its default; without it, the default is 0.
             on_event: Receives the events of the task while it is waited for.
 
         Raises:
@@ -343,10 +343,10 @@ class Delegator:
         is_own = run_id in (None, contract.run_of(wanted.handle))
         delegation = self._delegations.get(wanted.handle) if is_own else None
         if delegation is not None:
-            seconds = wanted.wait_seconds if max_wait_seconds is None else min(wanted.wait_seconds, max_wait_seconds)
+            limits = [one for one in (wanted.wait_seconds, max_wait_seconds) if one is not None]
             with delegation.reported_to(on_event):
-                if not (delegation.is_here and await delegation.wait(seconds, handle=wanted.handle)):
-                    return contract.render_running(delegation.progress)
+                if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=wanted.handle)):
+                    return contract.render_running(delegation.progress, keeps_running=self.keeps_running)
         result, report = await self._result_of(wanted.handle, run_id, delegation)
         limit = self.settings.result_chars
         if wanted.offset is None:
@@ -373,7 +373,7 @@ class Delegator:
         allowed = may_read is None or may_read(contract.run_of(handle))
         if allowed and run_id in (None, contract.run_of(handle)):
             await self.stop(handle)
-        return await self.read_call({"handle": handle}, parent=parent, may_read=may_read)
+        return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
 
     def think_tool(self, dialect: Dialect) -> JsonObject:
         """Return the definition of `think`, with which a parent checks a thought against its criteria.
@@ -847,15 +847,10 @@ class Delegator:
                 raise
             raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
 
-    def _remember(self, run_id: str) -> None:
-        self._latest_runs[run_id] = None
-        self._latest_runs.move_to_end(run_id)
-        if len(self._latest_runs) > _KEPT_RUNS:
-            self._latest_runs.popitem(last=False)
-
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
-        """Return the latest tasks of this delegator that a caller may read, newest first."""
-        runs = [run_id] if run_id else [run for run in reversed(self._latest_runs) if may_read is None or may_read(run)]
+        """Return the latest tasks on record that a caller may read, newest first."""
+        runs = [run_id] if run_id else [run.run_id for run in await self.runs(_LISTED_RUNS)]
+        runs = [run for run in runs if run_id or may_read is None or may_read(run)]
         found: list[TaskSummary] = []
         depth = context.depth if (context := current_context()) else 0
         for run in runs:

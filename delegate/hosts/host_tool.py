@@ -145,7 +145,8 @@ def make_delegate_tool(
                 delegation = await delegator.start_call(arguments, parent=context, on_approval=invocation.on_approval)
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
-                    return ToolAnswer(contract.render_running(delegation.progress), running=delegation)
+                    text = contract.render_running(delegation.progress, keeps_running=delegator.keeps_running)
+                    return ToolAnswer(text, running=delegation)
                 report = await delegation
         return finished(delegator, report)
 

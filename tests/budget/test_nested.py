@@ -157,7 +157,7 @@ def test_a_batch_gives_each_of_its_tasks_the_children_of_a_run() -> None:
 @pytest.mark.slow
 def test_three_levels_of_the_command_are_one_run_and_the_fourth_is_refused(home: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.sh"
-    delegate = f"{sys.executable} -m delegate run next --runner 'sh {again}'"
+    delegate = f"PYTHONPATH={ROOT} {sys.executable} -m delegate run next --runner 'sh {again}'"
     again.write_text(f"cat > {os.devnull}\n{delegate} 2>&1\ntrue\n")
     env = {**os.environ, "DELEGATE_MAX_DEPTH": "3", "PYTHONPATH": str(ROOT)}
     top = subprocess.run(delegate, shell=True, env=env, capture_output=True, text=True)

@@ -254,7 +254,8 @@ def test_the_settings_alone_say_what_a_server_lists(settings: Settings) -> None:
     ]
     for listed, host_tool in zip(definitions.listed(settings), host_tools, strict=False):
         assert listed["name"] == host_tool.name
-        assert listed["description"] == host_tool.description
+        # What is left of a run changes, and clients read the list once.
+        assert listed["description"] == re.sub(r"; [^;]* left\.", ".", host_tool.description)
         assert listed["inputSchema"] == host_tool.parameters
 
 
