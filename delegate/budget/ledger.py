@@ -172,8 +172,10 @@ class Ledger:
 
     def used(self) -> dict[LimitName, float]:
         """What is spent or reserved of each limit."""
-        names = {name: None for one in self._open for name in (*one._sure, *one._each)}
-        return {name: self.spent.get(name, 0) + self._reserved(name) for name in (*self.spent, *names)}
+        names: set[LimitName] = {*self.spent}
+        for one in self._open:
+            names |= {*one._sure, *one._each}
+        return {name: self.spent.get(name, 0) + self._reserved(name) for name in names}
 
     def take_lock(self, outer: AbstractContextManager[None]) -> AbstractContextManager[object]:
         """Let `outer` guard this ledger and all that share its run. It has to enter the lock that this returns."""

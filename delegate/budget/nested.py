@@ -19,13 +19,15 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from delegate._util.fencing import one_line
 from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.budget.runs import Run, RunContext, current_context, use_context
 from delegate.errors import ConfigError
 from delegate.settings import Settings
-from delegate.types import TIERS, JsonObject
+from delegate.types import JsonObject, Tier
 
 if sys.platform != "win32":
     import fcntl
@@ -34,10 +36,7 @@ _log = logger(__name__)
 
 PARENT = "DELEGATE_PARENT"
 """The variable that names depth, tier and run of the child that a program belongs to: `DEPTH:TIER:FILE`."""
-_LIMITS = (
-    "max_concurrent", "max_children", "max_depth", "max_run_model_calls", "max_run_tokens", "max_cost_usd",
-    "run_timeout_seconds",
-)  # fmt: skip
+_LIMITS = {"max_concurrent", "max_children", "max_depth", "max_run_model_calls", "max_run_tokens", "max_cost_usd"}
 _ANCESTORS = 64
 """How many processes above this one are searched: some clients pass few variables on to their servers."""
 _LOCK_SECONDS = 1.0
@@ -70,13 +69,16 @@ def joined(environ: Mapping[str, str]) -> AbstractContextManager[None]:
     """
     if not (mark := _mark(environ)):
         return nullcontext()
-    depth, _, rest = mark.partition(":")
-    tier, _, file = rest.partition(":")
     try:
+        depth, tier, file = mark.split(":", 2)
         state = json.loads(Path(file).read_bytes())
         left = None if state["ends_at"] is None else max(0.001, state["ends_at"] - time.time())
-        settings = Settings(**{**state["limits"], "run_timeout_seconds": left, "home": Path(file).parent.parent})
-        context_depth, known_tier = max(1, int(depth)), next((one for one in TIERS if one == tier), None)
+        home = Path(file).parent.parent
+        settings = Settings.model_validate({**state["limits"], "run_timeout_seconds": left, "home": home})
+        context_depth, known_tier = (
+            max(1, int(depth)),
+            TypeAdapter[Tier | None](Tier | None).validate_python(tier or None),
+        )
         run = Run(settings, id=Path(file).stem, concurrent=settings.max_concurrent if state["batch"] else None)
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise ConfigError(
@@ -104,13 +106,13 @@ def _mark(environ: Mapping[str, str]) -> str:
 
 def _share(run: Run, path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for old in path.parent.glob("*.json"):
-        with suppress(OSError):
+    with suppress(OSError):
+        for old in path.parent.iterdir():
             if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
                 old.unlink()
     left = run.seconds_left()
     state = {
-        "limits": {name: getattr(run.settings, name) for name in _LIMITS},
+        "limits": run.settings.model_dump(include=_LIMITS),
         "batch": "children" not in run.ledger.limits,
         "ends_at": None if left is None else time.time() + left,
         "tasks": run.next_number(),

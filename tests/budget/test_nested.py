@@ -31,9 +31,9 @@ with joined(os.environ):
 """
 
 
-def child(**options: int) -> RunContext:
+def child(max_run_tokens: int | None = None) -> RunContext:
     """A child at depth 1 of a new run."""
-    run = Run(load_settings(max_depth=3, max_children=5, **options))
+    run = Run(load_settings(max_depth=3, max_children=5, max_run_tokens=max_run_tokens))
     run.next_handle()
     return RunContext(run, run.ledger, depth=1, tier="standard")
 

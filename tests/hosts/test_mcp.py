@@ -335,8 +335,10 @@ async def test_the_operator_may_share_a_folder(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-async def test_options_that_make_no_sense_are_refused_at_the_start(options: tuple[str, ...], word: str) -> None:
+async def test_options_that_make_no_sense_are_an_error_of_the_command(options: tuple[str, ...], word: str) -> None:
     async with connecting(load_settings(), "-m", "delegate", "mcp", *options) as pipe:
+        assert pipe.process.stdin
+        pipe.process.stdin.close()
         stdout, stderr = await asyncio.wait_for(pipe.process.communicate(), TIMEOUT_SECONDS)
     assert (pipe.process.returncode, stdout) == (2, b"")
     assert word in stderr.decode()

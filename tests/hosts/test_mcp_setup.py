@@ -22,7 +22,6 @@ from delegate.types import JsonObject
 from tests.contract.test_dialects import tokens
 from tests.hosts.drivers.mcp import connected, over_stdio
 from tests.hosts.world import JUDGE, WORKER, World
-from tests.support.model_server import Fault
 
 NAMES = [tool["name"] for tool in definitions.listed(Settings())]
 
@@ -143,7 +142,6 @@ def test_each_client_waits_as_long_as_it_is_known_to(name: str, seconds: float) 
 
 @pytest.mark.usefixtures("use")
 async def test_the_time_that_a_client_waits_begins_with_its_request(world: World, settings: Settings) -> None:
-    world.script = lambda call: Fault(kind="hang")
     # Loading takes longer than this, so that the time is over when the call is read.
     client = Client("--answer-within", "0.2", DELEGATE_MODEL=WORKER, DELEGATE_JUDGE_MODEL=JUDGE)
     answer = client.call(goal="Never end.")["content"][0]["text"]

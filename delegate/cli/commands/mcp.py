@@ -105,7 +105,7 @@ def mcp(
     if context.invoked_subcommand is not None:
         return
     names = reachable_as or []
-    options = {"structured": structured, "workspaces": _policy(workspace, http=http), "keep": keep}
+    options: dict[str, Any] = {"structured": structured, "workspaces": _policy(workspace, http=http), "keep": keep}
     if answer_within is not None:
         options["answer_within"] = answer_within
     _check_runner(runner, runner_output, runner_env)
