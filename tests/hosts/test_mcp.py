@@ -1033,12 +1033,15 @@ async def test_a_client_that_leaves_before_the_sdk_is_loaded_ends_the_server(gat
         ('[judge_accuracy]\n"no-such-model" = 0.5', "no-such-model"),
     ],
 )
-async def test_wrong_settings_are_one_error_and_no_answer(toml: str, word: str, tmp_path: Path) -> None:
+async def test_wrong_settings_are_one_error_of_a_server_that_answers(toml: str, word: str, tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(toml)
     async with connecting(load_settings(), DELEGATE_CONFIG=str(tmp_path / "own.toml")) as pipe:
         await pipe.send(json.dumps(handshake()).encode() + b"\n")
+        assert pipe.process.stdin
+        pipe.process.stdin.close()
         stdout, stderr = await asyncio.wait_for(pipe.process.communicate(), TIMEOUT_SECONDS)
-    assert (pipe.process.returncode, stdout) == (2, b"")
+    assert pipe.process.returncode == 2
+    assert "result" in json.loads(stdout)
     assert stderr.count(b"\n") == 1
     assert word in stderr.decode()
 
