@@ -51,10 +51,6 @@ class ToolRequest:
     """The SDK's HTTP request that brought it; None over other transports."""
     meta: Mapping[str, Any]
     """What the client says besides the arguments, unvalidated."""
-    id: object
-    """The request's id."""
-    client_name: str
-    """What the client calls itself; empty if it doesn't."""
     report_progress: ProgressCallback | None
     """None if the client didn't request progress."""
     disconnected: Cancellation | None
@@ -67,6 +63,10 @@ class ToolRequest:
     """Asks the client for its roots; None if it has none to name."""
     elicit: Elicit | None = None
     """Asks the client's user something; None if it has no elicitation."""
+    id: object = None
+    """The request's id."""
+    client_name: str = ""
+    """What the client calls itself; empty if it doesn't."""
 
 
 class Tools:
