@@ -16,8 +16,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from delegate._util.redaction import redactor
+from delegate.child.fetch_policy import FetchPolicy
 from delegate.child.page import readable
-from delegate.child.toolbox import FetchPolicy
 from delegate.errors import ToolDenied, ToolError
 
 MAX_REDIRECTS = 5

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
+from delegate.child.fetch_policy import FetchPolicy
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
 from delegate.sandbox.commands.commands import Approve, CommandResult, Commands, Mechanism
@@ -39,15 +40,6 @@ STREAM_START_CHARS = 3_000
 _PIECE_CHARS = 65_536
 MAX_LISTED = 1_000
 MAX_MATCHES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class FetchPolicy:
-    """Limits of `fetch_url`. Hosts in `allowed_hosts` (`name` or `name:port`) may have non-public addresses."""
-
-    allowed_hosts: tuple[str, ...] = ()
-    max_bytes: int = 1_000_000
-    timeout_seconds: float = 30
 
 
 _PUBLIC_ONLY = FetchPolicy()

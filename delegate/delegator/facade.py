@@ -19,7 +19,7 @@ from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.child.toolbox import toolbox_specs
-from delegate.contract import Dialect, Variant
+from delegate.contract import Arguments, Dialect, Variant
 from delegate.delegator.background import Background
 from delegate.engine.admission import Admission, refusal
 from delegate.engine.consumers import as_consumer
@@ -62,8 +62,6 @@ _log = logger(__name__)
 _CHILDREN, _JUDGING = 0, 1
 """The phases of the preparation."""
 T = TypeVar("T")
-Arguments = Mapping[str, Any] | str | bytes
-"""A tool call's arguments, as JSON text or parsed."""
 
 
 class Delegator:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delegate.budget.runs import RunContext
+from delegate.child.fetch_policy import FetchPolicy
 from delegate.child.job import Waiting
-from delegate.child.toolbox import FetchPolicy, toolbox
+from delegate.child.toolbox import toolbox
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.models.catalog import Model
