@@ -19,7 +19,7 @@ KEPT_EVENTS = 1_000
 class Delegation:
     """A call that goes on while its caller does something else. For use on the event loop where it was started.
 
-        delegation = await delegator.start(task)
+        delegation = await delegator.background.start(task)
         async for event in delegation.events():
             print(event)
         report = await delegation

@@ -72,7 +72,7 @@ async def test_after_random_kills_every_task_has_one_result_and_ran_once() -> No
         for _ in range(ROUNDS):
             _run_and_kill(server, chance, *arguments)
             async with Delegator(client=Scripted(lambda request: "")) as delegator:
-                (batch,) = await delegator.batches()
+                (batch,) = await delegator.batches.latest()
             found = _complete_ids(path)
             assert batch.state == "interrupted"
             assert len(found) == len(set(found)), "no task has two lines"

@@ -72,11 +72,13 @@ async def test_after_a_kill_nothing_is_paid_twice_and_the_bill_is_the_servers(tm
         unsure = in_doubt(biller, server, at)
         async with program.delegator(server.url, home) as delegator:
             delegator.connections.limiters.default_factory = fast_limiter
-            with_verdict = {task.goal for task in await delegator.tasks(run_id) if task.state == "ended"}
+            with_verdict = {task.goal for task in await delegator.records.tasks(run_id) if task.state == "ended"}
             billed = Counter(biller.billed)
-            batch = delegator.batch(program.tasks, concurrency=program.concurrency, resume=run_id, rerun=["unknown"])
+            batch = delegator.batches.run(
+                program.tasks, concurrency=program.concurrency, resume=run_id, rerun=["unknown"]
+            )
             outcomes = [outcome async for outcome in batch]
-            summary = await delegator.batch_on_record(run_id)
+            summary = await delegator.batches.summary(run_id)
     assert summary.settled == len(program.goals)
     assert {outcome.state for outcome in outcomes} <= {"done"}
     again = biller.billed - billed

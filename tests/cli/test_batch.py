@@ -279,7 +279,7 @@ def _output_of(terminal: int) -> str:
 async def test_a_progress_line_has_the_counts_and_the_remaining_time() -> None:
     """The third child never ends: it could otherwise be counted before the second outcome is read."""
     async with Delegator(client=Children()) as delegator:
-        batch = delegator.batch(tasks("a", "fail b", "hang c", "d"), concurrency=1)
+        batch = delegator.batches.run(tasks("a", "fail b", "hang c", "d"), concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 10)
         assert progress.line() == "reading the tasks"
         async with aclosing(batch.outcomes()) as found:
@@ -302,7 +302,7 @@ async def test_children_at_work_and_judging_are_counted_apart() -> None:
 
     one = Task(goal="Do it", acceptance_criteria=["report: the report says that it was done"])
     async with Delegator(client=Scripted(answer)) as delegator:
-        batch = delegator.batch([one, one], concurrency=1)
+        batch = delegator.batches.run([one, one], concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 10)
         ended = asyncio.create_task(_drain(batch))
         await asyncio.wait_for(judging.wait(), PATIENCE)
@@ -320,7 +320,7 @@ async def _drain(batch: Batch) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 async def test_the_progress_line_has_a_bar_and_never_wraps(width: int) -> None:
     async with Delegator(client=Children()) as delegator:
-        batch = delegator.batch(tasks("a", "fail b", "hang c", "d"), concurrency=1)
+        batch = delegator.batches.run(tasks("a", "fail b", "hang c", "d"), concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 100_000)
         console = Console(width=width)
         async with aclosing(batch.outcomes()) as found:

@@ -69,7 +69,7 @@ async def run(
         client=client, on_approval=person, on_event=events.append, tools=tools, **options
     ) as delegator:
         report = await delegator.run(Task(goal="go", **(task or {})))
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
     assert record is not None
     assert misfits([as_json(event) for event in events]) == []
     assert misfits(json.loads(json.dumps(record["events"]))) == []

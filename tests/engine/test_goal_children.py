@@ -162,7 +162,7 @@ async def test_a_child_that(name: str, tmp_path: Path) -> None:
     )  # fmt: skip
     async with Delegator(client=Scripted(answer), commands="allow", max_output_tokens=1_000) as delegator:
         report = await delegator.run(task)
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
     (result,) = report.results
     assert record
     costs = [event["cost_usd"] for event in record["events"] if event["kind"] == "child.usage"]

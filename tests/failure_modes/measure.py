@@ -230,7 +230,7 @@ async def _measure(group: Group, number: int, delegator: Delegator, bench: Bench
 
     async with bench.places:
         report = await delegator.run(*_tasks(case, group.scene, row), on_event=count)
-    records = [await delegator.read(result.handle or "") for result in report.results]
+    records = [await delegator.records.read(result.handle or "") for result in report.results]
     return Measured(group.wire, group.scene, row, report, bench.script.asked[case], events, records)
 
 

@@ -77,7 +77,7 @@ async def receipts(delegator: Delegator, answers: Iterable[ToolAnswer]) -> list[
     """The recorded tool calls of the only child."""
     (answer,) = answers
     assert answer.report
-    record = await delegator.read(answer.report.results[0].handle or "")
+    record = await delegator.records.read(answer.report.results[0].handle or "")
     assert record
     return [Receipt.model_validate(one) for one in record["run"]["receipts"]]
 

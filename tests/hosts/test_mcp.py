@@ -118,7 +118,11 @@ async def quiet(world: World) -> None:
 async def states() -> list[str]:
     """The status of each recorded task."""
     async with Delegator() as delegator:
-        return [str(task.status) for run in await delegator.runs() for task in await delegator.tasks(run.run_id)]
+        return [
+            str(task.status)
+            for run in await delegator.records.runs()
+            for task in await delegator.records.tasks(run.run_id)
+        ]
 
 
 def text_of(answer: JsonObject) -> str:

@@ -84,7 +84,7 @@ def reports(result: RunResult) -> list[Report]:
 async def receipts(delegator: Delegator, result: RunResult) -> list[Receipt]:
     """The recorded tool calls of the only child."""
     (report,) = reports(result)
-    record = await delegator.read(report.results[0].handle or "")
+    record = await delegator.records.read(report.results[0].handle or "")
     assert record
     return [Receipt.model_validate(one) for one in record["run"]["receipts"]]
 

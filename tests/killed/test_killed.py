@@ -77,11 +77,11 @@ async def test_after_a_kill_acknowledged_results_exist_and_nothing_runs_twice(tm
     starts = _starts(home)
     async with Delegator(client=Scripted(lambda request: "did my part"), home=home) as delegator:
         states = Counter[str]()
-        for run in await delegator.runs(limit=10_000):
-            for task in await delegator.tasks(run.run_id):
+        for run in await delegator.records.runs(limit=10_000):
+            for task in await delegator.records.tasks(run.run_id):
                 states[task.state] += 1
                 assert (task.state == "ended") or task.handle not in acknowledged
-                record = await delegator.read(task.handle)
+                record = await delegator.records.read(task.handle)
                 assert record
                 if task.state == "ended":
                     assert record["run"]["output"] == f"I wrote note.md for {task.goal}"

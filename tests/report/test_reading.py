@@ -268,9 +268,11 @@ async def test_rulings_stand_at_their_criterion_and_in_the_row(home: Path) -> No
     client = words(recorded.child("It is the Rhine."), met_by("It is the Rhine."))
     report = await recorded.run(client, *({"goal": f"Name {n}", "acceptance_criteria": [RIVER]} for n in range(2)))
     async with Delegator(client=client) as delegator:
-        await delegator.rule(report.results[0].handle or "", "c1", "not_met", by="Ana", because="That is a city.")
-        await delegator.rule(report.results[1].handle or "", "c1", "not_met", by="Ana")
-        await delegator.rule(report.results[1].handle or "", "c1", "met", by="Bo")
+        await delegator.records.rule(
+            report.results[0].handle or "", "c1", "not_met", by="Ana", because="That is a city."
+        )
+        await delegator.records.rule(report.results[1].handle or "", "c1", "not_met", by="Ana")
+        await delegator.records.rule(report.results[1].handle or "", "c1", "met", by="Bo")
     disputed, settled = (await recorded.view(home, report.run_id)).tasks
     (ruling,) = disputed.criteria[0].ruled
     assert (ruling.text.partition(" (")[0], ruling.because, ruling.tone) == (

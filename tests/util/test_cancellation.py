@@ -221,11 +221,11 @@ class Scene:
         return others > self.moment.cut_off - self.moment.own_cut_off
 
     async def on_record(self, run_id: str, number: int = 3) -> list[TaskResult]:
-        records = [await self.delegator.read(f"{run_id}-{n}") for n in range(number)]
+        records = [await self.delegator.records.read(f"{run_id}-{n}") for n in range(number)]
         return [TaskResult.model_validate(record["result"]) for record in records if record]
 
     async def receipts(self, result: TaskResult) -> list[Receipt]:
-        record = await self.delegator.read(result.handle or "")
+        record = await self.delegator.records.read(result.handle or "")
         assert record
         return list(ChildRun.model_validate(record["run"]).receipts)
 
@@ -466,7 +466,7 @@ async def test_a_task_cancelled_before_its_start_never_starts_and_is_recorded() 
     cancellation.cancel()
     async with Delegator(client=client) as delegator:
         report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]}, cancellation=cancellation)
-        records = [await delegator.read(result.handle or "") for result in report.results]
+        records = [await delegator.records.read(result.handle or "") for result in report.results]
     assert [(one.status, one.usage.model_calls) for one in report.results] == [("cancelled", 0)] * 2
     assert [record and record["result"]["status"] for record in records] == ["cancelled"] * 2
     assert not client.requests
@@ -655,7 +655,7 @@ def test_an_interrupted_sync_call_stops_its_children_before_it_raises(tree: Tree
             delegator.run_sync(_in(tree))
         stopper.join()
         assert tree.left() == []
-        record = asyncio.run(delegator.read(f"{run_id}-0"))
+        record = asyncio.run(delegator.records.read(f"{run_id}-0"))
     assert record
     assert (record["result"]["status"], record["result"]["receipts"]["timeout"]) == ("cancelled", 1)
 

@@ -222,7 +222,7 @@ def _plan(args: _Arguments, format: Format) -> None:
     from delegate.delegator import Delegator
 
     delegator, source = Delegator(), _source(_options(args))
-    plan = work(delegator, lambda _: delegator.plan(source, skip_bad=args.skip_bad))
+    plan = work(delegator, lambda _: delegator.batches.plan(source, skip_bad=args.skip_bad))
     file = None if source.is_table else source.path
     show(plan, requests_of(file, located_tasks(source), delegator.settings), format, file)
 
@@ -239,14 +239,14 @@ async def _batch(
     options, results, resume = _options(args), args.results, args.resume
     if resume is not None:
         resume = await run_id_of(delegator, resume, only_batches=True)
-        before = await delegator.batch_on_record(resume)
+        before = await delegator.batches.summary(resume)
         options = _stored_options(before.options)
         results = results or (Path(before.results) if before.results else None)
     source = _source(options)
     if not source.is_table:
         refuse_untrusted(source.path, located_tasks(source), delegator.settings)
     rerun: list[Rerun] = [one.value for one in args.rerun]
-    return delegator.batch(
+    return delegator.batches.run(
         source,
         concurrency=args.concurrency,
         max_cost_usd=args.max_cost,
@@ -316,7 +316,9 @@ def _stored_options(options: str) -> dict[str, Any]:
     parsed = json.loads(options)
     if "tasks" not in parsed:
         message = "this batch was started by a program, so its tasks aren't in a file"
-        raise CallError("not_a_file", message, field="resume", hint="resume it with Delegator.batch(tasks, resume=…)")
+        raise CallError(
+            "not_a_file", message, field="resume", hint="resume it with Delegator.batches.run(tasks, resume=…)"
+        )
     return parsed
 
 

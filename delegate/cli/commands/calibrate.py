@@ -61,7 +61,7 @@ def calibrate(
             hint = "use --batch alone or with --layers or --svg, and the others by themselves"
             raise CallError("invalid_options", "these options don't go together", hint=hint)
         with Delegator() as delegator:
-            rulings = delegator.wait_for(delegator.rulings())
+            rulings = delegator.wait_for(delegator.records.rulings())
             if layers:
                 _layers(delegator, rulings, batch, format)
             elif fit:
@@ -93,7 +93,7 @@ def _measure(
     if toml:
         print_as_is(inert_json("\n".join(_toml(measured))))  # strings are escaped as in JSON
         return
-    ruled_twice, disagree = delegator.wait_for(delegator.disagreements())
+    ruled_twice, disagree = delegator.wait_for(delegator.records.disagreements())
     document = {
         "rulings": len(rulings),
         "ruled_by_several": ruled_twice,
@@ -215,7 +215,7 @@ def _corrected(
     from delegate.judging.rulings import judge_words
 
     run_id = _run_id(delegator, text)
-    everything = delegator.wait_for(delegator.verdicts())
+    everything = delegator.wait_for(delegator.records.verdicts())
     batch = [verdict for _, run, verdict in everything if run == run_id]
     answers = [word for verdict in batch for word in judge_words(verdict)]
     return corrected(batch, answers, [(handle, verdict) for handle, _, verdict in everything], rulings, measured)
@@ -248,7 +248,7 @@ def _layers(delegator: "Delegator", rulings: "Sequence[Ruling]", batch: str | No
     from delegate.cli.screen.output import print_as_json
 
     run_id = _run_id(delegator, batch) if batch is not None else None
-    verdicts = delegator.wait_for(delegator.verdicts(run_id))
+    verdicts = delegator.wait_for(delegator.records.verdicts(run_id))
     words: dict[tuple[str, str], RulingWord] = {(one.task, one.criterion): one.ruling for one in rulings}
     found = ablation(((handle, verdict) for handle, _, verdict in verdicts), words)
     document = found.as_json()
@@ -286,7 +286,7 @@ def _fit(delegator: "Delegator", rulings: "Sequence[Ruling]", format: Format) ->
     from delegate.cli.screen.output import print_as_json
 
     home = delegator.settings.home
-    found = fit(delegator.wait_for(delegator.ruled_runs(rulings)))
+    found = fit(delegator.wait_for(delegator.records.ruled_runs(rulings)))
     if found.is_useful:
         detector.store(home, found.detector)
     else:

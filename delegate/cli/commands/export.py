@@ -131,7 +131,7 @@ async def _find(delegator: "Delegator", text: str) -> _Found:
         below = [task for task in tasks if task.depth > own.depth]
         return _Found(run_id, own.handle, False, [own, *below])
     try:
-        await delegator.batch_on_record(run_id)
+        await delegator.batches.summary(run_id)
     except CallError:
         is_batch = False
     return _Found(run_id, None, is_batch, tasks)
@@ -142,9 +142,9 @@ async def _recorded(delegator: "Delegator", tasks: "Sequence[TaskSummary]") -> "
     from delegate.exports.atif import RecordedTask
 
     for task in tasks:
-        record = await delegator.read(task.handle)
+        record = await delegator.records.read(task.handle)
         if record is not None:  # else it was removed in the meantime, as old records are
-            ruled = [one.model_dump(mode="json") for one in await delegator.rulings(task.handle)]
+            ruled = [one.model_dump(mode="json") for one in await delegator.records.rulings(task.handle)]
             yield RecordedTask(record, task.depth, tuple(ruled))
 
 

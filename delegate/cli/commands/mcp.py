@@ -212,7 +212,7 @@ def _over_stdio(adapter: Any, client: "Connection", options: dict[str, Any], *, 
     async def serve(delegator: "Delegator", cancellation: "Cancellation") -> None:
         with suppress(TimeoutError):
             async with cancellation.deadline():
-                before_end = delegator.join if keep else None
+                before_end = delegator.background.join if keep else None
                 await adapter.serve_stdio(adapter.server(delegator, **options), client, before_end=before_end)
 
     return serve

@@ -72,7 +72,7 @@ async def _id_of(delegator: "Delegator", text: str, number: int | None) -> str:
 
     if number is None:
         try:
-            return (await delegator.batch_on_record(await run_id_of(delegator, text))).run_id
+            return (await delegator.batches.summary(await run_id_of(delegator, text))).run_id
         except CallError as error:
             if error.code != "unknown_batch":
                 raise

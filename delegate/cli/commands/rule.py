@@ -129,7 +129,7 @@ def _import(delegator: "Delegator", file: Path, by: str, sampling: SamplingName,
     from delegate.cli.input.documents import name_of, read_text
     from delegate.cli.screen.output import print_as_json
 
-    importing = delegator.import_rulings(read_text(file), by=by, sampling=sampling.value, name=name_of(file))
+    importing = delegator.records.import_rulings(read_text(file), by=by, sampling=sampling.value, name=name_of(file))
     count = delegator.wait_for(importing)
     if not print_as_json(format, {"imported": count}):
         print(f"{count} ruling{'' if count == 1 else 's'} recorded")
@@ -144,7 +144,7 @@ def _rule_one(
 
     handle = delegator.wait_for(_handle_of(delegator, text))
     word = cast("RulingWord", ruling)
-    made = delegator.wait_for(delegator.rule(handle, criterion, word, because=because, by=by))
+    made = delegator.wait_for(delegator.records.rule(handle, criterion, word, because=because, by=by))
     rows = [one.model_dump(mode="json") for one in made]
     if not print_as_json(format, rows, rows):
         for one in made:
@@ -189,7 +189,7 @@ async def _drawn(delegator: "Delegator", run: str | None, sample: int | None) ->
         if sample is not None and (only is not None or len(tasks) == 1):
             hint = "name a run of several tasks, or none to draw of all, or leave out --sample"
             raise CallError("invalid_ruling", "a sample of one task that somebody picked is not random", hint=hint)
-    found = await delegator.draw(sample, run_id)
+    found = await delegator.records.draw(sample, run_id)
     found = [one for one in found if only is None or one[0] == only]
     if not found:
         message = "no criterion that a judge decided is left to rule on"
@@ -203,7 +203,7 @@ def _print_drawn(delegator: "Delegator", run: str | None, sample: int | None, fo
 
     rows: list[JsonObject] = []
     for handle, id in delegator.wait_for(_drawn(delegator, run, sample)):
-        record = delegator.wait_for(delegator.read(handle))
+        record = delegator.wait_for(delegator.records.read(handle))
         if record is not None:
             row = {"task": handle, "criterion": id, "ruling": None, "because": None, "sampling": _sampling(sample)}
             shown = {name: text for name, text in _evidence(record).sources.items() if text.strip()}
@@ -229,7 +229,7 @@ def _review(delegator: "Delegator", run: str | None, sample: int | None, by: str
     out, ruled = console(), 0
     items = delegator.wait_for(_drawn(delegator, run, sample))
     for n, (handle, id) in enumerate(items, start=1):
-        record = delegator.wait_for(delegator.read(handle))
+        record = delegator.wait_for(delegator.records.read(handle))
         if record is None:
             continue  # removed meanwhile
         word = _asked(out, record, id, f"{n} of {len(items)}")
@@ -240,7 +240,7 @@ def _review(delegator: "Delegator", run: str | None, sample: int | None, by: str
         because = typer.prompt("because", default="", show_default=False)
         answer: RulingWord = "met" if word == "y" else "not_met"
         sampling = cast("Sampling", _sampling(sample))
-        delegator.wait_for(delegator.rule(handle, id, answer, by=by, because=because, sampling=sampling))
+        delegator.wait_for(delegator.records.rule(handle, id, answer, by=by, because=because, sampling=sampling))
         ruled += 1
     print(f"{ruled} of {len(items)} ruled; `delegate calibrate` prints what that says of the judges")
 

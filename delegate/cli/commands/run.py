@@ -350,7 +350,7 @@ def _plan(tasks: "Sequence[Task]", file: Path | None, runner: "CommandRunner | N
     settings = load_settings()
     delegator = Delegator(_raise_limits(settings, tasks), runner=runner)
     source = Listed(tasks, str(file) if file else "the command line")
-    plan = work(delegator, lambda _: delegator.plan(source))
+    plan = work(delegator, lambda _: delegator.batches.plan(source))
     show(plan, requests_of(file, _located(tasks), settings), format, file)
     raise typer.Exit
 

@@ -91,8 +91,8 @@ def _recovery_line(found: "Recovery") -> str:
 
 async def _latest(delegator: "Delegator", limit: int) -> "list[RunSummary]":
     """The latest runs. The line of a batch comes from the journal, which also counts tasks that haven't started."""
-    batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches(limit)}
-    runs = {run.run_id: run for run in await delegator.runs(limit)}
+    batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches.latest(limit)}
+    runs = {run.run_id: run for run in await delegator.records.runs(limit)}
     return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
 
 

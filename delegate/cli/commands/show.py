@@ -97,7 +97,7 @@ async def _find(
     record, tasks = await find(delegator, text, number)
     known = numbers(tasks)
     if record is None and pretty and not failed and len(tasks) == 1:
-        record = await delegator.read(tasks[0].handle)
+        record = await delegator.records.read(tasks[0].handle)
     if record is not None:
         return _Found(record, known.get(record["handle"]) if len(known) > 1 else None)
     if failed:
@@ -108,7 +108,9 @@ async def _find(
     shown, rest = tasks, ""
     if pretty or page is not None:
         shown, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
-    records = {known[task.handle]: await delegator.read(task.handle) or {} for task in shown if failed and pretty}
+    records = {
+        known[task.handle]: await delegator.records.read(task.handle) or {} for task in shown if failed and pretty
+    }
     return _Found(tasks=shown, numbers=known, name=text, rest=rest, records=records)
 
 

@@ -28,7 +28,7 @@ async def run_id_of(delegator: "Delegator", text: str, *, only_batches: bool = F
             return latest[0]
         kind = "batch" if only_batches else "run"
         raise CallError("unknown_handle", f"no {kind} is on record", hint=f"`delegate {kind}` records one")
-    if await delegator.tasks(text, 1):
+    if await delegator.records.tasks(text, 1):
         return text
     ids = await _run_ids(delegator, _SEARCHED, only_batches=only_batches)
     if text in ids:
@@ -50,11 +50,11 @@ async def find(
     """
     from delegate.errors import CallError
 
-    record = await delegator.read(text)
+    record = await delegator.records.read(text)
     if record is None and (parts := text.rpartition("-"))[0] and parts[2].isdigit():
-        record = await delegator.read(f"{await run_id_of(delegator, parts[0])}-{parts[2]}")
+        record = await delegator.records.read(f"{await run_id_of(delegator, parts[0])}-{parts[2]}")
     run_id = str(record["run_id"]) if record else await run_id_of(delegator, text)
-    tasks = await delegator.tasks(run_id)
+    tasks = await delegator.records.tasks(run_id)
     if not tasks:
         hint = "use `last`, or an id from `delegate runs` or its first characters; records are stored in DELEGATE_HOME"
         raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
@@ -64,7 +64,7 @@ async def find(
     if number not in handles:
         hint = f"it has {'task' if len(handles) == 1 else 'tasks 1 to'} {max(handles)}"
         raise CallError("unknown_task", f"run {run_id} has no task {number}", hint=hint)
-    return await delegator.read(handles[number]), tasks
+    return await delegator.records.read(handles[number]), tasks
 
 
 def numbers(tasks: "Sequence[TaskSummary]") -> dict[str, int]:
@@ -105,8 +105,8 @@ def _completed(incomplete: str, *, only_batches: bool) -> list[tuple[str, str]]:
 
     async def latest() -> dict[str, str]:
         async with Delegator() as delegator:
-            runs = [] if only_batches else await delegator.runs(_COMPLETED_IDS)
-            batches = await delegator.batches(_COMPLETED_IDS)
+            runs = [] if only_batches else await delegator.records.runs(_COMPLETED_IDS)
+            batches = await delegator.batches.latest(_COMPLETED_IDS)
         return {run.run_id: run.goal for run in runs} | {one.run_id: f"batch {one.source}" for one in batches}
 
     try:
@@ -119,6 +119,6 @@ def _completed(incomplete: str, *, only_batches: bool) -> list[tuple[str, str]]:
 
 async def _run_ids(delegator: "Delegator", limit: int, *, only_batches: bool) -> list[str]:
     """The ids of the latest runs and batches, newest first."""
-    began = {} if only_batches else {run.run_id: run.began_at for run in await delegator.runs(limit)}
-    began |= {batch.run_id: batch.began_at for batch in await delegator.batches(limit)}
+    began = {} if only_batches else {run.run_id: run.began_at for run in await delegator.records.runs(limit)}
+    began |= {batch.run_id: batch.began_at for batch in await delegator.batches.latest(limit)}
     return sorted(began, key=lambda id: -began[id])

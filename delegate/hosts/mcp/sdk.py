@@ -74,7 +74,7 @@ def server(
     if delegator is not None and options:
         raise ConfigError(f"{', '.join(options)}: the delegator has its own settings")
     delegator = delegator or Delegator(**options)
-    delegator.keeps_running = keep
+    delegator.background.outlives_session = keep
     tools = Tools(
         delegator,
         Clients(shared_records=shared_records),

@@ -31,7 +31,7 @@ async def serve_stdio(
     Args:
         server: the server that `server()` returned.
         connection: the one that `reserved_stdio` opened, if the client may already have sent requests.
-        before_end: is awaited when the client has left. `Delegator.join` waits for its calls instead of stopping them.
+        before_end: is awaited when the client has left. `Background.join` waits for its calls instead of stopping them.
     """
     calls = _OpenCalls()
     set_clock(server, calls.since)
