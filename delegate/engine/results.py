@@ -121,6 +121,7 @@ def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
         ok=statuses.count("ok"),
         error=statuses.count("error"),
         denied=statuses.count("denied"),
+        why_denied=next((one.output for one in receipts if one.status == "denied"), None),
         timeout=statuses.count("timeout"),
         tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
     )
