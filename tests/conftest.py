@@ -13,11 +13,17 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from pytest_asyncio import is_async_test
 
 from tests.support import leaks
 
+# How long an example takes says nothing on a machine that others use as well.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 _OURS = re.compile(r"(API_KEY|BASE_URL|_TOKEN)$|^(DELEGATE|OPENAI|ANTHROPIC|GEMINI|GOOGLE)_|_PROXY$", re.IGNORECASE)
 
 
