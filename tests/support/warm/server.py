@@ -115,6 +115,7 @@ def warm_up() -> None:
         if model.__module__.startswith("delegate.") and not model.__pydantic_complete__:
             model.model_rebuild()
     import_module("delegate.models.catalog").Catalog.shipped()
+    import_module("tests.support.unsynced").leave_unsynced()
     gc.collect()
     gc.freeze()
 
