@@ -59,6 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(around / "config"))
     monkeypatch.chdir(work)
     yield folder
+    os.chdir(tempfile.gettempdir())  # the system frees a folder when nobody is in it
     shutil.rmtree(around, ignore_errors=True)
 
 

@@ -197,7 +197,7 @@ def attacks(draw: st.DrawFn) -> str:
     return text
 
 
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WITH_REPLY = st.tuples(attacks(), forged_replies()).map("\n".join)
 
 
