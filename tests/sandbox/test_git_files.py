@@ -354,6 +354,7 @@ async def test_links_of_before_and_those_of_the_work_stay(commands: Commands, re
     assert ".git/ours (deleted)" in ran.stderr
 
 
+@pytest.mark.slow
 async def test_more_links_than_one_round_looks_at_go_too(commands: Commands, repository: Path) -> None:
     await run(commands, "cd .git; for i in $(seq 2100); do echo l$i; done | xargs -I{} -P4 ln -s /x {}", repository)
     assert [path for path in (repository / ".git").iterdir() if path.is_symlink()] == []

@@ -112,6 +112,7 @@ def test_a_cut_line_shows_that_it_was_cut() -> None:
     assert one_line(" " * 10_000 + "x", 12).endswith("…")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["\x1b", "\x1b]", "\x1b[", "\u200d", "👩\u200d", "a\ufe0f", "<", "\u200b<", "x\u200c\u200d"]
 )
@@ -194,6 +195,7 @@ def test_every_mark_is_six_new_digits() -> None:
     assert all(len(mark) == 6 and mark.isdigit() for mark in marks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["<", ">", "<\u200b", "1\u200b>", "\x1b", "a\ufe0f>", f"{MARK}>>> ", "1>\n", "\u22d9\n"]
 )
