@@ -27,9 +27,10 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from delegate import ConfigError, Delegator, Report, Tool
 from delegate.hosts import openai_agents
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.openai_agents import SpanRecorder
+from tests.hosts.world import calling
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
@@ -56,15 +57,6 @@ def scripted(*turns: list[tuple[str, JsonObject]]) -> ScriptedModel:
         for t, turn in enumerate(turns)
     ]
     return ScriptedModel([*steps, [assistant_message("All done.")]], default_usage=Usage(1, 10, output_tokens=5))
-
-
-def calling(*calls: tuple[str, JsonObject]) -> Scripted:
-    """A child in delegate's own loop that makes these calls in its first turn and then reports."""
-
-    def answer(request: ChatRequest) -> ChatReply | str:
-        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
-
-    return Scripted(answer)
 
 
 def lead(delegator: Delegator, *tools: FunctionTool, model: Any = None) -> Agent[Any]:
