@@ -85,11 +85,14 @@ async def test_thinking_answers_nothing_new(tools: Mapping[str, Tool]) -> None:
     assert await text(tools["think"], thought="the file may be empty") == "Noted."
 
 
-def test_a_childs_toolbox_is_cheap_because_definitions_are_shared(folder: Folder) -> None:
-    commands = Commands()
-    one, two = toolbox(folder, commands), toolbox(folder, commands)
+def test_children_share_the_definitions_of_their_tools(folder: Folder) -> None:
+    one, two = toolbox(folder, Commands()), toolbox(folder, Commands())
     assert all(a.parameters is b.parameters for a, b in zip(one, two, strict=True))
-    rounds = 200
+
+
+@pytest.mark.slow
+def test_a_childs_toolbox_is_cheap(folder: Folder) -> None:
+    commands, rounds = Commands(), 200
     best = best_of(5, lambda: [toolbox(folder, commands) for _ in range(rounds)])
     assert best / rounds < 100e-6 * pace()  # 11 µs on a quiet machine
 

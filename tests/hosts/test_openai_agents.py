@@ -31,6 +31,7 @@ from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.openai_agents import SpanRecorder
 from tests.hosts.world import calling
+from tests.support.deadlines import in_time
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
@@ -286,7 +287,11 @@ async def test_the_tools_of_an_agent_that_timed_out_end_before_its_result() -> N
             ended.append("the tool")
         return ""
 
-    report, (receipt,) = await with_runner(scripted([("wait_forever", {})]), wait_forever, timeout_seconds=0.1)
+    async def play(seconds: float) -> tuple[Report, list[Receipt]]:
+        ended.clear()
+        return await with_runner(scripted([("wait_forever", {})]), wait_forever, timeout_seconds=seconds)
+
+    report, (receipt,) = await in_time(play, lambda played: bool(played[1]))
     (result,) = report.results
     assert (result.status, receipt.status, ended) == ("timeout", "timeout", ["the tool"])
     assert result.usage.model_calls == 1
