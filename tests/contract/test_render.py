@@ -469,6 +469,7 @@ def test_the_text_can_always_be_encoded() -> None:
     read(result(summary="half \ud800 pair", structured_output={"\udfff": "\ud800"})).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

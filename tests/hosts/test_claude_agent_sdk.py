@@ -1,7 +1,6 @@
 """Features that only the Claude Agent SDK has: Claude Code between model and tool, and servers in this process."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
@@ -15,33 +14,15 @@ from delegate import Delegator, Parent
 from delegate.hosts import claude_agent_sdk
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.claude_agent_sdk import options
-from tests.support.model_server import Call, ModelServer, Reply
+from tests.hosts.world import calling, turns
+from tests.support.model_server import ModelServer
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
 TOOL = "mcp__delegate__delegate_task"
-
-
-def turns(*made: tuple[str, JsonObject]) -> Callable[[Call], Reply]:
-    """A parent that makes these calls, one per turn, and then ends."""
-
-    def answer(call: Call) -> Reply:
-        done = len(call.tool_results)
-        return Reply(tool_calls=(made[done],)) if done < len(made) else Reply("All done.")
-
-    return answer
-
-
-def calling(*calls: tuple[str, JsonObject]) -> Scripted:
-    """A child that makes these calls in its first turn and then reports."""
-
-    def answer(request: ChatRequest) -> ChatReply | str:
-        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
-
-    return Scripted(answer)
 
 
 async def results(model: ModelServer, server: McpSdkServerConfig, *names: str) -> list[JsonObject]:
