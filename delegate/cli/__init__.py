@@ -31,11 +31,11 @@ def main() -> None:
     _set_up_process()
     if arguments[:1] != ["mcp"]:  # its stdout is for a client
         logs.guard()
-    from delegate.cli.app import app_for
+    from delegate.cli.app import app
 
     try:
         # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
-        status = app_for(arguments)(prog_name=PROGRAM, standalone_mode=not arguments)
+        status = app(prog_name=PROGRAM, standalone_mode=not arguments)
         sys.exit(status if isinstance(status, int) else 0)
     except SystemExit as end:
         if end.code == 130:

@@ -1,21 +1,29 @@
 """`delegate calibrate`: prints how often each judge is wrong, as measured by rulings."""
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from delegate._util.fencing import one_line
+from delegate.calibration import detector, picture
+from delegate.calibration.corrected import CorrectedRate, corrected
+from delegate.calibration.fitting import fit
+from delegate.calibration.layers import Ablation, ablation
+from delegate.calibration.measure import LIMITS, Measured, judge_name, measure
+from delegate.calibration.statistics import Interval
+from delegate.cli.ci.logs import inert_json, print_as_is
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run
-
-if TYPE_CHECKING:
-    from delegate.calibration.corrected import CorrectedRate
-    from delegate.calibration.layers import Ablation
-    from delegate.calibration.measure import Measured
-    from delegate.calibration.statistics import Interval
-    from delegate.delegator import Delegator
-    from delegate.types import Ruling, RulingWord
+from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.screen.layout import Trimmed
+from delegate.cli.screen.output import add_title_column, console, print_as_json, refusals_as, slim_table, title
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.judging.rulings import judge_words
+from delegate.types import Ruling, RulingWord
 
 SHOWN_CODES = 4
 
@@ -48,10 +56,6 @@ def calibrate(
     (`delegate rule --sample N`). Those on criteria that somebody picked are
     printed apart, since they say little about the others.
     """
-    from delegate.cli.screen.output import refusals_as
-    from delegate.delegator import Delegator
-    from delegate.errors import CallError
-
     with refusals_as(format):
         if (
             sum((layers, fit, toml)) > 1
@@ -74,18 +78,14 @@ def calibrate(
 
 
 def _measure(
-    delegator: "Delegator",
-    rulings: "Sequence[Ruling]",
+    delegator: Delegator,
+    rulings: Sequence[Ruling],
     batch: str | None,
     svg: Path | None,
     format: Format,
     *,
     toml: bool,
 ) -> None:
-    from delegate.calibration.measure import measure
-    from delegate.cli.ci.logs import inert_json, print_as_is
-    from delegate.cli.screen.output import print_as_json
-
     measured = measure(rulings)
     if svg is not None:
         _write_svg(svg, measured, delegator.settings.max_false_pass)
@@ -115,10 +115,7 @@ def _measure(
         print(_rate_line(rate))
 
 
-def _write_svg(file: Path, measured: "Sequence[Measured]", limit: float | None) -> None:
-    from delegate.calibration import picture
-    from delegate.errors import CallError
-
+def _write_svg(file: Path, measured: Sequence[Measured], limit: float | None) -> None:
     try:
         file.write_text(picture.svg(measured, limit), encoding="utf-8")
     except OSError as error:
@@ -126,21 +123,17 @@ def _write_svg(file: Path, measured: "Sequence[Measured]", limit: float | None) 
         raise CallError("bad_results", message, field="svg", hint="name a file that you can write") from None
 
 
-def _print(measured: "Sequence[Measured]") -> None:
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.calibration.measure import LIMITS, judge_name
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import console, slim_table
-
+def _print(measured: Sequence[Measured]) -> None:
     out = console()
     limits = [f"<{limit:.0%}" for limit in LIMITS]
-    for sampling, title in (("random", "Drawn at random"), ("chosen", "Picked by somebody: no measure of the others")):
+    for sampling, heading in (
+        ("random", "Drawn at random"),
+        ("chosen", "Picked by somebody: no measure of the others"),
+    ):
         rows = [one for one in measured if one.sampling == sampling and not _is_repeated(one, measured)]
         if not rows:
             continue
-        out.print(Text(title, "bold"))
+        out.print(Text(heading, "bold"))
         table = slim_table(out)
         for name in ("judge", "n", "false PASS", "false FAIL", "kappa", *limits):
             table.add_column(name, no_wrap=True, justify="left" if name == "judge" else "right")
@@ -156,7 +149,7 @@ def _print(measured: "Sequence[Measured]") -> None:
     out.print(f"{', '.join(limits)}: {note}", soft_wrap=True)
 
 
-def _is_repeated(one: "Measured", measured: "Sequence[Measured]") -> bool:
+def _is_repeated(one: Measured, measured: Sequence[Measured]) -> bool:
     """Whether this is the only worker of a judge, so that its line says the same as the judge's."""
     same = [
         other
@@ -166,13 +159,13 @@ def _is_repeated(one: "Measured", measured: "Sequence[Measured]") -> bool:
     return one.worker is not None and len(same) == 2
 
 
-def _percent(rate: float | None, interval: "Interval | None") -> str:
+def _percent(rate: float | None, interval: Interval | None) -> str:
     if rate is None or interval is None:
         return "?"
     return f"{rate:.1%} ({interval.lower:.1%}–{interval.upper:.1%})"
 
 
-def _kappa(one: "Measured") -> str:
+def _kappa(one: Measured) -> str:
     if one.kappa is None:
         return "?"
     limits = f" ({one.kappa_interval.lower:.2f}–{one.kappa_interval.upper:.2f})" if one.kappa_interval else ""
@@ -183,7 +176,7 @@ def _more(count: int | None) -> str:
     return "–" if count is None else "shown" if count == 0 else f"{count:,}"
 
 
-def _toml(measured: "Sequence[Measured]") -> Iterator[str]:
+def _toml(measured: Sequence[Measured]) -> Iterator[str]:
     """The newest version of each judge as an inline table."""
     yield "[judge_accuracy]"
     seen = set[str]()
@@ -200,8 +193,6 @@ def _toml(measured: "Sequence[Measured]") -> Iterator[str]:
 
 def _toml_string(text: str) -> str:
     """As JSON, which is TOML but for two things: no surrogates, and DEL has to be escaped."""
-    import json
-
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -209,11 +200,8 @@ def _toml_string(text: str) -> str:
 
 
 def _corrected(
-    delegator: "Delegator", rulings: "Sequence[Ruling]", measured: "Sequence[Measured]", text: str
-) -> "list[CorrectedRate]":
-    from delegate.calibration.corrected import corrected
-    from delegate.judging.rulings import judge_words
-
+    delegator: Delegator, rulings: Sequence[Ruling], measured: Sequence[Measured], text: str
+) -> list[CorrectedRate]:
     run_id = _run_id(delegator, text)
     everything = delegator.wait_for(delegator.records.verdicts())
     batch = [verdict for _, run, verdict in everything if run == run_id]
@@ -221,16 +209,12 @@ def _corrected(
     return corrected(batch, answers, [(handle, verdict) for handle, _, verdict in everything], rulings, measured)
 
 
-def _run_id(delegator: "Delegator", text: str) -> str:
-    from delegate.cli.input.recorded import find
-
+def _run_id(delegator: Delegator, text: str) -> str:
     _, tasks = delegator.wait_for(find(delegator, text, None))
     return tasks[0].run_id
 
 
-def _rate_line(rate: "CorrectedRate") -> str:
-    from delegate._util.fencing import one_line
-
+def _rate_line(rate: CorrectedRate) -> str:
     name = f"{rate.of} by {rate.judge}" if rate.judge else rate.of
     text = f"{name}: {rate.apparent:.1%} of {rate.n} as judged"
     if rate.rate is None:
@@ -243,10 +227,7 @@ def _rate_line(rate: "CorrectedRate") -> str:
 # ------------------------------------------------------------------------------------------------------------- layers
 
 
-def _layers(delegator: "Delegator", rulings: "Sequence[Ruling]", batch: str | None, format: Format) -> None:
-    from delegate.calibration.layers import ablation
-    from delegate.cli.screen.output import print_as_json
-
+def _layers(delegator: Delegator, rulings: Sequence[Ruling], batch: str | None, format: Format) -> None:
     run_id = _run_id(delegator, batch) if batch is not None else None
     verdicts = delegator.wait_for(delegator.records.verdicts(run_id))
     words: dict[tuple[str, str], RulingWord] = {(one.task, one.criterion): one.ruling for one in rulings}
@@ -256,13 +237,7 @@ def _layers(delegator: "Delegator", rulings: "Sequence[Ruling]", batch: str | No
         _print_layers(found)
 
 
-def _print_layers(found: "Ablation") -> None:
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import add_title_column, console, slim_table, title
-
+def _print_layers(found: Ablation) -> None:
     out = console()
     out.print(f"{found.verdicts} verdicts: {found.passed} PASS, {found.not_looked_at} at which nobody could look")
     table = slim_table(out)
@@ -280,11 +255,7 @@ def _print_layers(found: "Ablation") -> None:
 # ----------------------------------------------------------------------------------------------------------- detector
 
 
-def _fit(delegator: "Delegator", rulings: "Sequence[Ruling]", format: Format) -> None:
-    from delegate.calibration import detector
-    from delegate.calibration.fitting import fit
-    from delegate.cli.screen.output import print_as_json
-
+def _fit(delegator: Delegator, rulings: Sequence[Ruling], format: Format) -> None:
     home = delegator.settings.home
     found = fit(delegator.wait_for(delegator.records.ruled_runs(rulings)))
     if found.is_useful:

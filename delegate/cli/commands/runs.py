@@ -1,17 +1,37 @@
 """`delegate runs`: lists the latest runs on record."""
 
+import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from delegate.batch import journal
+from delegate.batch.journal import BatchSummary
 from delegate.cli.input.options import Format, FormatOption
-
-if TYPE_CHECKING:
-    from delegate.batch.journal import BatchSummary
-    from delegate.delegator import Delegator
-    from delegate.records.history import RunSummary
-    from delegate.records.recovery import Recovery
+from delegate.cli.input.recorded import short_ids
+from delegate.cli.screen.layout import Trimmed
+from delegate.cli.screen.output import (
+    NARROW,
+    VERY_ROOMY,
+    add_title_column,
+    console,
+    print_as_json,
+    refusals_as,
+    slim_table,
+    title,
+)
+from delegate.cli.screen.transcript import when, when_shortly
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.errors import ConfigError
+from delegate.money import usd
+from delegate.records import history, recovery
+from delegate.records.history import RunSummary
+from delegate.records.recovery import Recovery
+from delegate.records.trouble import trouble_of
+from delegate.settings import load_settings
 
 
 def runs(
@@ -37,10 +57,6 @@ def runs(
     with all that can be read of it, and keeps the damaged one. It exits with 1
     if anything was lost.
     """
-    from delegate.cli.screen.output import print_as_json, refusals_as
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-
     with refusals_as(format):
         if recover:
             _recover(format)
@@ -55,15 +71,6 @@ def runs(
 
 
 def _recover(format: Format) -> None:
-    import sqlite3
-
-    from delegate.batch import journal
-    from delegate.cli.screen.output import print_as_json
-    from delegate.errors import ConfigError
-    from delegate.records import history, recovery
-    from delegate.records.trouble import trouble_of
-    from delegate.settings import load_settings
-
     home, found = load_settings().home, list[recovery.Recovery]()
     for path, schema in ((home / "records.sqlite3", history.SCHEMA), (home / "batches.sqlite3", journal.SCHEMA)):
         try:
@@ -79,7 +86,7 @@ def _recover(format: Format) -> None:
         raise typer.Exit(1)
 
 
-def _recovery_line(found: "Recovery") -> str:
+def _recovery_line(found: Recovery) -> str:
     if not found.damage:
         return f"{found.path} is whole"
     lost = [f"up to {found.lost:,} are lost"] if found.lost else []
@@ -89,16 +96,14 @@ def _recovery_line(found: "Recovery") -> str:
     return f"{found.path} was damaged ({found.damage}): {saved}; the damaged file is kept as {found.kept_as}{more}"
 
 
-async def _latest(delegator: "Delegator", limit: int) -> "list[RunSummary]":
+async def _latest(delegator: Delegator, limit: int) -> list[RunSummary]:
     """The latest runs. The line of a batch comes from the journal, which also counts tasks that haven't started."""
     batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches.latest(limit)}
     runs = {run.run_id: run for run in await delegator.records.runs(limit)}
     return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
 
 
-def _batch_line(batch: "BatchSummary") -> "RunSummary":
-    from delegate.records.history import RunSummary
-
+def _batch_line(batch: BatchSummary) -> RunSummary:
     return RunSummary(
         batch.run_id,
         batch.state,
@@ -113,15 +118,7 @@ def _batch_line(batch: "BatchSummary") -> "RunSummary":
     )
 
 
-def _print(lines: "Sequence[RunSummary]") -> None:
-    from rich.text import Text
-
-    from delegate.cli.input.recorded import short_ids
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import NARROW, VERY_ROOMY, add_title_column, console, slim_table, title
-    from delegate.cli.screen.transcript import when, when_shortly
-    from delegate.money import usd
-
+def _print(lines: Sequence[RunSummary]) -> None:
     out = console()
     if not lines:
         out.print("no runs are on record")

@@ -1,22 +1,36 @@
 """`delegate show`: prints the record of a task, or the tasks of a run."""
 
+import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from delegate.cli.screen.layout import Screen
-    from delegate.delegator import Delegator
-    from delegate.records.history import TaskSummary
-    from delegate.types import JsonObject, Receipt
+from delegate.cli.input.recorded import complete_run, find, numbers, short_ids
+from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
+from delegate.cli.screen.output import (
+    VERY_ROOMY,
+    add_title_column,
+    console,
+    print_as_json,
+    refusals_as,
+    slim_table,
+    title,
+)
+from delegate.cli.screen.screens import record_screen, task_screen
+from delegate.cli.screen.transcript import approvals, latest_text, receipts, transcript_lines, when
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.money import usd
+from delegate.records.history import TaskSummary
+from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 
 ROWS, SCREENS = 100, 20
 """How many tasks a page has: in a table, and with the reasons of each."""
@@ -52,10 +66,6 @@ def show(
     always contain the transcript, and all tasks of a run unless a --page is
     given.
     """
-    from delegate.cli.screen.output import print_as_json, refusals_as
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-
     delegator, pretty = Delegator(), format is Format.pretty
     with refusals_as(format):
         found = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty, page=page))
@@ -73,27 +83,25 @@ def show(
 class _Found(NamedTuple):
     """What is shown: the record of a task, or tasks of a run."""
 
-    record: "JsonObject | None" = None
+    record: JsonObject | None = None
     number: int | None = None
     """The number of the record among the tasks of its run, from 1; None if it is the only one."""
-    tasks: "Sequence[TaskSummary]" = ()
+    tasks: Sequence[TaskSummary] = ()
     """Those of one page."""
-    numbers: "Mapping[str, int]" = MappingProxyType({})
+    numbers: Mapping[str, int] = MappingProxyType({})
     """The numbers of the run's tasks, from 1, by their handles."""
     name: str = ""
     """How the run was named."""
     rest: str = ""
     """Which tasks these are of how many, and how to see the others; empty if these are all."""
-    records: "Mapping[int, JsonObject]" = MappingProxyType({})
+    records: Mapping[int, JsonObject] = MappingProxyType({})
     """The records of failed tasks, by their numbers."""
 
 
 async def _find(
-    delegator: "Delegator", text: str, number: int | None, *, failed: bool, pretty: bool, page: int | None
+    delegator: Delegator, text: str, number: int | None, *, failed: bool, pretty: bool, page: int | None
 ) -> _Found:
     """What `text` and `number` name. For people, a run of one task is this task, and one of many is a page of them."""
-    from delegate.cli.input.recorded import find, numbers
-
     record, tasks = await find(delegator, text, number)
     known = numbers(tasks)
     if record is None and pretty and not failed and len(tasks) == 1:
@@ -114,10 +122,8 @@ async def _find(
     return _Found(tasks=shown, numbers=known, name=text, rest=rest, records=records)
 
 
-def _page(tasks: "Sequence[TaskSummary]", page: int, length: int, command: str) -> "tuple[Sequence[TaskSummary], str]":
+def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) -> tuple[Sequence[TaskSummary], str]:
     """The tasks of a page, and what to say below them."""
-    from delegate.errors import CallError
-
     pages = max(1, -(-len(tasks) // length))
     if page > pages:
         raise CallError("unknown_page", f"there is no page {page}", hint=f"the last one is {pages}")
@@ -129,19 +135,11 @@ def _page(tasks: "Sequence[TaskSummary]", page: int, length: int, command: str) 
     return tasks[first:last], rest + (f"; the next: {command} --page {page + 1}" if page < pages else "")
 
 
-def _has_failed(task: "TaskSummary") -> bool:
+def _has_failed(task: TaskSummary) -> bool:
     return task.verdict == "FAIL" or task.status != "completed"
 
 
-def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import console, slim_table
-    from delegate.cli.screen.screens import record_screen
-    from delegate.cli.screen.transcript import approvals, receipts, transcript_lines
-    from delegate.types import ChildRun, TaskResult
-
+def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> None:
     out = console()
     if record["result"]:
         run, result = ChildRun.model_validate(record["run"]), TaskResult.model_validate(record["result"])
@@ -161,10 +159,6 @@ def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -
 
 def _print_failed(found: _Found) -> None:
     """The short screen of each failed task."""
-    from delegate.cli.screen.output import console
-    from delegate.cli.screen.screens import task_screen
-    from delegate.types import TaskResult
-
     out = console()
     if not found.records:
         out.print("no task of this run failed")
@@ -180,23 +174,12 @@ def _print_failed(found: _Found) -> None:
 
 
 def _print_rest(found: _Found) -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.layout import Prose
-    from delegate.cli.screen.output import console
-
     if found.rest:
         console().print("", Prose(Text(found.rest, "dim")), sep="\n")
 
 
-def _unfinished(record: "JsonObject") -> "Screen":
+def _unfinished(record: JsonObject) -> Screen:
     """What is recorded of a task without a result."""
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.cli.screen.layout import Screen, row
-    from delegate.cli.screen.transcript import latest_text, when
-
     running = record["state"] == "running"
     head = Text.assemble(("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow"))
     if running:
@@ -216,14 +199,7 @@ def _unfinished(record: "JsonObject") -> "Screen":
     return Screen(head.append("  ").append(one_line(record["task"]["goal"], 200), "bold"), "", rows)
 
 
-def _receipts(calls: "Sequence[Receipt]", table: "Table") -> "Table":
-    import json
-
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.cli.screen.output import add_title_column, title
-
+def _receipts(calls: Sequence[Receipt], table: Table) -> Table:
     for name in ("n", "tool", "status"):
         table.add_column(name, no_wrap=True, justify="right" if name == "n" else "left")
     for name in ("arguments", "answer"):
@@ -239,14 +215,6 @@ def _receipts(calls: "Sequence[Receipt]", table: "Table") -> "Table":
 
 def _print_run(found: _Found) -> None:
     """A table of the tasks, those that children delegated indented and without a number."""
-    from rich.text import Text
-
-    from delegate.cli.input.recorded import short_ids
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import VERY_ROOMY, add_title_column, console, slim_table, title
-    from delegate.cli.screen.transcript import when
-    from delegate.money import usd
-
     out, tasks = console(), found.tasks
     table, full = slim_table(out), out.width >= VERY_ROOMY
     run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]

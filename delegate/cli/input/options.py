@@ -18,6 +18,14 @@ class Format(StrEnum):
     jsonl = "jsonl"
 
 
+class TierName(StrEnum):
+    """The tier of a model."""
+
+    deep = "deep"
+    standard = "standard"
+    fast = "fast"
+
+
 FormatOption = Annotated[
     Format,
     typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result."),
@@ -31,6 +39,11 @@ PlanOption = Annotated[
 TraceOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Append OpenTelemetry spans to this file, as OTLP JSON. Needs the extra `otel`."),
+]
+
+CriteriaOption = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--criterion", metavar="CRITERION", help="An acceptance criterion; may be repeated."),
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
