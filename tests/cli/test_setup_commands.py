@@ -96,6 +96,13 @@ def test_starting_the_command_imports_no_heavy_module() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = "import sys; from delegate.cli.app import app; app(['-h'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    assert "  calibrate  Print how often" in done.stdout
+    assert "delegate.cli.commands." not in done.stdout
+
+
 async def test_a_key_does_not_follow_a_redirect() -> None:
     with ModelServer([]) as other:
 

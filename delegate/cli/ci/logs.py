@@ -175,7 +175,7 @@ class LogStream(io.TextIOWrapper):
             return
         if self._marked and not self._token:
             self._open_mark()
-        from delegate._util.redaction import redactor
+        from delegate._util.redaction import redactor  # loads pydantic
 
         super().write(inert(redactor.text(text), starts_line=self._starts_line))
         self._starts_line = re.search(f"[{_BREAKS}]\\Z", text) is not None
@@ -183,9 +183,7 @@ class LogStream(io.TextIOWrapper):
             self._close_mark()
 
     def _open_mark(self) -> None:
-        import secrets
-
-        self._token = secrets.token_hex(16)
+        self._token = os.urandom(16).hex()
         super().write(f"{'' if self._starts_line else chr(10)}::stop-commands::{self._token}\n")
         self._starts_line = True
 

@@ -9,15 +9,12 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from delegate import trust
 from delegate._util.fencing import one_line
 from delegate.errors import CallError
+from delegate.settings import Settings
 from delegate.types import ShellCriterion, Task
-
-if TYPE_CHECKING:
-    from delegate.settings import Settings
 
 MAX_LISTED = 1_000
 _PRINTED = 20
@@ -25,7 +22,7 @@ _SHOWN = 8
 _LINE_CHARS = 300
 
 
-def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: "Settings") -> None:
+def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: Settings) -> None:
     """Raise CallError for a file that isn't trusted and whose tasks ask for more than it may.
 
     Each task comes with where it is in the file. `file` is read only if its tasks do so.
@@ -46,7 +43,7 @@ def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: "S
     )
 
 
-def wider_fields(task: Task, settings: "Settings", folder: Path) -> Iterator[str]:
+def wider_fields(task: Task, settings: Settings, folder: Path) -> Iterator[str]:
     """The fields of a task, with their values, that reach further than the settings, or than the file's `folder`."""
     if task.workspace is not None and task.workspace.path is not None:
         path = Path(os.path.realpath(task.workspace.path))
@@ -80,7 +77,7 @@ class Requests:
     """What the file may ask for only once it is trusted, as far as it isn't."""
 
 
-def requests_of(file: Path | None, tasks: Iterable[tuple[str, Task]], settings: "Settings") -> Requests:
+def requests_of(file: Path | None, tasks: Iterable[tuple[str, Task]], settings: Settings) -> Requests:
     """What tasks ask for, which come with where they are in `file`; None for tasks that the operator wrote."""
     free = file is None or _is_own(file) or trust.is_trusted(file)
     commands, folders, network, wider = (dict[str, None]() for _ in range(4))

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from delegate.sandbox.filesystem.search import glob_pattern
+
 Role = Literal["test", "config", "hook", "environment", "script", "program", "protected"]
 """What a file is to a check. `hook`: a program loads it without being told to. `environment`: installed packages.
 `script`: the command runs it. `program`: the same, but it may be what the child works on rather than a check of it."""
@@ -122,8 +124,6 @@ class Globs:
     """Matches a path that one of the globs names, or that is in a folder that one names."""
 
     def __init__(self, globs: Sequence[str]) -> None:
-        from delegate.sandbox.filesystem.search import glob_pattern
-
         patterns = "|".join(glob_pattern(one.removesuffix("/")) for one in globs) or "(?!)"
         self._match = re.compile(rf"(?s)(?:{patterns})(?:/.*)?").fullmatch
 
