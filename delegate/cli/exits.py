@@ -10,7 +10,7 @@ BAD_WORK = 1
 INVALID = 2
 """Refused before anything ran: the command, a file or a setting can't be used, or there is no model for a child."""
 NOT_EXAMINED = 3
-"""No work was found to be bad, but of some of it nobody can tell: a child couldn't run, or nobody could look."""
+"""No work was found to be bad, but some couldn't be examined: a child or its judge couldn't run."""
 
 
 def of_report(report: Report) -> int:

@@ -195,8 +195,8 @@ def _refuse_conflicts(args: _Arguments) -> None:
         "--again": args.again,
         "--plan": args.plan,
     }
-    if used := [option for option, value in conflicting.items() if value]:
-        message = f"can't be used with {used[0]}; remove {used[0]}, since the tasks are stored with the batch"
+    if conflicts := [option for option, value in conflicting.items() if value]:
+        message = f"can't be used with {conflicts[0]}; remove {conflicts[0]}, since the tasks are stored with the batch"
         raise typer.BadParameter(message, param_hint="--resume")
 
 
@@ -292,13 +292,13 @@ def _options(args: _Arguments) -> dict[str, Any]:
 
 def _stored_options(options: str) -> dict[str, Any]:
     """Parse the options stored with a batch. Raises CallError if a program started the batch."""
-    parsed = json.loads(options)
-    if "tasks" not in parsed:
+    document = json.loads(options)
+    if "tasks" not in document:
         message = "this batch was started by a program, so its tasks aren't in a file"
         raise CallError(
             "not_a_file", message, field="resume", hint="resume it with Delegator.batches.run(tasks, resume=…)"
         )
-    return parsed
+    return document
 
 
 def _source(options: dict[str, Any]) -> TaskFile:

@@ -98,10 +98,10 @@ def _measure(
         "rulings": len(rulings),
         "ruled_by_several": ruled_twice,
         "disagreements": disagree,
-        "judges": [one.as_json() for one in measured],
-        "corrected": [one.as_json() for one in rates],
+        "judges": [judge.as_json() for judge in measured],
+        "corrected": [rate.as_json() for rate in rates],
     }
-    if print_as_json(format, document, [one.as_json() for one in measured]):
+    if print_as_json(format, document, [judge.as_json() for judge in measured]):
         return
     if not measured:
         print("no rulings are on record; `delegate rule --sample 50` draws criteria at random, and asks about each")
@@ -130,33 +130,35 @@ def _print(measured: Sequence[Measured]) -> None:
         ("random", "Drawn at random"),
         ("chosen", "Picked by somebody: no measure of the others"),
     ):
-        rows = [one for one in measured if one.sampling == sampling and not _is_repeated(one, measured)]
+        rows = [judge for judge in measured if judge.sampling == sampling and not _is_repeated(judge, measured)]
         if not rows:
             continue
         out.print(Text(heading, "bold"))
         table = slim_table(out)
         for name in ("judge", "n", "false PASS", "false FAIL", "kappa", *limits):
             table.add_column(name, no_wrap=True, justify="left" if name == "judge" else "right")
-        for one in rows:
+        for judge in rows:
             indent, name = (
-                ("  ", f"on {one.worker or 'unknown'}") if one.worker is not None else ("", judge_name(one, measured))
+                ("  ", f"on {judge.worker or 'unknown'}")
+                if judge.worker is not None
+                else ("", judge_name(judge, measured))
             )
-            cells = [indent + one_line(name, 44), str(one.table.n), _percent(one.false_pass_rate, one.false_pass)]
-            cells += [_percent(one.false_fail_rate, one.false_fail), _kappa(one)]
-            table.add_row(*map(Text, [*cells, *(_more(one.more[limit]) for limit in LIMITS)]))
+            cells = [indent + one_line(name, 44), str(judge.table.n), _percent(judge.false_pass_rate, judge.false_pass)]
+            cells += [_percent(judge.false_fail_rate, judge.false_fail), _kappa(judge)]
+            table.add_row(*map(Text, [*cells, *(_more(judge.more[limit]) for limit in LIMITS)]))
         out.print(Trimmed(table))
     note = "how many more random rulings would show a false-PASS rate below that"
     out.print(f"{', '.join(limits)}: {note}", soft_wrap=True)
 
 
-def _is_repeated(one: Measured, measured: Sequence[Measured]) -> bool:
+def _is_repeated(judge: Measured, measured: Sequence[Measured]) -> bool:
     """Whether this is the only worker of a judge, so that its line says the same as the judge's."""
     same = [
         other
         for other in measured
-        if (other.judge, other.judge_version, other.sampling) == (one.judge, one.judge_version, one.sampling)
+        if (other.judge, other.judge_version, other.sampling) == (judge.judge, judge.judge_version, judge.sampling)
     ]
-    return one.worker is not None and len(same) == 2
+    return judge.worker is not None and len(same) == 2
 
 
 def _percent(rate: float | None, interval: Interval | None) -> str:
@@ -165,11 +167,11 @@ def _percent(rate: float | None, interval: Interval | None) -> str:
     return f"{rate:.1%} ({interval.lower:.1%}–{interval.upper:.1%})"
 
 
-def _kappa(one: Measured) -> str:
-    if one.kappa is None:
+def _kappa(judge: Measured) -> str:
+    if judge.kappa is None:
         return "?"
-    limits = f" ({one.kappa_interval.lower:.2f}–{one.kappa_interval.upper:.2f})" if one.kappa_interval else ""
-    return f"{one.kappa:.3f}{limits}"
+    limits = f" ({judge.kappa_interval.lower:.2f}–{judge.kappa_interval.upper:.2f})" if judge.kappa_interval else ""
+    return f"{judge.kappa:.3f}{limits}"
 
 
 def _more(count: int | None) -> str:
@@ -180,15 +182,15 @@ def _toml(measured: Sequence[Measured]) -> Iterator[str]:
     """The newest version of each judge as an inline table."""
     yield "[judge_accuracy]"
     seen = set[str]()
-    for one in measured:
-        if one.worker is not None or one.sampling != "random" or not one.judge_version or one.judge in seen:
+    for judge in measured:
+        if judge.worker is not None or judge.sampling != "random" or not judge.judge_version or judge.judge in seen:
             continue
-        seen.add(one.judge)
-        fields = {"accuracy": round(one.accuracy or 0, 4), "rulings": one.table.n, "bad": one.table.bad}
-        fields |= {"false_passes": one.table.false_pass}
+        seen.add(judge.judge)
+        fields = {"accuracy": round(judge.accuracy or 0, 4), "rulings": judge.table.n, "bad": judge.table.bad}
+        fields |= {"false_passes": judge.table.false_pass}
         text = ", ".join(f"{name} = {value}" for name, value in fields.items())
-        judge, version = _toml_string(one.judge), _toml_string(one.judge_version)
-        yield f"{judge} = {{ {text}, judge_version = {version}, measured_on = {one.measured_on} }}"
+        key, version = _toml_string(judge.judge), _toml_string(judge.judge_version)
+        yield f"{key} = {{ {text}, judge_version = {version}, measured_on = {judge.measured_on} }}"
 
 
 def _toml_string(text: str) -> str:
@@ -230,21 +232,21 @@ def _rate_line(rate: CorrectedRate) -> str:
 def _layers(delegator: Delegator, rulings: Sequence[Ruling], batch: str | None, format: Format) -> None:
     run_id = _run_id(delegator, batch) if batch is not None else None
     verdicts = delegator.wait_for(delegator.records.verdicts(run_id))
-    words: dict[tuple[str, str], RulingWord] = {(one.task, one.criterion): one.ruling for one in rulings}
-    found = ablation(((handle, verdict) for handle, _, verdict in verdicts), words)
-    document = found.as_json()
+    words: dict[tuple[str, str], RulingWord] = {(ruling.task, ruling.criterion): ruling.ruling for ruling in rulings}
+    layers = ablation(((handle, verdict) for handle, _, verdict in verdicts), words)
+    document = layers.as_json()
     if not print_as_json(format, document, document["layers"]):
-        _print_layers(found)
+        _print_layers(layers)
 
 
-def _print_layers(found: Ablation) -> None:
+def _print_layers(result: Ablation) -> None:
     out = console()
-    out.print(f"{found.verdicts} verdicts: {found.passed} PASS, {found.not_looked_at} at which nobody could look")
+    out.print(f"{result.verdicts} verdicts: {result.passed} PASS, {result.not_looked_at} at which nobody could look")
     table = slim_table(out)
     for name in ("layer", "stopped", "PASS without it", "unknown", "ruled", "wrongly"):
         table.add_column(name, no_wrap=True, justify="left" if name == "layer" else "right")
     add_title_column(table, "codes")
-    for layer in found.layers:
+    for layer in result.layers:
         counts = (layer.stopped, layer.alone, layer.unknown, layer.ruled, layer.wrong)
         codes = [f"{one_line(code, 40)} {count}" for code, count in layer.codes.most_common(SHOWN_CODES)]
         codes += ["…"] if len(layer.codes) > SHOWN_CODES else []
@@ -257,18 +259,18 @@ def _print_layers(found: Ablation) -> None:
 
 def _fit(delegator: Delegator, rulings: Sequence[Ruling], format: Format) -> None:
     home = delegator.settings.home
-    found = fit(delegator.wait_for(delegator.records.ruled_runs(rulings)))
-    if found.is_useful:
-        detector.store(home, found.detector)
+    fitted = fit(delegator.wait_for(delegator.records.ruled_runs(rulings)))
+    if fitted.is_useful:
+        detector.store(home, fitted.detector)
     else:
         (home / detector.FILE).unlink(missing_ok=True)
-    about = {**found.detector.about, "stored": found.is_useful}
+    about = {**fitted.detector.about, "stored": fitted.is_useful}
     if print_as_json(format, about):
         return
-    low, high = found.interval
-    counts = f"{found.runs} runs, {found.false} of them false"
-    print(f"AUROC {found.auroc:.2f} ({low:.2f}–{high:.2f}) in cross-validation over {counts}")
-    if found.is_useful:
+    low, high = fitted.interval
+    counts = f"{fitted.runs} runs, {fitted.false} of them false"
+    print(f"AUROC {fitted.auroc:.2f} ({low:.2f}–{high:.2f}) in cross-validation over {counts}")
+    if fitted.is_useful:
         print(f"stored in {home / detector.FILE}; verdicts now have the finding `looks_unsupported` where it applies")
     else:
         print("no better than chance, as far as these rulings tell; nothing is stored")

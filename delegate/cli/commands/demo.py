@@ -150,7 +150,11 @@ def _reason(result: TaskResult) -> str:
     verdict, status = result.verdict, "" if result.status == "completed" else f"{result.status}, "
     if verdict is None:
         return f"{status}no criteria"
-    deciding = [one.reason for one in verdict.criteria if one.code == verdict.code and verdict.verdict == "FAIL"]
+    deciding = [
+        criterion.reason
+        for criterion in verdict.criteria
+        if criterion.code == verdict.code and verdict.verdict == "FAIL"
+    ]
     reason = deciding[0] if deciding else verdict.reasoning
     label = "" if verdict.code in ("met", "not_met") else f"{verdict.code}: "
     return f"{status}{label}{one_line(reason, 200)}"

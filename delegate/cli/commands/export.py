@@ -106,7 +106,7 @@ def _opened(out: Path | None) -> Generator[Callable[[str], None]]:
         yield lambda line: print(line, file=file)
 
 
-class _Found(NamedTuple):
+class _Source(NamedTuple):
     """What is exported: one task with those below it, or all tasks of a run or a batch."""
 
     run_id: str
@@ -116,19 +116,19 @@ class _Found(NamedTuple):
     tasks: Sequence[TaskSummary]
 
 
-async def _find(delegator: Delegator, text: str) -> _Found:
+async def _find(delegator: Delegator, text: str) -> _Source:
     """What `text` names. Raises CallError if there is nothing on record."""
     record, tasks = await find(delegator, text, None)
     run_id, is_batch = tasks[0].run_id, True
     if record is not None:
         (own,) = (task for task in tasks if task.handle == record["handle"])
         below = [task for task in tasks if task.depth > own.depth]
-        return _Found(run_id, own.handle, False, [own, *below])
+        return _Source(run_id, own.handle, False, [own, *below])
     try:
         await delegator.batches.summary(run_id)
     except CallError:
         is_batch = False
-    return _Found(run_id, None, is_batch, tasks)
+    return _Source(run_id, None, is_batch, tasks)
 
 
 async def _recorded(delegator: Delegator, tasks: Sequence[TaskSummary]) -> AsyncGenerator[RecordedTask]:
@@ -136,30 +136,30 @@ async def _recorded(delegator: Delegator, tasks: Sequence[TaskSummary]) -> Async
     for task in tasks:
         record = await delegator.records.read(task.handle)
         if record is not None:  # else it was removed in the meantime, as old records are
-            ruled = [one.model_dump(mode="json") for one in await delegator.records.rulings(task.handle)]
-            yield RecordedTask(record, task.depth, tuple(ruled))
+            rulings = [ruling.model_dump(mode="json") for ruling in await delegator.records.rulings(task.handle)]
+            yield RecordedTask(record, task.depth, tuple(rulings))
 
 
 async def _trajectories(delegator: Delegator, text: str) -> AsyncGenerator[str]:
-    found = await _find(delegator, text)
-    if found.is_batch and len({task.depth for task in found.tasks}) == 1:
-        async for task in _recorded(delegator, found.tasks):
+    source = await _find(delegator, text)
+    if source.is_batch and len({task.depth for task in source.tasks}) == 1:
+        async for task in _recorded(delegator, source.tasks):
             yield as_json(trajectories([task])[0])
         return
-    tasks = [task async for task in _recorded(delegator, found.tasks)]
-    if found.is_batch:
+    tasks = [task async for task in _recorded(delegator, source.tasks)]
+    if source.is_batch:
         for trajectory in trajectories(tasks):
             yield as_json(trajectory)
-    elif found.handle is not None:
-        own = (one for one in trajectories(tasks) if one["trajectory_id"] == found.handle)
+    elif source.handle is not None:
+        own = (trajectory for trajectory in trajectories(tasks) if trajectory["trajectory_id"] == source.handle)
         yield as_json(next(own), indent=2)
     else:
-        yield as_json(run_trajectory(found.run_id, tasks), indent=2)
+        yield as_json(run_trajectory(source.run_id, tasks), indent=2)
 
 
 async def _preferences(delegator: Delegator, text: str, *, with_judges: bool) -> AsyncGenerator[str]:
-    preferences, found = Preferences(with_judges=with_judges), await _find(delegator, text)
-    tasks = found.tasks if found.handle is None else found.tasks[:1]
+    preferences, source = Preferences(with_judges=with_judges), await _find(delegator, text)
+    tasks = source.tasks if source.handle is None else source.tasks[:1]
     async for task in _recorded(delegator, tasks):
         if example := preferences.example(task):
             yield as_json(example)

@@ -128,8 +128,8 @@ def _refuse_stdin_twice(files: _Files) -> None:
         raise CallError("one_stdin", "only one of --criteria, --output and --receipts can be `-`", hint=hint)
 
 
-def _criteria(file: Path | None, typed: list[str]) -> list[LocatedCriterion]:
-    if criteria := read_criteria(file, typed):
+def _criteria(file: Path | None, texts: list[str]) -> list[LocatedCriterion]:
+    if criteria := read_criteria(file, texts):
         return criteria
     hint = "add -c CRITERION, or a --criteria FILE with at least one"
     raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
@@ -193,11 +193,11 @@ def _print(verdict: Verdict, task: Task, files: _Files, workspace: Path | None, 
 
 
 def _print_for_ci(verdict: Verdict, task: Task, files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
-    found = problems(verdict, paths_of(task, verdict, workspace))
+    failures = problems(verdict, paths_of(task, verdict, workspace))
     if format is JudgeFormat.junit:
-        print_as_is(inert_markup(junit.document(verdict, task.goal, found)))
+        print_as_is(inert_markup(junit.document(verdict, task.goal, failures)))
     elif format is JudgeFormat.github:
-        print_as_is("\n".join(github.commands(verdict, task.goal, found)))
+        print_as_is("\n".join(github.commands(verdict, task.goal, failures)))
         github.write_summary(verdict, task.goal)
     else:
         places = (
@@ -205,4 +205,4 @@ def _print_for_ci(verdict: Verdict, task: Task, files: _Files, workspace: Path |
         )
         elsewhere = next((place for place in places if place is not None), ".")
         exit_code = exits.of_verdict(verdict)
-        print_json(sarif.document(verdict, task.goal, found, exit_code=exit_code, elsewhere=elsewhere))
+        print_json(sarif.document(verdict, task.goal, failures, exit_code=exit_code, elsewhere=elsewhere))

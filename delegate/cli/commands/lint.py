@@ -69,7 +69,7 @@ def lint(
     text = ""
     with refusals_as(format):
         if files:
-            tasks = [one for name in command or [] for one in _tasks_of(Path(name), workspace)]
+            tasks = [task for name in command or [] for task in _tasks_of(Path(name), workspace)]
         elif criteria is not None:
             tasks = [(str(criteria), "", _task_of(criteria, command, workspace))]
         else:
@@ -104,7 +104,7 @@ def _rows(tasks: list[tuple[str, str, Task]]) -> list[dict[str, Any]]:
         for criterion, trial in zip(task.criteria, trials, strict=True):
             text, about = statements.get(criterion.id or "", ("", None))
             read_as = str(declared(text, about).parts[0]) if about is not None else "read by a model" if text else None
-            missed = trial.can_fail is None and isinstance(criterion, ShellCriterion)
+            undecided = trial.can_fail is None and isinstance(criterion, ShellCriterion)
             rows.append(
                 {
                     "file": file,
@@ -114,7 +114,7 @@ def _rows(tasks: list[tuple[str, str, Task]]) -> list[dict[str, Any]]:
                     "can_fail": trial.can_fail,
                     "how": trial.how,
                     "findings": [f"it can't fail: {trial.how}"] if trial.can_fail is False else [],
-                    "warnings": [trial.how] if trial.held_before or missed else [],
+                    "warnings": [trial.how] if trial.held_before or undecided else [],
                 }
             )
     return rows
@@ -126,8 +126,8 @@ def _tasks_of(file: Path, workspace: Path | None) -> list[tuple[str, str, Task]]
         return [(str(file), "", _task_of(file, None, workspace))]
     # In place of a workspace that the operator names, what the file says doesn't count.
     counts = {"workspace": None} if workspace is not None else {}
-    asked = ((f"task {id}", task.model_copy(update=counts)) for id, task in tasks)
-    refuse_untrusted(file, asked, load_settings())
+    requests = ((f"task {id}", task.model_copy(update=counts)) for id, task in tasks)
+    refuse_untrusted(file, requests, load_settings())
     return [(str(file), f"task {id}, ", _in(task, workspace)) for id, task in tasks]
 
 
@@ -164,13 +164,13 @@ def tasks_in(file: Path) -> list[tuple[str, Task]] | None:
         return [(str(n), task) for n, task in enumerate(read_tasks(file), start=1)]
     if not is_document(file) and file.suffix.lower() not in (".jsonl", ".ndjson"):
         return None
-    found: list[tuple[str, Task]] = []
-    for one in TaskFile(file, read_task):
-        if isinstance(one, BadRow):
-            error = one.error
-            raise CallError(error.code, f"{file}: row {one.row}: {error.message}", field=error.field, hint=error.hint)
-        found.append((one.id, one.task))
-    return found
+    tasks: list[tuple[str, Task]] = []
+    for item in TaskFile(file, read_task):
+        if isinstance(item, BadRow):
+            error = item.error
+            raise CallError(error.code, f"{file}: row {item.row}: {error.message}", field=error.field, hint=error.hint)
+        tasks.append((item.id, item.task))
+    return tasks
 
 
 def _holds_tasks(document: object) -> bool:
@@ -178,7 +178,7 @@ def _holds_tasks(document: object) -> bool:
     if isinstance(document, dict):
         return "tasks" in document
     return isinstance(document, list) and any(
-        isinstance(one, dict) and "goal" in one for one in cast("list[object]", document)
+        isinstance(item, dict) and "goal" in item for item in cast("list[object]", document)
     )
 
 
@@ -197,8 +197,8 @@ def _print_found(rows: list[dict[str, Any]], format: Format) -> None:
     if print_as_json(format, {"criteria": rows}, rows):
         return
     for row in rows:
-        for one in (*row["findings"], *(f"warning: {warning}" for warning in row["warnings"])):
-            console().print(f"{row['file']}: {row['id']}: {_clean(one)}", soft_wrap=True, markup=False)
+        for note in (*row["findings"], *(f"warning: {warning}" for warning in row["warnings"])):
+            console().print(f"{row['file']}: {row['id']}: {_clean(note)}", soft_wrap=True, markup=False)
 
 
 def _print_all(rows: list[dict[str, Any]], format: Format) -> None:
@@ -210,8 +210,8 @@ def _print_all(rows: list[dict[str, Any]], format: Format) -> None:
 
 
 def _print_command(command: str, exit_code: int, row: dict[str, Any], format: Format) -> None:
-    said = {name: row[name] for name in ("can_fail", "how", "findings", "warnings")}
-    document = {"command": command, "exit_code": exit_code, **said}
+    result = {name: row[name] for name in ("can_fail", "how", "findings", "warnings")}
+    document = {"command": command, "exit_code": exit_code, **result}
     if not print_as_json(format, document, [document]):
         console().print(_outcome(row), soft_wrap=True, markup=False)
 

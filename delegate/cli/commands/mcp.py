@@ -202,8 +202,8 @@ def _over_http(
     async def serve(delegator: "Delegator", cancellation: Cancellation) -> None:
         listener = adapter.listen(host, port)
         bearer = token or secrets.token_urlsafe(32)
-        shown = f"[{host}]" if ":" in host else host
-        _log(f"serving MCP at http://{shown}:{listener.getsockname()[1]}{adapter.PATH}")
+        address = f"[{host}]" if ":" in host else host
+        _log(f"serving MCP at http://{address}:{listener.getsockname()[1]}{adapter.PATH}")
         if token is None:
             _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
         allowed_names = (*adapter.LOOPBACK, *names)

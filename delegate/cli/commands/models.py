@@ -209,9 +209,10 @@ def _without_repeats(texts: list[str]) -> list[str]:
 
 def _advantage(choice: Choice, cost: float | None) -> str:
     ranked = choice.judging.candidates[: len(choice.judging.ranked)]
-    cheaper = [one for one in ranked if one.estimated_cost_usd is not None and one.estimated_cost_usd < (cost or 0)]
+    costs = [candidate.estimated_cost_usd for candidate in ranked]
+    is_cheapest = all(other is None or other >= (cost or 0) for other in costs)
     if choice.pinned:
         return "the setting judge_model"
     if len(ranked) == 1:
         return "the only model that can"
-    return "near tie, different family" if cheaper else "the cheapest"
+    return "the cheapest" if is_cheapest else "near tie, different family"

@@ -90,7 +90,7 @@ def _refuse_unusable(path: Path) -> None:
 
 
 def _write(path: Path, html: str) -> None:
-    """Replace the file in one step, so that nobody reads half a report."""
+    """Replace the file in one step, so that a reader never gets half a report."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         temporary.unlink(missing_ok=True)  # a link that a child left here would lead to another file

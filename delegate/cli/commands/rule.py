@@ -108,9 +108,9 @@ def _refuse_mixed(
     import_: Path | None,
 ) -> None:
     """Raise CallError unless exactly one thing is asked for."""
-    asked = [handle is not None, review is not None or sample is not None, import_ is not None]
-    if sum(asked) != 1:
-        message = "nothing to rule on" if not any(asked) else "only one of HANDLE, --review or --sample, and --import"
+    sources = [handle is not None, review is not None or sample is not None, import_ is not None]
+    if sum(sources) != 1:
+        message = "nothing to rule on" if not any(sources) else "only one of HANDLE, --review or --sample, and --import"
         hint = "give HANDLE CRITERION met|not_met, or --sample N, or --review RUN, or --import FILE"
         raise CallError("invalid_ruling", message, hint=hint)
     if handle is not None and (criterion is None or ruling is None):
@@ -133,15 +133,14 @@ def _import(delegator: Delegator, file: Path, by: str, sampling: SamplingName, f
 
 
 def _rule_one(
-    delegator: Delegator, text: str, criterion: str, ruling: str, because: str, by: str, format: Format
+    delegator: Delegator, text: str, criterion: str, word: RulingWord, because: str, by: str, format: Format
 ) -> None:
     handle = delegator.wait_for(_handle_of(delegator, text))
-    word = cast("RulingWord", ruling)
-    made = delegator.wait_for(delegator.records.rule(handle, criterion, word, because=because, by=by))
-    rows = [one.model_dump(mode="json") for one in made]
+    rulings = delegator.wait_for(delegator.records.rule(handle, criterion, word, because=because, by=by))
+    rows = [ruling.model_dump(mode="json") for ruling in rulings]
     if not print_as_json(format, rows, rows):
-        for one in made:
-            print(_line(one))
+        for ruling in rulings:
+            print(_line(ruling))
 
 
 def _line(ruling: Ruling) -> str:
@@ -173,12 +172,12 @@ async def _drawn(delegator: Delegator, run: str | None, sample: int | None) -> l
         if sample is not None and (only is not None or len(tasks) == 1):
             hint = "name a run of several tasks, or none to draw of all, or leave out --sample"
             raise CallError("invalid_ruling", "a sample of one task that somebody picked is not random", hint=hint)
-    found = await delegator.records.draw(sample, run_id)
-    found = [one for one in found if only is None or one[0] == only]
-    if not found:
+    drawn = await delegator.records.draw(sample, run_id)
+    drawn = [item for item in drawn if only is None or item[0] == only]
+    if not drawn:
         message = "no criterion that a judge decided is left to rule on"
         raise CallError("nothing_to_rule", message, hint="name another run, or run tasks with criteria in words")
-    return found
+    return drawn
 
 
 def _print_drawn(delegator: Delegator, run: str | None, sample: int | None, format: Format) -> None:
@@ -188,8 +187,8 @@ def _print_drawn(delegator: Delegator, run: str | None, sample: int | None, form
         record = delegator.wait_for(delegator.records.read(handle))
         if record is not None:
             row = {"task": handle, "criterion": id, "ruling": None, "because": None, "sampling": _sampling(sample)}
-            shown = {name: text for name, text in _evidence(record).sources.items() if text.strip()}
-            rows.append({**row, "goal": _goal(record), "text": _text_of(record, id), "evidence": shown})
+            evidence = {name: text for name, text in _evidence(record).sources.items() if text.strip()}
+            rows.append({**row, "goal": _goal(record), "text": _text_of(record, id), "evidence": evidence})
     print_as_json(format, rows, rows)
 
 
@@ -246,11 +245,11 @@ def _show(out: Console, evidence: Evidence, *, whole: bool) -> None:
     for name, text in evidence.sources.items():
         if name in hidden or not text.strip():
             continue
-        shown = text if whole else text[:SHOWN_CHARS]
+        part = text if whole else text[:SHOWN_CHARS]
         out.print(Text(f"── {name}", "dim"))
-        out.print(plain(shown), soft_wrap=True)
-        if len(shown) < len(text):
-            out.print(Text(f"… {len(text) - len(shown):,} more characters", "dim"))
+        out.print(plain(part), soft_wrap=True)
+        if len(part) < len(text):
+            out.print(Text(f"… {len(text) - len(part):,} more characters", "dim"))
     if hidden:
         out.print(Text(f"… {len(hidden)} earlier tool calls", "dim"))
 
@@ -270,4 +269,4 @@ def _goal(record: JsonObject) -> str:
 def _text_of(record: JsonObject, id: str) -> str:
     """The criterion in words."""
     verdict = record["result"]["verdict"]
-    return next((str(one["text"]) for one in verdict["criteria"] if one["id"] == id), id)
+    return next((str(criterion["text"]) for criterion in verdict["criteria"] if criterion["id"] == id), id)

@@ -207,8 +207,8 @@ def _refuse_options_with_resume(
     goal: str | None, file: Path | None, runner: str | None, out: Path | None, options: dict[str, Any]
 ) -> None:
     others = {"GOAL": goal, "--file": file, "--runner": runner, "--out": out, **options}
-    if used := next((name for name, value in others.items() if value is not None), None):
-        raise typer.BadParameter(f"can't be used with {used}; the task is on record", param_hint="--resume")
+    if conflict := next((name for name, value in others.items() if value is not None), None):
+        raise typer.BadParameter(f"can't be used with {conflict}; the task is on record", param_hint="--resume")
 
 
 def _resume(text: str, format: Format) -> NoReturn:
@@ -248,9 +248,9 @@ def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, 
 
 
 def _refuse_options_with_file(goal: str | None, options: dict[str, Any]) -> None:
-    used = "GOAL" if goal is not None else next(iter(options), None)
-    if used is not None:
-        raise typer.BadParameter(f"can't be used with {used}; write {used} into the file", param_hint="--file")
+    conflict = "GOAL" if goal is not None else next(iter(options), None)
+    if conflict is not None:
+        raise typer.BadParameter(f"can't be used with {conflict}; write {conflict} into the file", param_hint="--file")
 
 
 def _task_from_options(goal: str, options: dict[str, Any]) -> Task:

@@ -71,29 +71,30 @@ def runs(
 
 
 def _recover(format: Format) -> None:
-    home, found = load_settings().home, list[recovery.Recovery]()
+    home, recoveries = load_settings().home, list[Recovery]()
     for path, schema in ((home / "records.sqlite3", history.SCHEMA), (home / "batches.sqlite3", journal.SCHEMA)):
         try:
-            one = recovery.recover(path, schema)
+            result = recovery.recover(path, schema)
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"{path} can't be recovered: {trouble_of(error, path)}") from error
-        found += [] if one is None else [one]
-    rows = [one._asdict() for one in found]
+        recoveries += [] if result is None else [result]
+    rows = [row._asdict() for row in recoveries]
     if not print_as_json(format, rows, rows):
-        for line in map(_recovery_line, found) if found else [f"there are no records in {home}"]:
+        for line in map(_recovery_line, recoveries) if recoveries else [f"there are no records in {home}"]:
             print(line)
-    if any(one.lost or one.tables_cut for one in found):
+    if any(row.lost or row.tables_cut for row in recoveries):
         raise typer.Exit(1)
 
 
-def _recovery_line(found: Recovery) -> str:
-    if not found.damage:
-        return f"{found.path} is whole"
-    lost = [f"up to {found.lost:,} are lost"] if found.lost else []
-    lost += [f"an unknown number is lost of {', '.join(found.tables_cut)}"] if found.tables_cut else []
-    saved = f"{found.rows:,} rows were saved, {' and '.join(lost) or 'none is lost'}"
-    more = "" if found.rows else f"; try `sqlite3 {found.kept_as} .recover`, which may show single rows"
-    return f"{found.path} was damaged ({found.damage}): {saved}; the damaged file is kept as {found.kept_as}{more}"
+def _recovery_line(recovery: Recovery) -> str:
+    if not recovery.damage:
+        return f"{recovery.path} is whole"
+    losses = [f"up to {recovery.lost:,} are lost"] if recovery.lost else []
+    losses += [f"an unknown number is lost of {', '.join(recovery.tables_cut)}"] if recovery.tables_cut else []
+    result = f"{recovery.rows:,} rows were saved, {' and '.join(losses) or 'none is lost'}"
+    more = "" if recovery.rows else f"; try `sqlite3 {recovery.kept_as} .recover`, which may show single rows"
+    damage = f"{recovery.path} was damaged ({recovery.damage})"
+    return f"{damage}: {result}; the damaged file is kept as {recovery.kept_as}{more}"
 
 
 async def _latest(delegator: Delegator, limit: int) -> list[RunSummary]:

@@ -68,19 +68,19 @@ def show(
     """
     delegator, pretty = Delegator(), format is Format.pretty
     with refusals_as(format):
-        found = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty, page=page))
-    rows = [task._asdict() for task in found.tasks]
-    if print_as_json(format, found.record or rows, None if found.record else rows):
+        selection = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty, page=page))
+    rows = [task._asdict() for task in selection.tasks]
+    if print_as_json(format, selection.record or rows, None if selection.record else rows):
         return
-    if found.record:
-        _print_task(found.record, found.number, transcript=transcript)
+    if selection.record:
+        _print_task(selection.record, selection.number, transcript=transcript)
     elif failed:
-        _print_failed(found)
+        _print_failed(selection)
     else:
-        _print_run(found)
+        _print_run(selection)
 
 
-class _Found(NamedTuple):
+class _Selection(NamedTuple):
     """What is shown: the record of a task, or tasks of a run."""
 
     record: JsonObject | None = None
@@ -100,26 +100,28 @@ class _Found(NamedTuple):
 
 async def _find(
     delegator: Delegator, text: str, number: int | None, *, failed: bool, pretty: bool, page: int | None
-) -> _Found:
+) -> _Selection:
     """What `text` and `number` name. For people, a run of one task is this task, and one of many is a page of them."""
     record, tasks = await find(delegator, text, number)
-    known = numbers(tasks)
+    positions = numbers(tasks)
     if record is None and pretty and not failed and len(tasks) == 1:
         record = await delegator.records.read(tasks[0].handle)
     if record is not None:
-        return _Found(record, known.get(record["handle"]) if len(known) > 1 else None)
+        return _Selection(record, positions.get(record["handle"]) if len(positions) > 1 else None)
     if failed:
-        tasks = [task for task in tasks if task.handle in known and task.state != "running" and _has_failed(task)]
-    if failed or len(known) == len(tasks):
-        tasks = sorted(tasks, key=lambda task: known[task.handle])
+        tasks = [task for task in tasks if task.handle in positions and task.state != "running" and _has_failed(task)]
+    if failed or len(positions) == len(tasks):
+        tasks = sorted(tasks, key=lambda task: positions[task.handle])
     more = f"{PROGRAM} show {text}{' --failed' if failed else ''}"
-    shown, rest = tasks, ""
+    page_tasks, rest = tasks, ""
     if pretty or page is not None:
-        shown, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
+        page_tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
     records = {
-        known[task.handle]: await delegator.records.read(task.handle) or {} for task in shown if failed and pretty
+        positions[task.handle]: await delegator.records.read(task.handle) or {}
+        for task in page_tasks
+        if failed and pretty
     }
-    return _Found(tasks=shown, numbers=known, name=text, rest=rest, records=records)
+    return _Selection(tasks=page_tasks, numbers=positions, name=text, rest=rest, records=records)
 
 
 def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) -> tuple[Sequence[TaskSummary], str]:
@@ -130,8 +132,8 @@ def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) ->
     if pages == 1:
         return tasks, ""
     first, last = (page - 1) * length, min(page * length, len(tasks))
-    passed = sum(task.verdict == "PASS" for task in tasks)
-    rest = f"{first + 1:,} to {last:,} of {len(tasks):,} tasks" + (f", {passed:,} of them PASS" if passed else "")
+    passes = sum(task.verdict == "PASS" for task in tasks)
+    rest = f"{first + 1:,} to {last:,} of {len(tasks):,} tasks" + (f", {passes:,} of them PASS" if passes else "")
     return tasks[first:last], rest + (f"; the next: {command} --page {page + 1}" if page < pages else "")
 
 
@@ -146,9 +148,9 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
         out.print(record_screen(result, record["task"]["goal"], number=number, report=run.output))
     else:
         out.print(_unfinished(record))
-    if asked := approvals(record):
+    if lines := approvals(record):
         out.print()
-        out.print(Text("\n").join((Text("approvals:", "dim"), *asked)), soft_wrap=True)
+        out.print(Text("\n").join((Text("approvals:", "dim"), *lines)), soft_wrap=True)
     if transcript:
         out.print()
         out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)
@@ -157,25 +159,25 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
         out.print(Trimmed(_receipts(calls, slim_table(out))))
 
 
-def _print_failed(found: _Found) -> None:
+def _print_failed(selection: _Selection) -> None:
     """The short screen of each failed task."""
     out = console()
-    if not found.records:
+    if not selection.records:
         out.print("no task of this run failed")
-    for n, record in found.records.items():
-        if n != min(found.records):
+    for n, record in selection.records.items():
+        if n != min(selection.records):
             out.print()
         if record.get("result"):
-            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {found.name} {n}"
+            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {selection.name} {n}"
             out.print(task_screen(result, record["task"]["goal"], number=n, more=more))
         else:
             out.print(_unfinished(record))
-    _print_rest(found)
+    _print_rest(selection)
 
 
-def _print_rest(found: _Found) -> None:
-    if found.rest:
-        console().print("", Prose(Text(found.rest, "dim")), sep="\n")
+def _print_rest(selection: _Selection) -> None:
+    if selection.rest:
+        console().print("", Prose(Text(selection.rest, "dim")), sep="\n")
 
 
 def _unfinished(record: JsonObject) -> Screen:
@@ -185,8 +187,8 @@ def _unfinished(record: JsonObject) -> Screen:
     if running:
         rows = [row("since", when(record["began_at"]))]
     else:
-        lost = f"{when(record['began_at'])} by a process that was lost, and may have done anything"
-        rows = [row("started", lost), row("", "it is not run again automatically")]
+        start = f"{when(record['began_at'])} by a process that was lost, and may have done anything"
+        rows = [row("started", start), row("", "it is not run again automatically")]
         if record["task"].get("mode") == "goal":
             rows.append(row("go on", f"{PROGRAM} run --resume {one_line(record['handle'], 80)}"))
     if record["workspace"]:
@@ -206,16 +208,16 @@ def _receipts(calls: Sequence[Receipt], table: Table) -> Table:
         add_title_column(table, name)
     for name in ("bytes", "sec"):
         table.add_column(name, no_wrap=True, justify="right")
-    for one in calls:
-        cells = (str(one.n), one_line(one.tool, 30), one.status)
-        args = title(json.dumps(one.args, ensure_ascii=False))
-        table.add_row(*map(Text, cells), args, title(one.output), str(one.output_bytes), f"{one.seconds:.2f}")
+    for call in calls:
+        cells = (str(call.n), one_line(call.tool, 30), call.status)
+        args = title(json.dumps(call.args, ensure_ascii=False))
+        table.add_row(*map(Text, cells), args, title(call.output), str(call.output_bytes), f"{call.seconds:.2f}")
     return table
 
 
-def _print_run(found: _Found) -> None:
+def _print_run(selection: _Selection) -> None:
     """A table of the tasks, those that children delegated indented and without a number."""
-    out, tasks = console(), found.tasks
+    out, tasks = console(), selection.tasks
     table, full = slim_table(out), out.width >= VERY_ROOMY
     run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]
     for name in ("n", "handle", *(["started"] if full else []), "state", "verdict", "cost"):
@@ -225,7 +227,7 @@ def _print_run(found: _Found) -> None:
     for task in tasks:
         handle = "  " * (task.depth - top) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
-        cells = [str(found.numbers.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
+        cells = [str(selection.numbers.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
         table.add_row(*map(Text, [*cells, state, task.verdict or "-", usd(task.cost_usd)]), title(task.goal))
     out.print(Trimmed(table))
-    _print_rest(found)
+    _print_rest(selection)

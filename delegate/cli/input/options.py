@@ -59,8 +59,8 @@ def with_json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_json(*, as_json: bool, **arguments: Any) -> Any:
         return command(**arguments | ({"format": Format.json} if as_json else {}))
 
-    added = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption)
-    parameters = [*signature.parameters.values(), added]
+    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption)
+    parameters = [*signature.parameters.values(), option]
     with_json.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_json.__annotations__ = {**command.__annotations__, "as_json": JsonOption}
     return with_json

@@ -34,8 +34,8 @@ async def run_id_of(delegator: Delegator, text: str, *, only_batches: bool = Fal
         return text
     matching = [id for id in ids if id.startswith(text)] if text else []
     if len(matching) > 1:
-        shown = ", ".join(matching[:_SHOWN_IDS]) + (", …" if len(matching) > _SHOWN_IDS else "")
-        message = f"{len(matching)} runs begin with {text!r}: {shown}"
+        first = ", ".join(matching[:_SHOWN_IDS]) + (", …" if len(matching) > _SHOWN_IDS else "")
+        message = f"{len(matching)} runs begin with {text!r}: {first}"
         raise CallError("ambiguous_id", message, hint="type more of the id")
     return matching[0] if matching else text
 
@@ -97,14 +97,14 @@ def _completed(incomplete: str, *, only_batches: bool) -> list[tuple[str, str]]:
         async with Delegator() as delegator:
             runs = [] if only_batches else await delegator.records.runs(_COMPLETED_IDS)
             batches = await delegator.batches.latest(_COMPLETED_IDS)
-        return {run.run_id: run.goal for run in runs} | {one.run_id: f"batch {one.source}" for one in batches}
+        return {run.run_id: run.goal for run in runs} | {batch.run_id: f"batch {batch.source}" for batch in batches}
 
     try:
-        found = asyncio.run(latest())
+        goals = asyncio.run(latest())
     except Exception:  # a shell can't show an error here
         return []
-    offered = {LAST: "the latest one"} | found
-    return [(id, one_line(goal, 60)) for id, goal in offered.items() if id.startswith(incomplete)]
+    choices = {LAST: "the latest one"} | goals
+    return [(id, one_line(goal, 60)) for id, goal in choices.items() if id.startswith(incomplete)]
 
 
 async def _run_ids(delegator: Delegator, limit: int, *, only_batches: bool) -> list[str]:

@@ -34,10 +34,10 @@ def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: Se
         _add(wider, (f"{where}: {field}" for field in wider_fields(task, settings, file.parent)))
     if not wider or trust.is_trusted(file):
         return
-    named = ", ".join(list(wider)[:_SHOWN]) + (f" and {len(wider) - _SHOWN} more" if len(wider) > _SHOWN else "")
+    names = ", ".join(list(wider)[:_SHOWN]) + (f" and {len(wider) - _SHOWN} more" if len(wider) > _SHOWN else "")
     raise CallError(
         "untrusted_file",
-        f"{file} asks for more than a file of tasks may before you trust it: {named}",
+        f"{file} asks for more than a file of tasks may before you trust it: {names}",
         field=next(iter(wider)).partition(": ")[2].partition(" ")[0],
         hint=f"read it, then run `delegate trust {shlex.quote(str(file))}`; or remove these fields",
     )
@@ -82,9 +82,9 @@ def requests_of(file: Path | None, tasks: Iterable[tuple[str, Task]], settings: 
     free = file is None or _is_own(file) or trust.is_trusted(file)
     commands, folders, network, wider = (dict[str, None]() for _ in range(4))
     for where, task in tasks:
-        shell = [one for one in task.acceptance_criteria if isinstance(one, ShellCriterion)]
-        _add(commands, (one.command for one in shell))
-        _add(network, (one.command for one in shell if one.network == "host"))
+        shell = [criterion for criterion in task.acceptance_criteria if isinstance(criterion, ShellCriterion)]
+        _add(commands, (criterion.command for criterion in shell))
+        _add(network, (criterion.command for criterion in shell if criterion.network == "host"))
         if task.workspace is not None and task.workspace.path is not None:
             _add(folders, [f"{task.workspace.mode} {os.path.realpath(task.workspace.path)}"])
         if file is not None and not free:
@@ -107,10 +107,10 @@ def lines_of(requests: Requests, file: Path | None) -> Iterator[str]:
             yield f"  and {len(values) - _PRINTED} more" + ("" if len(values) < MAX_LISTED else ", or still more")
 
 
-def _add(listed: dict[str, None], values: Iterable[str]) -> None:
+def _add(requests: dict[str, None], values: Iterable[str]) -> None:
     for value in values:
-        if len(listed) < MAX_LISTED:
-            listed[value] = None
+        if len(requests) < MAX_LISTED:
+            requests[value] = None
 
 
 def _is_own(file: Path) -> bool:
