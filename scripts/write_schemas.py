@@ -14,7 +14,12 @@ from delegate import events
 from delegate.types import Report, Task, Verdict
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
-GENERATED = {"event": "events.py", "report": "types/report.py", "task": "types/request.py", "verdict": "types/verdict.py"}
+GENERATED = {
+    "event": "events.py",
+    "report": "types/report.py",
+    "task": "types/request.py",
+    "verdict": "types/verdict.py",
+}
 """The source of each file, in delegate/."""
 
 Json = dict[str, Any]

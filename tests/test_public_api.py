@@ -36,7 +36,6 @@ def test_the_public_surface_changes_only_on_purpose() -> None:
 def test_importing_the_delegator_loads_no_sdk_host_or_cli_library() -> None:
     code = """
 import sys
-import delegate.judging.checks.predicate
 from delegate import Delegator, Task
 heavy = {"openai", "anthropic", "google.genai", "aiohttp", "typer", "rich", "httpx", "httpx2", "jsonschema", "mcp",
          "tree_sitter", "quickjs", "yaml", "requests", "opentelemetry"}

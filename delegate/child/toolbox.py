@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
-from delegate.child.fetch import FetchPolicy, fetch_url
+from delegate.child.fetch_policy import FetchPolicy
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
 from delegate.sandbox.commands.commands import Approve, CommandResult, Commands, Mechanism
@@ -40,6 +40,9 @@ STREAM_START_CHARS = 3_000
 _PIECE_CHARS = 65_536
 MAX_LISTED = 1_000
 MAX_MATCHES = 200
+
+
+_PUBLIC_ONLY = FetchPolicy()
 
 
 def toolbox(
@@ -109,9 +112,6 @@ class _Context:
     has_shell: bool
     approve: Approve | None = None
     """Asks a person about a command that nothing would confine."""
-
-
-_PUBLIC_ONLY = FetchPolicy()
 
 
 class _Arguments(BaseModel):
@@ -390,6 +390,8 @@ class _FetchUrl(_Arguments):
 
 
 async def _fetch_url(context: _Context, args: _FetchUrl) -> str:
+    from delegate.child.fetch import fetch_url  # an HTTP client, which most children never need
+
     text = await fetch_url(args.url, context.fetch)
     cut = len(text) - MAX_TEXT_CHARS
     return text if cut <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {cut:,} more characters are cut …]"

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
 from delegate.contract.progress import CallProgress
-from delegate.contract.reading import decode, join, kind_of, show
+from delegate.contract.reading import Arguments, decode, join, kind_of, show
 from delegate.contract.render import data_notice, mark_verdicts, verdict_line
 from delegate.errors import CallError
 from delegate.types import JsonObject, TaskResult
@@ -47,7 +47,7 @@ def run_of(handle: str) -> str:
     return handle.rpartition("-")[0]
 
 
-def parse_read(arguments: Mapping[str, Any] | str | bytes) -> ReadRequest:
+def parse_read(arguments: Arguments) -> ReadRequest:
     """Parse the arguments of one call of `read_delegation`.
 
     Raises:
@@ -63,7 +63,7 @@ def parse_read(arguments: Mapping[str, Any] | str | bytes) -> ReadRequest:
     return ReadRequest(_handle(handle), None if start is None else int(start), wait)
 
 
-def parse_stop(arguments: Mapping[str, Any] | str | bytes) -> str:
+def parse_stop(arguments: Arguments) -> str:
     """Parse the arguments of one call of `stop_delegation`, and return the handle.
 
     Raises:
@@ -72,7 +72,7 @@ def parse_stop(arguments: Mapping[str, Any] | str | bytes) -> str:
     return _handle(_fields(arguments, ("handle",)).get("handle"))
 
 
-def _fields(arguments: Mapping[str, Any] | str | bytes, known: Sequence[str]) -> Mapping[str, object]:
+def _fields(arguments: Arguments, known: Sequence[str]) -> Mapping[str, object]:
     value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
     if not isinstance(value, Mapping):
         raise CallError("not_an_object", f"the arguments are {kind_of(value)}, not a JSON object", hint=_EXAMPLE)

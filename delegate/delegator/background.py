@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import RunRegistry
-from delegate.contract import Dialect
+from delegate.contract import Arguments, Dialect
 from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
 from delegate.engine.task_run import TaskRun
@@ -17,7 +17,6 @@ from delegate.records.history import Records, TaskSummary
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 
 if TYPE_CHECKING:
-    from delegate.delegator.facade import Arguments
     from delegate.policy.approvals import OnApproval
 
 _KEPT_RUNS = 1_000
@@ -69,7 +68,7 @@ class Background:
 
     async def start_call(
         self,
-        arguments: "Arguments",
+        arguments: Arguments,
         *,
         parent: Parent | None = None,
         on_event: EventSink | None = None,
@@ -105,7 +104,7 @@ class Background:
 
     async def read_answer(
         self,
-        arguments: "Arguments",
+        arguments: Arguments,
         *,
         parent: Parent | None = None,
         may_read: Callable[[str], bool] | None = None,
@@ -118,7 +117,7 @@ class Background:
 
     async def read_call(
         self,
-        arguments: "Arguments",
+        arguments: Arguments,
         *,
         parent: Parent | None = None,
         may_read: Callable[[str], bool] | None = None,
@@ -168,7 +167,7 @@ class Background:
 
     async def stop_call(
         self,
-        arguments: "Arguments",
+        arguments: Arguments,
         *,
         parent: Parent | None = None,
         may_read: Callable[[str], bool] | None = None,

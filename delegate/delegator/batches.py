@@ -1,25 +1,23 @@
 """Batches: any number of tasks, journaled, so that they can be resumed."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
+from delegate.batch.backend import Backend
+from delegate.batch.batch import Batch, BatchConfig
+from delegate.batch.item import Item
+from delegate.batch.journal import BatchSummary, Journal, Rerun
+from delegate.batch.plan import BatchPlan
+from delegate.batch.results_file import ResultsFile
+from delegate.batch.runner import BatchRunner
+from delegate.batch.sources import Source, source_of
 from delegate.budget.runs import RunRegistry
 from delegate.engine.admission import Admission
 from delegate.events import EventSink
 from delegate.records.history import Records
 from delegate.settings import Settings
 from delegate.types import Task
-
-if TYPE_CHECKING:
-    from delegate.batch.backend import Backend
-    from delegate.batch.batch import Batch
-    from delegate.batch.item import Item
-    from delegate.batch.journal import BatchSummary, Journal, Rerun
-    from delegate.batch.plan import BatchPlan
-    from delegate.batch.sources import Source
 
 
 class Batches:
@@ -33,7 +31,7 @@ class Batches:
         records: Records,
         close_delegator: Callable[[], Awaitable[None]],
     ) -> None:
-        self._settings = settings
+        self._journal = Journal(settings.home, records, keep_days=settings.keep_days)
         self._admission = admission
         self._runs = runs
         self._records = records
@@ -41,22 +39,22 @@ class Batches:
 
     def run(
         self,
-        tasks: "Iterable[Task | Item] | Source",
+        tasks: Iterable[Task | Item] | Source,
         *,
         concurrency: int = 3,
         max_cost_usd: float | None = None,
         max_minutes: float | None = None,
         stop_after_failures: int | None = None,
         resume: str | None = None,
-        rerun: "Collection[Rerun]" = (),
+        rerun: Collection[Rerun] = (),
         skip_bad: bool = False,
         once: bool = False,
         results: str | Path | None = None,
         options: str = "{}",
-        engine: "Backend | None" = None,
-        on_event: "Callable[[Item], EventSink] | None" = None,
+        engine: Backend | None = None,
+        on_event: Callable[[Item], EventSink] | None = None,
         cancellation: Cancellation | None = None,
-    ) -> "Batch":
+    ) -> Batch:
         """Run any number of tasks, up to `concurrency` at the same time.
 
             async for outcome in delegator.batches.run(tasks):
@@ -87,11 +85,6 @@ class Batches:
         Raises:
             CallError: The tasks or the options are invalid.
         """
-        from delegate.batch.batch import Batch, BatchConfig  # only batches need these
-        from delegate.batch.results_file import ResultsFile
-        from delegate.batch.runner import BatchRunner
-        from delegate.batch.sources import source_of
-
         context = self._runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
         items = BatchRunner(self._admission, self._records, context)
         setup = BatchConfig(
@@ -117,40 +110,29 @@ class Batches:
         )
         return Batch(setup)
 
-    async def plan(self, tasks: "Iterable[Task | Item] | Source", *, skip_bad: bool = False) -> "BatchPlan":
+    async def plan(self, tasks: Iterable[Task | Item] | Source, *, skip_bad: bool = False) -> BatchPlan:
         """Return what a batch of these tasks would run and its estimated cost. Nothing is spent.
 
         Raises:
             CallError: The tasks are invalid.
         """
-        from delegate.batch.runner import BatchRunner
-        from delegate.batch.sources import source_of
-
         items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=1))
         return await items.plan(source_of(tasks), skip_bad=skip_bad)
 
-    def backend(self, concurrency: int) -> "Backend":
+    def backend(self, concurrency: int) -> Backend:
         """Return a backend that runs items of a batch journaled elsewhere, in a run of its own.
 
         Closing the backend closes the delegator.
         """
-        from delegate.batch.runner import BatchRunner
-
         return BatchRunner(
             self._admission, self._records, self._runs.batch(concurrency=concurrency), self._close_delegator
         )
 
-    @cached_property
-    def _journal(self) -> "Journal":
-        from delegate.batch.journal import Journal
-
-        return Journal(self._settings.home, self._records, keep_days=self._settings.keep_days)
-
-    async def latest(self, limit: int = 20) -> "list[BatchSummary]":
+    async def latest(self, limit: int = 20) -> list[BatchSummary]:
         """Return the latest recorded batches, newest first."""
         return await self._journal.latest(limit)
 
-    async def summary(self, run_id: str) -> "BatchSummary":
+    async def summary(self, run_id: str) -> BatchSummary:
         """Return one recorded batch.
 
         Raises:
@@ -160,5 +142,4 @@ class Batches:
 
     async def aclose(self) -> None:
         """Close the journal. It is opened again on the next use."""
-        if "_journal" in vars(self):  # it was used
-            await self._journal.aclose()
+        await self._journal.aclose()

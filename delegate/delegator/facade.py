@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -19,10 +19,8 @@ from delegate.child.function import ChildFunction, runner_of
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
 from delegate.child.toolbox import toolbox_specs
-from delegate.contract import Dialect, Variant
+from delegate.contract import Arguments, Dialect, Variant
 from delegate.delegator.background import Background
-from delegate.delegator.batches import Batches
-from delegate.delegator.task_records import TaskRecords
 from delegate.engine.admission import Admission, refusal
 from delegate.engine.consumers import as_consumer
 from delegate.engine.executor import Executor
@@ -56,14 +54,14 @@ from delegate.types import (
 if TYPE_CHECKING:
     from delegate.batch.backend import Backend
     from delegate.calibration.detector import Detector
+    from delegate.delegator.batches import Batches
+    from delegate.delegator.task_records import TaskRecords
     from delegate.policy.approvals import OnApproval
 
 _log = logger(__name__)
 _CHILDREN, _JUDGING = 0, 1
 """The phases of the preparation."""
 T = TypeVar("T")
-Arguments = Mapping[str, Any] | str | bytes
-"""A tool call's arguments, as JSON text or parsed."""
 
 
 class Delegator:
@@ -89,8 +87,6 @@ class Delegator:
 
     Attributes:
         background: Calls that go on in the background.
-        batches: Any number of tasks, journaled.
-        records: What is on record, and rulings on it.
 
     Raises:
         ConfigError: The settings, `delegate.toml`, the catalog, the runner or a tool are invalid. Errors of parent
@@ -140,11 +136,11 @@ class Delegator:
             network=settings.network,
             hidden=(settings.home,),
         )
-        limits = None
+        self._limits = limits = None
         if settings.max_false_pass is not None:
             from delegate.calibration.limits import JudgeLimits  # only where it is needed
 
-            limits = JudgeLimits(self._records, settings.max_false_pass, judge_version, catalog.models)
+            self._limits = limits = JudgeLimits(self._records, settings.max_false_pass, judge_version, catalog.models)
         judges = JudgePool(
             catalog=catalog,
             available=self.connections.available,
@@ -203,8 +199,20 @@ class Delegator:
             self._records,
             result_chars=settings.result_chars,
         )
-        self.batches = Batches(settings, self._admission, self._runs, self._records, self.aclose)
-        self.records = TaskRecords(self._records, limits)
+
+    @cached_property
+    def batches(self) -> "Batches":
+        """Any number of tasks, journaled."""
+        from delegate.delegator.batches import Batches  # loaded on first use
+
+        return Batches(self.settings, self._admission, self._runs, self._records, self.aclose)
+
+    @cached_property
+    def records(self) -> "TaskRecords":
+        """What is on record, and rulings on it."""
+        from delegate.delegator.task_records import TaskRecords  # loaded on first use
+
+        return TaskRecords(self._records, self._limits)
 
     # ------------------------------------------------------------------------------------------ for hosts
 
@@ -419,7 +427,8 @@ class Delegator:
         await asyncio.to_thread(self._own_loop.stop)
         await self.connections.aclose()
         await self._records.aclose()
-        await self.batches.aclose()
+        if "batches" in vars(self):  # it was used
+            await self.batches.aclose()
 
     def close(self) -> None:
         """Synchronous version of `aclose`. It also works inside a running event loop, which it then blocks."""

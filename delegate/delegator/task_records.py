@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from delegate.calibration.fitting import RuledRun
+from delegate.calibration.limits import JudgeLimits
+from delegate.judging import rulings as rulings_of
 from delegate.models.false_pass import FalsePassTable
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.types import ChildRun, JsonObject, Ruling, RulingWord, Sampling, Verdict
-
-if TYPE_CHECKING:
-    from delegate.calibration.fitting import RuledRun
-    from delegate.calibration.limits import JudgeLimits
 
 
 class TaskRecords:
@@ -21,7 +19,7 @@ class TaskRecords:
     Raises DelegateError if the records can't be read or written.
     """
 
-    def __init__(self, stored: Records, limits: "JudgeLimits | None") -> None:
+    def __init__(self, stored: Records, limits: JudgeLimits | None) -> None:
         """`limits` are what rulings decide of judges, with the setting `max_false_pass`."""
         self._stored = stored
         self._limits = limits
@@ -72,10 +70,8 @@ class TaskRecords:
         Raises:
             CallError: There is no such verdict or criterion, or an argument is invalid.
         """
-        from delegate.judging import rulings
-
         record = await self.read(handle)
-        new = rulings.rulings_on(record, handle, criterion, ruling, because=because, by=by, sampling=sampling)
+        new = rulings_of.rulings_on(record, handle, criterion, ruling, because=because, by=by, sampling=sampling)
         await self._store(new)
         return new
 
@@ -94,9 +90,7 @@ class TaskRecords:
         Raises:
             CallError: A line is invalid, or there is no such verdict. The error names the line.
         """
-        from delegate.judging import rulings
-
-        new = await rulings.imported(rulings.read_rows(text, name, by=by, sampling=sampling), self.read)
+        new = await rulings_of.imported(rulings_of.read_rows(text, name, by=by, sampling=sampling), self.read)
         await self._store(new)
         return len(new)
 
@@ -119,13 +113,11 @@ class TaskRecords:
         """Return the number of criteria that several people ruled on, and on how many of them they disagree."""
         return await self._stored.disagreements()
 
-    async def ruled_runs(self, rulings: Sequence[Ruling]) -> "list[RuledRun]":
+    async def ruled_runs(self, rulings: Sequence[Ruling]) -> list[RuledRun]:
         """Return the completed runs on record that these rulings are about, to fit a detector to.
 
         A report isn't true if a criterion was ruled not met that the run's report should meet.
         """
-        from delegate.calibration.fitting import RuledRun
-
         by_task: dict[str, list[Ruling]] = {}
         for ruling in rulings:
             by_task.setdefault(ruling.task, []).append(ruling)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delegate.budget.runs import RunContext
-from delegate.child.fetch import FetchPolicy
+from delegate.child.fetch_policy import FetchPolicy
 from delegate.child.job import Waiting
 from delegate.child.toolbox import toolbox
 from delegate.engine.scope import CallScope

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
-from delegate.delegator import Arguments, Delegator
+from delegate.contract import Arguments
+from delegate.delegator import Delegator
 from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError, ConfigError, ToolDenied

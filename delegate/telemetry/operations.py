@@ -9,21 +9,17 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any
 
 from delegate.errors import ConfigError
 from delegate.models.connections import Connection
-from delegate.ports import ChatReply, ChatRequest, ToolOutput
-from delegate.types import Provenance, TaskResult, Tier, Usage, Verdict
+from delegate.ports import ChatRequest
+from delegate.telemetry.operation import OFF, Operation, current
+from delegate.types import Tier
 
 if TYPE_CHECKING:
-    from delegate.telemetry.tracing import Scope, Signals
+    from delegate.telemetry.tracing import Signals
 
-Role = Literal["child", "judge"]
-
-current: ContextVar["Scope | None"] = ContextVar("delegate_telemetry", default=None)
-"""What is traced now; None if nothing is."""
 _given: ContextVar["Signals | None"] = ContextVar("delegate_telemetry_given", default=None)
 """The receivers inside `written_to`, instead of those that the program has set."""
 _GETTERS = (
@@ -31,35 +27,6 @@ _GETTERS = (
     ("opentelemetry._logs", "get_logger_provider"),
     ("opentelemetry.metrics", "get_meter_provider"),
 )
-
-
-class Operation:
-    """One operation, which is the current span inside its `with` block. This one does nothing."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        pass
-
-    def finished(self, result: TaskResult) -> None:
-        """Record the result of a task, and its verdict."""
-
-    def judged(self, verdict: Verdict) -> None:
-        """Record the verdict on work that was done elsewhere."""
-
-    def replied(self, reply: ChatReply, usage: Usage, cost_usd: float | None, provenance: Provenance) -> None:
-        """Record the reply of a model, and what it cost."""
-
-    def returned(self, output: ToolOutput) -> None:
-        """Record the output of a tool."""
-
-
-OFF = Operation()
 
 
 def workflow(name: str, *, run_id: str, tasks: int, depth: int = 0) -> Operation:

@@ -32,7 +32,7 @@ from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolOutput
 from delegate.telemetry import content
 from delegate.telemetry import conventions as names
-from delegate.telemetry.operations import Operation, Role, current
+from delegate.telemetry.operation import Operation, Role, Tracing, current
 from delegate.types import CriterionResult, Provenance, TaskResult, Tier, Usage, Verdict
 
 P = ParamSpec("P")
@@ -161,7 +161,7 @@ class Traced(Operation):
         self._attributes = {names.OPERATION: operation, **attributes}
         self._span: Span = trace.INVALID_SPAN
         self._otel_token: Token[Any] | None = None
-        self._scope_token: Token[Scope | None] | None = None
+        self._scope_token: Token[Tracing | None] | None = None
 
     def __enter__(self) -> Self:
         self._start()

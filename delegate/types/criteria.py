@@ -1,5 +1,6 @@
 """What work must meet: one class per kind of criterion."""
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -301,7 +302,5 @@ Criterion = Annotated[Annotated[AnyCriterion, Field(discriminator="kind")], Befo
 
 
 def _short_json(schema: JsonObject) -> str:
-    import json
-
     text = json.dumps(schema, ensure_ascii=False)
     return text if len(text) <= 200 else text[:199] + "…"

@@ -1,6 +1,7 @@
 """Values as one line, and as tables for notebooks."""
 
 from collections.abc import Sequence
+from html import escape
 
 _LINE_CHARS = 240
 """Maximum length of a line that `print` shows of a verdict, a result or a report."""
@@ -13,8 +14,6 @@ def one_line(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    from html import escape
-
     return escape(one_line(text))
 
 

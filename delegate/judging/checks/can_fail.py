@@ -18,9 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import regex
+
 from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
+from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.sandbox.commands.commands import Author, Commands
 from delegate.sandbox.filesystem.trees import copy_tree, remove_tree
 from delegate.sandbox.workspace.snapshot import CACHES
@@ -224,8 +227,6 @@ async def _try_schema(schema: JsonObject, goal: str) -> Trial:
 
 
 async def _try_expression(expr: str) -> Trial:
-    from delegate.judging.checks.predicate import evaluate  # loaded only for such criteria
-
     async def holds(value: Any) -> bool:
         return (await evaluate(expr, value)).holds
 
@@ -246,8 +247,6 @@ def _objects_with(condition: str) -> Iterator[JsonObject]:
 
 async def _try_on(values: Sequence[Any], accepts: Callable[[Any], Awaitable[bool]], if_all: str) -> Trial:
     """Try a condition on all values, until one isn't accepted."""
-    from delegate.judging.checks.predicate import PredicateError
-
     for value in values:
         try:
             if not await accepts(value):
@@ -268,8 +267,6 @@ def _shown(value: object) -> str:
 
 
 async def _is_found(pattern: str, text: str) -> bool:
-    import regex  # loaded only where something is searched
-
     found = await asyncio.to_thread(regex.search, pattern, text, timeout=_REGEX_SECONDS, concurrent=True)
     return found is not None
 

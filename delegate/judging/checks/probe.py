@@ -14,6 +14,7 @@ from delegate.contract.matchers import Reference, matcher_in, reference, values_
 from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.matching import CUT, result_of
+from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.judging.submission import Submission, result
 from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS
@@ -60,8 +61,6 @@ async def _call(tool: Tool, args: dict[str, Any]) -> ToolOutput:
 
 
 async def _decided(criterion: ProbeCriterion, submission: Submission, text: str) -> CriterionResult:
-    from delegate.judging.checks.predicate import PredicateError, evaluate  # its parser is loaded where it is needed
-
     if len(text) > MAX_REPORT_CHARS:
         return _unanswered(criterion, submission, f"its result has {len(text):,} characters")
     read = partial(result_of, Receipt(tool=criterion.tool, status="ok", output=text))

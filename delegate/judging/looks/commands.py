@@ -14,9 +14,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from delegate.errors import ToolError
+from delegate.judging.checks.deliverables import Deliverables, base
+from delegate.judging.checks.scripts import scripts_of
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.looks.look import Found
 from delegate.judging.submission import Submission
@@ -25,9 +27,6 @@ from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Command
 from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.workspace.snapshot import Frozen, copy_of
 from delegate.types import ShellCriterion
-
-if TYPE_CHECKING:
-    from delegate.judging.checks.deliverables import Deliverables
 
 SECONDS = 60.0
 """Time limit of one command."""
@@ -127,10 +126,8 @@ class SealedCommands:
                 copy=tree,
             )
 
-    def _sorted(self, command: str, frozen: Frozen) -> "Deliverables":
+    def _sorted(self, command: str, frozen: Frozen) -> Deliverables:
         """The child's changes by what they are to the command."""
-        from delegate.judging.checks.deliverables import Deliverables  # loaded only where a judge runs a command
-
         assert self._submission.folder is not None
         criterion = ShellCriterion(kind="shell", command=command)
         root = str(self._submission.folder.root)
@@ -143,9 +140,6 @@ class SealedCommands:
         """
         if self._work.problem is not None:
             return True, ()
-        from delegate.judging.checks.deliverables import base
-        from delegate.judging.checks.scripts import scripts_of
-
         words = {base(word) for word in _WORD.findall(command)}
         changed = {one.path: frozen.end.origin[one.path] for one in frozen.changes if one.change != "deleted"}
         scripts = {path: role for path, role in scripts_of(frozen.end.tree, [command]).items() if path in changed}

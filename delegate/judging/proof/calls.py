@@ -5,17 +5,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from delegate.judging.proof import telling
+from delegate.judging.proof import outcomes, telling
 from delegate.judging.proof.literals import Text, fold, stands_in
+from delegate.judging.proof.outcomes import Outcome, Said
 from delegate.judging.reading.statements import ToolEffect, ToolInfo, known_effects
 from delegate.judging.submission import Submission
 from delegate.ports import Tool
 from delegate.types import Receipt
-
-if TYPE_CHECKING:
-    from delegate.judging.proof.outcomes import Outcome, Said
 
 _ID = re.compile(r"[^\s,;]*\d[^\s,;]*")
 _SHORTEST_ID = 3
@@ -33,8 +31,6 @@ _PROPER_NAME = re.compile(
 
 def failed(receipt: Receipt) -> bool:
     """Whether a look-up did not succeed: by its status, or because its result says so, as `{"error": "not found"}`."""
-    from delegate.judging.proof import outcomes  # loaded only where calls are judged
-
     return outcomes.outcome(receipt, reads=True) == "no"
 
 
@@ -74,10 +70,8 @@ class Calls:
         """The calls that may have done something: those that succeeded, and those that are pending or done in part."""
         return [receipt for receipt in self.receipts if self._said(receipt) != "no"]
 
-    def outcome(self, receipt: Receipt) -> "Outcome":
+    def outcome(self, receipt: Receipt) -> Outcome:
         """Whether the call succeeded."""
-        from delegate.judging.proof import outcomes
-
         return outcomes.outcome_of(self._said(receipt))
 
     def is_pending(self, receipt: Receipt) -> bool:
@@ -92,10 +86,8 @@ class Calls:
         """Whether this call succeeded, or nothing says that it didn't."""
         return self.outcome(receipt) != "no"
 
-    def _said(self, receipt: Receipt) -> "Said":
+    def _said(self, receipt: Receipt) -> Said:
         if receipt.n not in self._outcomes:
-            from delegate.judging.proof import outcomes
-
             tool = self.tools.get(receipt.tool)
             only_envelope = self.effect(receipt) in ("reads", "commands")  # what a command prints may be anything
             success = tool.succeeded if tool is not None else None
@@ -103,7 +95,7 @@ class Calls:
         return self._outcomes[receipt.n]
 
     @cached_property
-    def _outcomes(self) -> "dict[int, Said]":
+    def _outcomes(self) -> dict[int, Said]:
         return {}
 
     def result(self, receipt: Receipt) -> Any:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal, TypeGuard, cast
 
+from delegate.judging.checks.matching import CUT, result_of
+from delegate.judging.checks.schema_worker import find_error
 from delegate.judging.proof.results import http_status, short_answer, values_in
 from delegate.judging.proof.vocabulary import currencies, field_words, status_words, tokens_of, words
 from delegate.types import JsonObject, Receipt
@@ -101,9 +103,6 @@ def _together(signals: Sequence[_Signal]) -> Said:
 
 def _as_declared(receipt: Receipt, success: Success) -> Said:
     """What the declaration says. A function that raises on a result doesn't know it as a success."""
-    from delegate.judging.checks.matching import CUT, result_of  # loaded only where something is declared
-    from delegate.judging.checks.schema_worker import find_error
-
     if (result := result_of(receipt)) is CUT:
         return "unclear"
     if not callable(success):

@@ -19,26 +19,23 @@ shows: a text, the result of a command, the state of things (`seen.py`).
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from delegate.codes import WorkCode
 from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
-from delegate.judging.proof.calls import Calls, leaves
-from delegate.judging.proof.files import base, same_file
-from delegate.judging.proof.literals import fold, literals_in, missing
+from delegate.judging.proof.calls import leaves
+from delegate.judging.proof.files import base
+from delegate.judging.proof.literals import fold, missing
 from delegate.judging.proof.seen import Seen, Shown
+from delegate.judging.proof.subject import Subject
 from delegate.judging.proof.undoing import is_undone, may_be_changed
-from delegate.judging.submission import Submission
 from delegate.types import (
     ExpectedCall,
     FileCriterion,
     JsonObject,
     ProbeCriterion,
-    ReadBy,
     Receipt,
     ReceiptCriterion,
     ShellCriterion,
@@ -70,15 +67,8 @@ class Refused(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(Subject):
     """What can prove one part of a criterion about one submission."""
-
-    part: StatementPart
-    by: ReadBy
-    submission: Submission
-    evidence: Evidence
-    calls: Calls
 
     def find(self, quote: str, preferred: str = "") -> Shown | Refused | None:
         """The source in which the quote counts, or else the one in which it stands and why it doesn't count there.
@@ -105,7 +95,7 @@ class Proof:
     def seen_in_picture(self, source: str) -> Shown | None:
         """The look at an image or a PDF that the judge names, in which no quote can be found."""
         look = self.evidence.looks.get(source.strip())
-        return Seen(self, look).picture() if look is not None else None
+        return Seen(self, look, self.shown_in).picture() if look is not None else None
 
     def despite_doubt(self, quote: str) -> Shown | None:
         """What counts although the judge can't tell.
@@ -185,7 +175,7 @@ class Proof:
             case "file":
                 named = sorted(one for one in cut if one.startswith(("artifact:", "file:")) and self.is_source(one))
                 return source if source in cut else next(iter(named), None)
-            case "deed" if self._is_read:
+            case "deed" if self.is_read:
                 return EARLIER_RECEIPTS if EARLIER_RECEIPTS in cut else source if source in cut else None
             case _:
                 return None
@@ -203,7 +193,7 @@ class Proof:
     def shown_in(self, source: str, quote: str) -> Shown | str:
         """What the quote from this source is worth, or why it can't prove the part."""
         if look := self.evidence.looks.get(source):
-            return Seen(self, look).shown(quote)
+            return Seen(self, look, self.shown_in).shown(quote)
         match self.part.about:
             case "report":
                 return self._report(source)
@@ -245,13 +235,6 @@ class Proof:
             return f"{source} only repeats the criterion"
         return Shown(source)
 
-    def is_source(self, source: str) -> bool:
-        kind, _, path = source.partition(":")
-        return kind in ("artifact", "file") and self.is_meant(path)
-
-    def is_meant(self, path: str) -> bool:
-        return not self.part.files or any(same_file(path, named) for named in self.part.files)
-
     def _is_listed(self, quote: str) -> bool:
         """Whether the quote stands in the line of a file that is meant."""
         folded = " ".join(quote.split())
@@ -283,16 +266,6 @@ class Proof:
         return named and (self.calls.did_succeed(receipt) or self.calls.is_pending(receipt))
 
     # ------------------------------------------------------------------------------------------------------- deeds
-
-    @cached_property
-    def names(self) -> Sequence[str]:
-        """The literals that a call must contain; where no model told them, those that code can tell."""
-        told = self._is_read and (self.part.names or self.part.tools)
-        return self.part.names if told else literals_in(self.part.text)
-
-    @property
-    def _is_read(self) -> bool:
-        return self.by in ("model", "stored")
 
     def _deed(self, source: str, quote: str) -> Shown | str:
         kind, _, detail = source.partition(":")
@@ -362,7 +335,7 @@ class Proof:
             if receipt.tool not in self.part.tools or self._only_looked(receipt):
                 return False
             return self.calls.contains(receipt, self.names, proves=True) or (self._is_of_all and self._has_all(receipt))
-        if self._is_read and receipt.tool in self.calls.effects:  # the reader knew the tool, and didn't name it
+        if self.is_read and receipt.tool in self.calls.effects:  # the reader knew the tool, and didn't name it
             return False
         may = self.calls.effect(receipt) not in ("reads", "files")
         return may and self.calls.contains(receipt, self.names, proves=True)
@@ -374,7 +347,7 @@ class Proof:
     @property
     def _is_of_all(self) -> bool:
         """Whether it was read to be about all calls, or how many there are."""
-        return self.part.whole and self._is_read
+        return self.part.whole and self.is_read
 
     def _has_all(self, receipt: Receipt) -> bool:
         """Whether this call has a name, and this and others by the same tools have all of them."""
@@ -457,7 +430,7 @@ class Proof:
         source = f"receipt:{receipt.n}"
         if not self.calls.did_succeed(receipt):
             return f"the call of {receipt.tool} did not succeed ({source})"
-        is_other = receipt.tool not in self.part.tools and (self.part.tools or self._is_read)
+        is_other = receipt.tool not in self.part.tools and (self.part.tools or self.is_read)
         if is_other and receipt.tool in self.calls.effects:
             return f"{receipt.tool} doesn't bring it about ({source})"
         if absent := self.calls.missing(receipt, self.names, proves=True):

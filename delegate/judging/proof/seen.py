@@ -8,9 +8,9 @@
 * A look-up proves the state of things: a deed, if it names what the deed is about and a recorded call may have done it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from delegate.codes import WorkCode
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
@@ -22,10 +22,8 @@ from delegate.judging.proof import absences
 from delegate.judging.proof.calls import Calls, failed, leaves
 from delegate.judging.proof.files import base
 from delegate.judging.proof.literals import fold, missing
+from delegate.judging.proof.subject import Subject
 from delegate.types import Receipt
-
-if TYPE_CHECKING:
-    from delegate.judging.proof.proof import Proof
 
 
 class Shown(NamedTuple):
@@ -36,10 +34,11 @@ class Shown(NamedTuple):
 
 
 class Seen:
-    """What one look is worth for the part that `proof` is about."""
+    """What one look is worth for a part. `shown_in` says what a quote from another source is worth."""
 
-    def __init__(self, proof: "Proof", look: Look) -> None:
-        self._proof, self._part, self._look, self._evidence = proof, proof.part, look, proof.evidence
+    def __init__(self, subject: Subject, look: Look, shown_in: Callable[[str, str], Shown | str]) -> None:
+        self._subject, self._part, self._look, self._evidence = subject, subject.part, look, subject.evidence
+        self._shown_in = shown_in
 
     def shown(self, quote: str) -> Shown | str:
         """What a quote from the look is worth, or why it proves nothing."""
@@ -57,14 +56,14 @@ class Seen:
         """What the look is worth for an absence: as much as the record of calls, since a state shows what is, and not
         that nothing else was done. It decides only between records that share an id, as one article in two warehouses.
         """
-        proof, look, part = self._proof, self._look, self._part
-        worth = absences.worth(part, proof.by, proof.submission, proof.calls)
-        is_by_calls = proof.submission.has_receipts and bool(part.tools and part.names) and not part.files
+        subject, look, part = self._subject, self._look, self._part
+        worth = absences.worth(part, subject.by, subject.submission, subject.calls)
+        is_by_calls = subject.submission.has_receipts and bool(part.tools and part.names) and not part.files
         if worth != "incomplete_record" or look.kind != "state" or failed(look.receipt) or not is_by_calls:
             return worth
         if missing(part.names, "\n".join((*leaves(look.receipt.args), look.receipt.whole_output))):
             return worth
-        calls = proof.calls
+        calls = subject.calls
         made = [one for one in calls.not_refused if one.tool in part.tools and calls.contains(one, part.names)]
         return "met" if all(any(self._is_of_another(one, name) for name in part.names) for one in made) else worth
 
@@ -72,7 +71,7 @@ class Seen:
         """Whether a call is tied to the name only by ids, and look-ups have these in another record too: with the value
         that the call has in the field in which they have the name.
         """
-        calls, args = self._proof.calls, {key: fold(str(value)) for key, value in call.args.items()}
+        calls, args = self._subject.calls, {key: fold(str(value)) for key, value in call.args.items()}
         if not missing([name], "\n".join((*leaves(call.args), call.whole_output))):
             return False
         # Later, a look-up may show a file of the child's own.
@@ -87,18 +86,18 @@ class Seen:
     def picture(self) -> Shown | None:
         """What an image or a PDF is worth that the judge saw: no quote can be found in it."""
         names = [piece.source for piece in self._look.found.pieces]
-        is_meant = self._part.about == "file" and any(map(self._proof.is_source, names))
+        is_meant = self._part.about == "file" and any(map(self._subject.is_source, names))
         return Shown(self._look.name, "seen_by_model") if self._look.found.attachments and is_meant else None
 
     def _work(self, quote: str) -> Shown | str:
         if self._look.found.attachments:
             return self.picture() or f"{self._look.name} shows another file"
         why = f"{self._look.name} says so, and no source"
-        for origin in self._proof.evidence.origins(self._look.name, quote):
+        for origin in self._subject.evidence.origins(self._look.name, quote):
             if origin == "files":
                 found = Shown(origin) if self._is_listed(quote) else "the quote is not the line of the file"
             else:
-                found = self._proof.shown_in(origin, quote)
+                found = self._shown_in(origin, quote)
             if isinstance(found, Shown):
                 return Shown(self._look.name, found.code)
             why = found
@@ -111,7 +110,7 @@ class Seen:
         folded = " ".join(quote.split())
         texts = (piece.text for piece in self._look.found.pieces if piece.source == "files")
         lines = (line for text in texts for line in text.split("\n"))
-        return any(folded in line and self._proof.is_meant(line.rpartition(" (")[0]) for line in lines)
+        return any(folded in line and self._subject.is_meant(line.rpartition(" (")[0]) for line in lines)
 
     # ----------------------------------------------------------------------------------------------------- commands
 
@@ -126,7 +125,7 @@ class Seen:
             return f"{look.name} prints that whatever the work is"
         lines = [line for line in self._quoted_lines(told) if not prints_without_work(look, line)]
         path = self._evidence.wrote(*lines) if sum(map(len, lines)) >= TELLING_CHARS else None
-        if path is not None and (part.about == "deed" or not self._proof.is_meant(path)):
+        if path is not None and (part.about == "deed" or not self._subject.is_meant(path)):
             return f"{look.name} only prints {path}, which the worker wrote"
         if part.whole and (source := self._excerpt(lines)) is not None:
             return Shown(source)
@@ -147,7 +146,7 @@ class Seen:
     def _excerpt(self, lines: Sequence[str]) -> str | None:
         """The file that the judge saw only in part, and of which the command printed these lines as they are."""
         work = self._evidence.work
-        meant = (name for name in sorted(self._evidence.cut) if self._proof.is_source(name))
+        meant = (name for name in sorted(self._evidence.cut) if self._subject.is_source(name))
         return next((name for name in meant if work is not None and lines and work.has(name, lines)), None)
 
     def _quoted_lines(self, told: str) -> list[str]:
@@ -163,10 +162,10 @@ class Seen:
             return f"by its own words, the command ran nothing ({look.name})"
         if is_code and says_failed(output):
             return f"by its own words, something failed ({look.name})"
-        by_commands = any(self._proof.calls.effects.get(tool) == "commands" for tool in part.tools)
+        by_commands = any(self._subject.calls.effects.get(tool) == "commands" for tool in part.tools)
         if part.tools and not by_commands:
             return "a command in a copy of the work doesn't show that"
-        if not part.tools and self._could_be_elsewhere() and self._proof.names:
+        if not part.tools and self._could_be_elsewhere() and self._subject.names:
             return Shown(look.name, "unlinked")
         says_so = _says_what_ran(output) or (not is_code and (by_commands or not self._could_be_elsewhere()))
         return Shown(look.name, self._worth(told) if says_so else "unconfirmed")
@@ -178,29 +177,29 @@ class Seen:
             return "unconfirmed"
         if EXIT_CODE.fullmatch(told) and part.about != "deed":
             return "unconfirmed"
-        others = [path for path in look.found.own_programs if part.about != "file" or not self._proof.is_meant(path)]
+        others = [path for path in look.found.own_programs if part.about != "file" or not self._subject.is_meant(path)]
         return "own_tests_only" if look.found.own_checks or others else "met"
 
     def _could_be_elsewhere(self) -> bool:
         """Whether the child could do anything besides working in its folder."""
-        tools = self._proof.submission.tools
-        effects = self._proof.calls.effects
+        tools = self._subject.submission.tools
+        effects = self._subject.calls.effects
         return tools is None or any(effects.get(tool.name, "acts") == "acts" for tool in tools)
 
     # -------------------------------------------------------------------------------------------------------- state
 
     def _state(self, quote: str) -> Shown | str:
-        look, proof, receipt = self._look, self._proof, self._look.receipt
+        look, subject, receipt = self._look, self._subject, self._look.receipt
         if failed(receipt):
             return f"the look-up did not succeed ({look.name})"
         if self._part.about == "report":
             return "it asks what the report says, and the quote isn't from the report"
         if self._part.about == "file":
-            named = not self._part.files or any(map(proof.is_meant, leaves(receipt.args)))
+            named = not self._part.files or any(map(subject.is_meant, leaves(receipt.args)))
             return Shown(look.name) if named else f"{look.name} doesn't show {', '.join(self._part.files)}"
         own_number = receipt.model_copy(update={"n": -receipt.n})  # the worker's calls are numbered too
-        with_look = Calls((*proof.calls.receipts, own_number), proof.calls.effects, proof.calls.tools)
-        if absent := with_look.missing(own_number, proof.names):
+        with_look = Calls((*subject.calls.receipts, own_number), subject.calls.effects, subject.calls.tools)
+        if absent := with_look.missing(own_number, subject.names):
             return f"{look.name} doesn't contain {absent[0]!r}"
         if self._is_own_text(quote):
             return Shown(look.name, "own_files")
@@ -211,19 +210,19 @@ class Seen:
         text = " ".join(quote.split())
         if len(text) < TELLING_CHARS:
             return False
-        calls = self._proof.calls
+        calls = self._subject.calls
         writes = (one for one in calls.receipts if calls.effect(one) in ("files", "commands"))
         said = any(text in " ".join(leaf.split()) for one in writes for leaf in leaves(one.args))
-        return said or self._proof.evidence.wrote(text) is not None
+        return said or self._subject.evidence.wrote(text) is not None
 
     def _was_brought_about(self) -> bool:
         """Whether the record has a call that may have done it. The state could have been so before.
 
         Where tools are told, several of their calls may have done it, each a part.
         """
-        if not self._proof.submission.has_receipts:
+        if not self._subject.submission.has_receipts:
             return True
-        calls, names = self._proof.calls, self._proof.names
+        calls, names = self._subject.calls, self._subject.names
         did = [one for one in calls.succeeded if self._may_have_done(one)]
         if not names:
             return bool(did)
@@ -234,7 +233,7 @@ class Seen:
     def _may_have_done(self, receipt: Receipt) -> bool:
         if self._part.tools:
             return receipt.tool in self._part.tools
-        return self._proof.calls.effect(receipt) in ("acts", "commands", None)
+        return self._subject.calls.effect(receipt) in ("acts", "commands", None)
 
 
 def _flat(value: Any) -> Iterator[Mapping[str, Any]]:
