@@ -5,8 +5,16 @@ didn't complete or `--out` couldn't copy a file, 2 for invalid usage or settings
 couldn't run or its work couldn't be examined, 130 if interrupted before there was a report. See `exits.py`.
 """
 
+import contextlib
+import io
+import logging
+import os
+import signal
 import sys
-from typing import NoReturn
+from types import FrameType
+from typing import Any, NoReturn
+
+from delegate.errors import CallError, DelegateError
 
 PROGRAM = "delegate"
 OLDEST_PYTHON = (3, 11)
@@ -17,13 +25,108 @@ def main() -> None:
     """Run the command line and exit the process. Shows a traceback only under `python -X dev`."""
     if sys.version_info < OLDEST_PYTHON:  # pip refuses it, but not everybody runs what pip installed
         _exit_for_old_python()
-    from delegate.cli.process import run  # no older Python reads its patterns
+    from delegate.cli.ci import logs  # no older Python reads its patterns
 
-    run()
+    arguments = sys.argv[1:]
+    _set_up_process()
+    if arguments[:1] != ["mcp"]:  # its stdout is for a client
+        logs.guard()
+    from delegate.cli.app import app
+
+    try:
+        # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
+        status = app(prog_name=PROGRAM, standalone_mode=not arguments)
+        sys.exit(status if isinstance(status, int) else 0)
+    except SystemExit as end:
+        if end.code == 130:
+            _print_error("interrupted")
+        raise
+    except KeyboardInterrupt:
+        _print_error("interrupted")
+        sys.exit(130)
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        _print_error(_error_text(error))
+        sys.exit(2 if isinstance(error, DelegateError) or _is_usage_error(error) else 1)
+    finally:
+        _flush()
 
 
 def _exit_for_old_python() -> NoReturn:
-    found, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST_PYTHON))
+    version, needed = (".".join(map(str, numbers[:2])) for numbers in (sys.version_info, OLDEST_PYTHON))
     fix = f"make an environment with a newer one, such as `python{needed} -m venv .venv`"
-    print(f"{PROGRAM}: this is Python {found}, but {PROGRAM} needs {needed} or newer; {fix}", file=sys.stderr)
+    print(f"{PROGRAM}: this is Python {version}, but {PROGRAM} needs {needed} or newer; {fix}", file=sys.stderr)
     sys.exit(2)
+
+
+def _flush() -> None:
+    """Flush stdout. Python would report an error if its reader has closed the pipe (`| head`), which is fine."""
+    from delegate.cli.ci import logs
+
+    try:
+        logs.finish()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_usage_error(error: Exception) -> bool:
+    """Whether the parser of the command line refused it. Its exceptions differ between versions of typer."""
+    return hasattr(error, "format_message")
+
+
+def _usage_text(error: Any) -> str:
+    from delegate._util.similar import most_similar
+
+    text = error.format_message().rstrip(".").replace("Value error, ", "")
+    if possible := getattr(error, "possibilities", None):
+        text = (
+            f"{error.message}; did you mean {most_similar(getattr(error, 'option_name', ''), possible) or possible[0]}?"
+        )
+    elif "unexpected extra argument" in text:
+        text += "; put an argument with spaces in quotes"
+    context = getattr(error, "ctx", None)
+    return f"{text} (see `{context.command_path if context else PROGRAM} --help`)"
+
+
+def _error_text(error: Exception) -> str:
+    if _is_usage_error(error):
+        return _usage_text(error)
+    if type(error).__name__ == "Abort":  # no answer to a question
+        return "interrupted"
+    if isinstance(error, CallError):
+        return f"{error.message} ({error.hint})" if error.hint else error.message
+    if isinstance(error, (DelegateError, OSError)):
+        return str(error)
+    return f"internal error, {type(error).__name__}: {error} (run `python -X dev -m delegate …` for a traceback)"
+
+
+def _set_up_process() -> None:
+    """Make the streams accept any text, print warnings as single lines, and treat SIGTERM like Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    logging.getLogger().addHandler(_OneLine(logging.WARNING))
+    # Cancels the running work, which then cleans up. The default handler would leave commands running.
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, _as_interrupt)
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+class _OneLine(logging.Handler):
+    """Prints each warning as one line to the current `sys.stderr`, which a live display may have replaced."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        problem = record.exc_info[1] if record.exc_info else None
+        _print_error(record.getMessage() + (f": {type(problem).__name__}: {problem}" if problem else ""))
+
+
+def _print_error(text: str) -> None:
+    from delegate._util.fencing import clean
+    from delegate._util.redaction import redactor
+
+    print(f"{PROGRAM}: {' '.join(redactor.text(clean(text).text).split())}", file=sys.stderr)
