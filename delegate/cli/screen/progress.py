@@ -206,7 +206,7 @@ class _Line:
 
     def _parts(self, title: Text, left_out: list[Text]) -> list[Text]:
         parts = (title, self.model, self.counts, self.seconds, self.doing)
-        return [part for part in parts if part and not any(part is one for one in left_out)]
+        return [part for part in parts if part and not any(part is other for other in left_out)]
 
     def _width(self, title: Text, left_out: list[Text]) -> int:
         return self.mark.cell_len + sum(part.cell_len + 2 for part in self._parts(title, left_out)) - 2
