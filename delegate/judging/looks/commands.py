@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from delegate.errors import ToolError
-from delegate.judging.checks.deliverables import Deliverables, base
-from delegate.judging.checks.scripts import scripts_of
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.looks.look import Found
 from delegate.judging.submission import Submission
 from delegate.ports import ToolSpec
 from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Commands
 from delegate.sandbox.filesystem.files import shown
+from delegate.sandbox.tampering.deliverables import Deliverables, base
+from delegate.sandbox.tampering.scripts import scripts_of
 from delegate.sandbox.workspace.snapshot import Frozen, copy_of
 from delegate.types import ShellCriterion
 

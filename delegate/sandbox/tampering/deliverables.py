@@ -3,7 +3,7 @@
 A check proves something if it succeeds with the files of before and only the deliverables. These are the files that
 `deliverables` names, and what these refer to. Without that, those that the goal or a criterion names; without any
 names, source files. Data that tests, scripts or a comparing command name is what the work is compared with, and no
-deliverable. The lists of `sandbox/machinery.py` (tests, configuration, scripts) are the default for what is none unless
+deliverable. The lists of `machinery.py` (tests, configuration, scripts) are the default for what is none unless
 somebody says so.
 """
 
@@ -15,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 
 from delegate.errors import ToolError
-from delegate.judging.checks.scripts import scripts_of
 from delegate.sandbox.filesystem import files, paths
 from delegate.sandbox.tampering.machinery import MODULE, Globs, Machinery, Role, role_of_name, shadows
+from delegate.sandbox.tampering.scripts import scripts_of
 from delegate.sandbox.workspace.snapshot import Difference, Frozen
 from delegate.types import AboutFile, FileCriterion, ShellCriterion, Task
 
