@@ -27,7 +27,7 @@ from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals, Workspace
 
 if TYPE_CHECKING:
-    from delegate.budget.nested import SharedAmounts
+    from delegate.budget.shared import SharedAmounts
     from delegate.policy.approvals import OnApproval
 
 KEPT_RUNS = 10_000
@@ -61,7 +61,7 @@ class Run:
         self.permits = FairSemaphore(concurrent or settings.max_concurrent)
         self.settings = settings
         self.shared: SharedAmounts | None = None
-        """What the processes of the run share, once there may be several (see `nested`)."""
+        """What the processes of the run share, once there may be several."""
         self._task_numbers = count()
         self._started: float | None = None
         self._timeout_seconds = settings.run_timeout_seconds

@@ -112,11 +112,11 @@ def _split(call: Mapping[str, object], max_tasks: int, problems: Problems) -> li
         tasks = [cast("object", tasks)]
     if not isinstance(tasks, (list, tuple)):
         raise CallError("wrong_type", f"`tasks` is {kind_of(tasks)}, not a list of tasks", field="tasks")
-    listed = cast("list[object]", tasks)
-    if len(listed) > max_tasks:
-        message = f"`tasks` has {len(listed)} tasks, but at most {max_tasks} are allowed in one call"
+    items = cast("list[object]", tasks)
+    if len(items) > max_tasks:
+        message = f"`tasks` has {len(items)} tasks, but at most {max_tasks} are allowed in one call"
         raise CallError("too_many_tasks", message, field="tasks", hint="send the others in further calls")
-    return [(f"tasks[{n}]", task) for n, task in enumerate(listed)]
+    return [(f"tasks[{n}]", task) for n, task in enumerate(items)]
 
 
 class _Parser:

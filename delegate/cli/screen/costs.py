@@ -79,8 +79,12 @@ def _escalation(verdict: Verdict, attempts: Sequence[JudgeAttempt]) -> Iterator[
         if not first.answers:
             continue
         undecided = [answer.id for answer in first.answers]
-        results = [one for one in verdict.criteria if one.id in undecided]
-        decided = [one.id for one in results if one.outcome in ("met", "not_met") and one.code != "evidence_not_found"]
+        results = [criterion for criterion in verdict.criteria if criterion.id in undecided]
+        decided = [
+            result.id
+            for result in results
+            if result.outcome in ("met", "not_met") and result.code != "evidence_not_found"
+        ]
         if len(decided) == len(undecided):
             end = f"{second.model} decided"
         else:
@@ -96,8 +100,8 @@ def _obstacle(first: JudgeAttempt) -> str:
 
 def _judges(record: JudgeRecord, name: str) -> str:
     """The names of all judges that answered, the deciding one last. The cost covers all of them."""
-    models = [one.model for one in answered(record.attempts)]
-    others = [f" {one}," for one in dict.fromkeys(models) if one != name]
+    models = [attempt.model for attempt in answered(record.attempts)]
+    others = [f" {model}," for model in dict.fromkeys(models) if model != name]
     last = _name(name, record.model_served, substituted=record.substituted)
     return f"judge{'s' if others else ''}{''.join(others)}{last}"
 
