@@ -45,10 +45,10 @@ class Preparation:
 
     async def wait(self, phase: int) -> None:
         """Wait until this phase and those before it are done, or until the steps were stopped."""
-        done = self._done[phase]
-        if not done.done():
+        future = self._done[phase]
+        if not future.done():
             self._begin.set()
-            await asyncio.wrap_future(done)
+            await asyncio.wrap_future(future)
 
     def stop(self) -> None:
         """Begin no further step. Who needs one does it then."""
@@ -70,12 +70,12 @@ class Preparation:
     def _run(self, phases: Sequence[Sequence[Step]], key: Hashable) -> None:
         self._begin.wait(DELAY_SECONDS)
         try:
-            for steps, done in zip(phases, self._done, strict=True):
+            for steps, future in zip(phases, self._done, strict=True):
                 for step in steps:
                     self._take(step)
-                if done is self._done[-1] and key is not None and not self._stopped:
+                if future is self._done[-1] and key is not None and not self._stopped:
                     _prepared.add(key)
-                done.set_result(None)
+                future.set_result(None)
         finally:
             _running.discard(self)
 
@@ -119,5 +119,5 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _join_all() -> None:
-    for one in list(_running):
-        one.join()
+    for preparation in list(_running):
+        preparation.join()

@@ -42,27 +42,27 @@ class CorrectedRate:
 def corrected(
     batch: Sequence[Verdict],
     answers: Iterable[JudgeWord],
-    others: Iterable[tuple[str, Verdict]],
+    on_record: Iterable[tuple[str, Verdict]],
     rulings: Sequence[Ruling],
     measured: Sequence[Measured],
 ) -> list[CorrectedRate]:
     """The corrected rates of a batch: of criteria, per judge, and of PASS.
 
-    `answers` is what each judge said on each criterion of the batch, named and counted as in rulings. `others` are all
-    verdicts on record with their handles. A task is completely ruled if every criterion that a judge decided was drawn
-    at random and ruled; it is good if all of these are met, and a check failed none of the others.
+    `answers` is what each judge said on each criterion of the batch, named and counted as in rulings. `on_record` are
+    all verdicts on record with their handles. A task is completely ruled if every criterion that a judge decided was
+    drawn at random and ruled; it is good if all of these are met, and a check failed none of the others.
     """
-    found = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(answers).items()]
-    judged = [verdict for verdict in batch if _judge_decided(verdict)]
-    if judged:
+    rates = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(answers).items()]
+    verdicts = [verdict for verdict in batch if _judge_decided(verdict)]
+    if verdicts:
         words: dict[tuple[str, str], RulingWord] = {
-            (one.task, one.criterion): one.ruling for one in rulings if one.sampling == "random"
+            (ruling.task, ruling.criterion): ruling.ruling for ruling in rulings if ruling.sampling == "random"
         }
-        table = Table.of(pair for handle, verdict in others if (pair := _ruled_task(handle, verdict, words)))
-        passed = sum(verdict.verdict == "PASS" for verdict in judged)
-        rate = rogan_gladen(passed, len(judged), table)
-        found.append(CorrectedRate("PASS", "", len(judged), table.n, rate, passed / len(judged)))
-    return found
+        table = Table.of(pair for handle, verdict in on_record if (pair := _ruled_task(handle, verdict, words)))
+        passes = sum(verdict.verdict == "PASS" for verdict in verdicts)
+        rate = rogan_gladen(passes, len(verdicts), table)
+        rates.append(CorrectedRate("PASS", "", len(verdicts), table.n, rate, passes / len(verdicts)))
+    return rates
 
 
 def _judged(answers: Iterable[JudgeWord]) -> dict[tuple[str, str], Counter[bool]]:
@@ -74,14 +74,18 @@ def _judged(answers: Iterable[JudgeWord]) -> dict[tuple[str, str], Counter[bool]
 
 
 def _of_criteria(judge: str, version: str, counts: Counter[bool], measured: Iterable[Measured]) -> CorrectedRate:
-    same = (one for one in measured if one.worker is None and one.sampling == "random" and one.judge_version == version)
-    table = next((one.table for one in same if one.judge == judge), Table())
+    same = (
+        entry
+        for entry in measured
+        if entry.worker is None and entry.sampling == "random" and entry.judge_version == version
+    )
+    table = next((entry.table for entry in same if entry.judge == judge), Table())
     rate = rogan_gladen(counts[True], counts.total(), table)
     return CorrectedRate("criteria met", judge, counts.total(), table.n, rate, counts[True] / counts.total())
 
 
 def _judge_decided(verdict: Verdict) -> list[str]:
-    return [one.id for one in verdict.criteria if one.decided_by == "judge" and not one.findings_only]
+    return [result.id for result in verdict.criteria if result.decided_by == "judge" and not result.findings_only]
 
 
 def _ruled_task(handle: str, verdict: Verdict, words: Mapping[tuple[str, str], RulingWord]) -> tuple[bool, bool] | None:
@@ -90,5 +94,7 @@ def _ruled_task(handle: str, verdict: Verdict, words: Mapping[tuple[str, str], R
     ruled = [words.get((handle, id)) for id in ids]
     if not ids or None in ruled:
         return None
-    rest = (one.outcome in PASSING for one in verdict.criteria if one.id not in ids and not one.findings_only)
+    rest = (
+        result.outcome in PASSING for result in verdict.criteria if result.id not in ids and not result.findings_only
+    )
     return all(word == "met" for word in ruled) and all(rest), verdict.verdict == "PASS"

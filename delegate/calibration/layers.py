@@ -45,7 +45,7 @@ class Ablation:
     verdicts: int
     passed: int
     not_looked_at: int
-    """Verdicts that are FAIL only because nobody could look."""
+    """Verdicts that are FAIL only because the work couldn't be examined."""
     layers: tuple[Layer, ...]
 
     def as_json(self) -> JsonObject:
@@ -70,16 +70,20 @@ def ablation(verdicts: Iterable[tuple[str, Verdict]], rulings: Mapping[tuple[str
 def _said_no(verdict: Verdict, layer: str) -> list[CriterionResult] | None:
     """The criteria that the layer refused; None if it refused none. For the gate: all that were left undecided."""
     if layer == "gate":
-        refused = [one for one in verdict.criteria if one.outcome == "skipped"] if verdict.decided_by == "gate" else []
-        return refused if verdict.gate is not None else None
-    return [one for one in verdict.criteria if one.fails and layer_of(one) == layer] or None
+        results = (
+            [result for result in verdict.criteria if result.outcome == "skipped"]
+            if verdict.decided_by == "gate"
+            else []
+        )
+        return results if verdict.gate is not None else None
+    return [result for result in verdict.criteria if result.fails and layer_of(result) == layer] or None
 
 
-def layer_of(one: CriterionResult) -> str | None:
-    """The layer that decided a criterion; None if nobody could look at it."""
-    if one.decided_by == "judge":
-        return "quotes" if one.code in QUOTES else "judge"
-    return "checks" if one.decided_by == "check" and one.examined else None
+def layer_of(result: CriterionResult) -> str | None:
+    """The layer that decided a criterion; None if it couldn't be examined."""
+    if result.decided_by == "judge":
+        return "quotes" if result.code in QUOTES else "judge"
+    return "checks" if result.decided_by == "check" and result.examined else None
 
 
 def _count(
@@ -88,21 +92,21 @@ def _count(
     said_no: Mapping[str, list[CriterionResult] | None],
     ruling: Callable[[str], RulingWord | None],
 ) -> None:
-    refused = said_no[layer.name]
-    if refused is None:
+    results = said_no[layer.name]
+    if results is None:
         return
     layer.stopped += 1
-    layer.codes.update([verdict.gate or ""] if layer.name == "gate" else [one.code for one in refused])
+    layer.codes.update([verdict.gate or ""] if layer.name == "gate" else [result.code for result in results])
     only_this = all(said_no[name] is None for name in LAYERS if name != layer.name)
-    refused_ids = {one.id for one in refused}
-    rest = [one for one in verdict.criteria if one.id not in refused_ids and not one.findings_only]
+    refused_ids = {result.id for result in results}
+    rest = [result for result in verdict.criteria if result.id not in refused_ids and not result.findings_only]
     if only_this and layer.name == "gate" and verdict.decided_by == "gate":
         layer.unknown += 1
-    elif only_this and all(one.outcome in PASSING for one in rest):
+    elif only_this and all(result.outcome in PASSING for result in rest):
         layer.alone += 1
-    elif only_this and not any(one.fails for one in rest):
+    elif only_this and not any(result.fails for result in rest):
         layer.unknown += 1
-    words = [ruling(one.id) for one in refused]
+    words = [ruling(result.id) for result in results]
     if words and None not in words:
         layer.ruled += 1
         layer.wrong += all(word == "met" for word in words)
