@@ -19,6 +19,10 @@ _log = logging.getLogger(__name__)
 Step = Callable[[], object]
 
 
+async def nothing_to_wait_for() -> None:
+    """In place of `Preparation.wait`, where there is no preparation."""
+
+
 class Preparation:
     """Runs the steps of some phases in a daemon thread, which begins soon, or when a phase is first waited for.
 

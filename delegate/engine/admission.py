@@ -7,6 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
 
 
-async def _at_once() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Admits the calls of one delegator: all tasks of a call or, where one can't be run, none."""
@@ -45,7 +42,7 @@ class Admission:
     executor: Executor
     consumer: Consumer[Event] | None = None
     """The operator's consumer, which receives the events of every call."""
-    prepared: Callable[[], Awaitable[None]] = _at_once
+    prepared: Callable[[], Awaitable[None]] = nothing_to_wait_for
     """Waits until everything that children need is loaded."""
 
     async def execute(
