@@ -16,7 +16,7 @@ DELAY_SECONDS = 0.1
 PATIENCE_SECONDS = 5.0
 """How long a fork and the end of the process wait for a step in progress. An import takes up to 1.6 s."""
 _log = logging.getLogger(__name__)
-Step = Callable[[], object]
+_Load = Callable[[], object]
 
 
 async def nothing_to_wait_for() -> None:
@@ -37,7 +37,7 @@ class Preparation:
         self._thread: threading.Thread | None = None
         forking.watch(self)
 
-    def start(self, *phases: Sequence[Step], key: Hashable = None) -> None:
+    def start(self, *phases: Sequence[_Load], key: Hashable = None) -> None:
         """Start the thread, once, with the steps of all phases. What has the same key is prepared once per process."""
         if key is not None and key in _prepared:
             self.after_fork()
@@ -71,7 +71,7 @@ class Preparation:
         for future in self._done:
             future.set_result(None)
 
-    def _run(self, phases: Sequence[Sequence[Step]], key: Hashable) -> None:
+    def _run(self, phases: Sequence[Sequence[_Load]], key: Hashable) -> None:
         self._begin.wait(DELAY_SECONDS)
         try:
             for steps, future in zip(phases, self._done, strict=True):
@@ -83,7 +83,7 @@ class Preparation:
         finally:
             _running.discard(self)
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: _Load) -> None:
         # A process that is forked in the middle of an import could never import that module.
         with _stepping:
             if self._stopped:

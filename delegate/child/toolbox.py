@@ -60,14 +60,8 @@ def toolbox(
     are. `approve` asks a person about commands, where the settings say so.
     """
     definitions = toolbox_definitions(commands, can_ask=approve is not None)
-    context = _Context(
-        folder,
-        commands,
-        fetch or _PUBLIC_ONLY,
-        frozenset(attachments),
-        has_shell=_RUN_SHELL in definitions,
-        approve=approve,
-    )
+    has_shell = _RUN_SHELL in definitions
+    context = _Context(folder, commands, fetch or _PUBLIC_ONLY, frozenset(attachments), has_shell, approve)
     mechanism = commands.known_mechanism()
     tools = [
         Tool(
@@ -129,7 +123,7 @@ class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Definition:
     """A tool without a workspace. `run` gets the context and the validated arguments."""
 

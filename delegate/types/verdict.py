@@ -333,11 +333,11 @@ class Verdict(Value):
 
     @property
     def examined(self) -> bool:
-        """Whether the verdict says something about the work. False if it couldn't be examined and is only thus a FAIL.
+        """Whether the verdict says something about the work. False for a FAIL only because it couldn't be examined.
 
         That is so if no judge could be reached or gave a usable answer, the budget was used up, or a check couldn't
-        run here, such as a command without a sandbox. If a single criterion was looked at and doesn't hold,
-        or the gate refused the work, this is True. docs/verdicts.md lists the codes.
+        run here, such as a command without a sandbox. If a single criterion was looked at and doesn't hold, or the gate
+        refused the work, this is True. docs/verdicts.md lists the codes.
         """
         if failing := [result for result in self.criteria if result.fails]:
             return any(result.examined for result in failing)

@@ -24,17 +24,13 @@ class _Runner(NamedTuple):
 
 def ran_nothing(output: str) -> bool:
     """Whether a test runner says that it ran no test, or a build tool that there was nothing to do."""
-    runners = _runners()
-    if any(
-        runner.nothing and runner.nothing.search(output) and not runner.has_run(output) for runner in runners.values()
-    ):
+    runners = _runners().values()
+    if any(runner.nothing and runner.nothing.search(output) and not runner.has_run(output) for runner in runners):
         return True
-    if any(runner.has_run(output) for runner in runners.values()):
+    if any(runner.has_run(output) for runner in runners):
         return False
     lines = [line for line in output.splitlines() if line.strip()]
-    return bool(lines) and all(
-        any(runner.only and runner.only.search(line) for runner in runners.values()) for line in lines
-    )
+    return bool(lines) and all(any(runner.only and runner.only.search(line) for runner in runners) for line in lines)
 
 
 def says_failed(output: str) -> bool:

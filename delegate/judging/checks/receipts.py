@@ -34,7 +34,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ReceiptDecision:
     """Whether the receipts satisfy a criterion, and why."""
 
     outcome: Literal["met", "not_met", "error"]
@@ -44,7 +44,7 @@ class Decision:
     """The recorded calls that match the expected ones, if it is met."""
 
 
-def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls | None = None) -> Decision:
+def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls | None = None) -> ReceiptDecision:
     """Decide whether the receipts satisfy the criterion. `calls` tells which of them succeeded, by what is declared."""
     calls = Calls(receipts, {}) if calls is None else calls
     tools = set(criterion.of or (call.tool for call in criterion.calls))
@@ -61,7 +61,7 @@ def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Call
             extra = [receipt for receipt in acts if id(receipt) not in set(map(id, matches))]
             if criterion.mode == "exactly" and extra:
                 return _not_met(f"not expected: {_shown(extra)}")
-            return Decision("met", "met", "the record of tool calls shows it", tuple(matches))
+            return ReceiptDecision("met", "met", "the record of tool calls shows it", tuple(matches))
         if criterion.mode == "exactly" and len(acts) > len(criterion.calls):
             return _not_met(f"{search.missing()}; {_seen(acts)}")
         if search.assignment(Fit.UNKNOWN) is not None:
@@ -69,11 +69,11 @@ def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Call
         return _not_met(f"{search.missing()}; {_seen(acts)}")
     except TooMany:
         reason = "too many recorded calls or values could be the expected ones; expect fewer, or more exact ones"
-        return Decision("error", code="too_many_combinations", reason=reason)
+        return ReceiptDecision("error", code="too_many_combinations", reason=reason)
     except ValueError as error:
-        return Decision("error", code="invalid_criterion", reason=str(error))
+        return ReceiptDecision("error", code="invalid_criterion", reason=str(error))
     except RecursionError:
-        return Decision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
+        return ReceiptDecision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
 
 
 def _accepted(calls: Calls) -> Set[int]:
@@ -83,7 +83,7 @@ def _accepted(calls: Calls) -> Set[int]:
 
 def _none_of(
     criterion: ReceiptCriterion, done: Sequence[Receipt], acts: Sequence[Receipt], may_have_acted: Set[int]
-) -> Decision:
+) -> ReceiptDecision:
     """With expected calls, none of them may have been made; otherwise, no call of a counted tool."""
     hits = [] if criterion.calls else list(acts)
     undecided: list[ExpectedCall] = []
@@ -97,7 +97,7 @@ def _none_of(
         return _not_met(f"called: {_shown(list(unique.values()))}")
     if undecided:
         return _cut(undecided)
-    return Decision("met", "met", "the record of tool calls shows it")
+    return ReceiptDecision("met", "met", "the record of tool calls shows it")
 
 
 Place = int | str
@@ -240,13 +240,13 @@ class _Search:
         return self._results[at]
 
 
-def _not_met(reason: str) -> Decision:
-    return Decision("not_met", "not_met", reason)
+def _not_met(reason: str) -> ReceiptDecision:
+    return ReceiptDecision("not_met", "not_met", reason)
 
 
-def _cut(calls: Sequence[ExpectedCall]) -> Decision:
+def _cut(calls: Sequence[ExpectedCall]) -> ReceiptDecision:
     reason = f"the result of {_expected(calls)} isn't recorded as a whole, so it can't be compared"
-    return Decision("error", code="result_cut", reason=reason)
+    return ReceiptDecision("error", code="result_cut", reason=reason)
 
 
 def _expected(calls: Sequence[ExpectedCall]) -> str:

@@ -128,8 +128,8 @@ class JudgeRecorder:
 
     def second_judge_ignored(self, reason: str) -> None:
         """Keep the first judge's answers; `reason` is why the second one's replies, if any, aren't usable."""
-        for one in takewhile(lambda judge: judge.second, reversed(self.answered)):
-            self._amend(one, message=reason)
+        for judge in takewhile(lambda judge: judge.second, reversed(self.answered)):
+            self._amend(judge, message=reason)
 
     def read_by(self, reader: "JudgeRecorder") -> None:
         """Add the attempts and the cost of the model that read the criteria, before any judge is asked."""

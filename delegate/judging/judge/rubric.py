@@ -63,11 +63,8 @@ def read_reply(
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error)), []
     total = sum(dimension.weight for dimension in rubric.dimensions)
-    score = (
-        sum(dimension.weight * _normalized(dimension, scores[dimension.id]) for dimension in rubric.dimensions) / total
-        if total
-        else 0
-    )
+    points = sum(dimension.weight * _normalized(dimension, scores[dimension.id]) for dimension in rubric.dimensions)
+    score = points / total if total else 0
     threshold = rubric.threshold if criterion.threshold is None else criterion.threshold
     summary = ", ".join(
         f"{dimension.id} {scores[dimension.id]:g} of {dimension.max:g}" for dimension in rubric.dimensions

@@ -176,7 +176,8 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
         return
     paths = [path.removeprefix("./") for part in parts for path in part.files if part.about != "absence"]
     artifacts = [artifact for artifact in submission.run.artifacts if artifact.change != "deleted"]
-    on_page = {one.path for one in sorted(artifacts, key=lambda artifact: not _is_named(artifact.path, paths))[:FILES]}
+    first = sorted(artifacts, key=lambda artifact: not _is_named(artifact.path, paths))[:FILES]
+    on_page = {artifact.path for artifact in first}
     for artifact in artifacts:
         load = partial(_file_text, submission, partial(_read_artifact, submission, artifact))
         is_meant = _is_named(artifact.path, paths)
