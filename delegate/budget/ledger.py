@@ -18,7 +18,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -87,7 +87,6 @@ class Ledger:
         self._tasks = 0
         self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
         self._tree: _Tree = parent._tree if parent else _Tree()
-        self._lock = self._tree.lock
 
     def within(self, name: LimitName, limit: float | None) -> "Ledger":
         """A ledger with a limit of its own, in addition to those of this one; this one if there is no such limit."""
@@ -95,7 +94,7 @@ class Ledger:
 
     def join(self, tasks: int) -> None:
         """Count tasks that spend from this ledger and its parents: several of them leave each other room."""
-        with self._lock:
+        with self._tree.lock:
             for ledger in self._chain:
                 ledger._tasks += tasks
 
@@ -105,7 +104,7 @@ class Ledger:
 
     def reserve(self, sure: Amounts, output: Output = _NO_OUTPUT) -> "Reservation":
         """Reserve amounts here and in every parent ledger, or raise BudgetExceeded and reserve nothing."""
-        with self._lock:
+        with self._tree.lock:
             rooms = self._rooms(sure, output)
             if lacking := _lacking(rooms):
                 raise lacking.ledger._exceeded(lacking)
@@ -119,7 +118,7 @@ class Ledger:
         Calls that wait for the same limit are served in the order in which they came. Raises BudgetExceeded once what
         was spent leaves no room for the sure amounts and the least output.
         """
-        with self._lock:
+        with self._tree.lock:
             rooms = self._rooms(sure, output)
             if not self._tree.waiting and _lacking(rooms) is None:
                 return self._opened(sure, output, rooms)
@@ -139,7 +138,7 @@ class Ledger:
         not wait. Raises BudgetExceeded if a limit is used up.
         """
         child = RunningChild(self)
-        with self._lock:
+        with self._tree.lock:
             if may_wait:
                 self._tree.add(child)
             else:
@@ -157,7 +156,7 @@ class Ledger:
 
     def settle(self, reservation: "Reservation", spent: Amounts) -> None:
         """Replace a reservation by the amounts that were spent. Does nothing if it isn't open."""
-        with self._lock:
+        with self._tree.lock:
             if reservation not in self._open:
                 return
             for ledger in self._chain:
@@ -169,8 +168,21 @@ class Ledger:
 
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
-        with self._lock:
+        with self._tree.lock:
             return min((ledger._room(limit) for ledger in self._chain if limit in ledger.limits), default=None)
+
+    def used(self) -> dict[LimitName, float]:
+        """What is spent or reserved of each limit."""
+        names: set[LimitName] = {*self.spent}
+        for reservation in self._open:
+            names |= {*reservation._sure, *reservation._each}
+        return {name: self.spent.get(name, 0) + self._reserved(name) for name in names}
+
+    def take_lock(self, outer: AbstractContextManager[None]) -> AbstractContextManager[object]:
+        """Let `outer` guard this ledger and all that share its run. It has to enter the lock that this returns."""
+        with self._tree.lock:
+            inner, self._tree.lock = self._tree.lock, outer
+            return inner
 
     def _opened(self, sure: Amounts, output: Output, rooms: "list[_Room]") -> "Reservation":
         reservation = Reservation(self, sure, output, int(min((room.output for room in rooms), default=output.most)))
@@ -255,7 +267,7 @@ class _Tree:
 
     def __init__(self) -> None:
         # Re-entrant, since the garbage collector may finalize an abandoned call meanwhile.
-        self.lock = threading.RLock()
+        self.lock: AbstractContextManager[object] = threading.RLock()
         self.waiting: dict[_Waiting, None] = {}
         """In the order in which they came."""
         self._children: dict[Ledger, None] = {}

@@ -27,6 +27,7 @@ from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals, Workspace
 
 if TYPE_CHECKING:
+    from delegate.budget.nested import SharedAmounts
     from delegate.policy.approvals import OnApproval
 
 KEPT_RUNS = 10_000
@@ -58,13 +59,20 @@ class Run:
         if concurrent is not None:  # its items join one after the other
             self.ledger.join(concurrent)
         self.permits = FairSemaphore(concurrent or settings.max_concurrent)
+        self.settings = settings
+        self.shared: SharedAmounts | None = None
+        """What the processes of the run share, once there may be several (see `nested`)."""
         self._task_numbers = count()
         self._started: float | None = None
         self._timeout_seconds = settings.run_timeout_seconds
 
     def next_handle(self) -> str:
         """The handle of the run's next task."""
-        return f"{self.id}-{next(self._task_numbers)}"
+        return f"{self.id}-{self.next_number()}"
+
+    def next_number(self) -> int:
+        """The number of the run's next task, over all of its processes."""
+        return self.shared.next_number() if self.shared else next(self._task_numbers)
 
     def resume(self, *, number: int, spent_usd: float) -> None:
         """Continue the run of an earlier process: the next handle gets `number`, and `spent_usd` counts as spent."""
@@ -130,6 +138,11 @@ class RunContext:
 
 
 _current: ContextVar[RunContext | None] = ContextVar("delegate_caller", default=None)
+
+
+def current_context() -> RunContext | None:
+    """The caller of calls that are made now; None outside of a run."""
+    return _current.get()
 
 
 class use_context:
@@ -203,7 +216,7 @@ class RunRegistry:
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools
         # A child's own children get fresh folders: the host's project is for the parent's children.
-        workspace = None if current.depth else parent.workspace
+        workspace = None if current.permit else parent.workspace
         return replace(
             current,
             tier=tier,

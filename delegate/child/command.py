@@ -9,6 +9,7 @@ no keys, its resources are limited, and everything that it started is terminated
 """
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from delegate._util.threads import run_in_thread_if
+from delegate.budget.nested import child_environment
 from delegate.child.cli_output import read_cli_output
 from delegate.child.command_line import PLACEHOLDER, parse_command, variables
 from delegate.child.job import Job
@@ -38,6 +40,11 @@ OUTPUT_BYTES: Mapping[OutputForm, int] = {"text": 400_000, "json": 8_000_000}
 """How much of the end of stdout is kept. Event streams are long."""
 _MAX_SECONDS = 86_400
 """The caller enforces the task's deadline by canceling `run`; this only limits the CPU and wall time without one."""
+
+
+_NO_KEY = re.compile(
+    r"(?i)not logged in|/login\b|log ?in (?:again|first)|(?:no|missing|invalid|set) \S*.?api.key|_API_KEY\b|\b401\b"
+)
 
 
 class CommandRunner:
@@ -104,7 +111,7 @@ class CommandRunner:
         return confinement.CommandSpec(
             argv=["/bin/sh", "-c", 'exec "$@" < "$0"', str(stdin), *arguments],
             cwd=job.workspace,
-            env=self._env,
+            env={**self._env, **child_environment()},
             timeout_seconds=_MAX_SECONDS,
             max_output_bytes=OUTPUT_BYTES[self._output],
         )
@@ -120,6 +127,7 @@ class CommandRunner:
         stderr = result.stderr.strip()[-STDERR_CHARS:]
         how = "was stopped after a day" if result.timed_out else f"ended with exit code {result.exit_code}"
         message = f"`{self._name}` {how}" + (f": {stderr}" if stderr else ", without output on stderr")
+        message += _key_hint(result.stdout[-STDERR_CHARS:] + stderr)
         for name in self._argv[1:]:
             if os.path.isfile(name) and not os.path.lexists(job.workspace / name):
                 message += f"\n{name} is a file here but not in the task's folder, where the program runs: "
@@ -136,9 +144,17 @@ class CommandRunner:
             usage = output.usage or Usage()
             job.record_usage(usage, output.cost_usd, provenance="estimated", model=output.model)
         if output.problem is not None:
-            message = f"`{self._name}` reports: {output.problem[-STDERR_CHARS:]}"
+            problem = output.problem[-STDERR_CHARS:]
+            message = f"`{self._name}` reports: {problem}{_key_hint(problem)}"
             return _failed(job, "reported_failure", message, output=output.text)
         return job.recorder.finish("completed", output=output.text.strip())
+
+
+def _key_hint(text: str) -> str:
+    """What to do where a program says that it has no login or key: it gets no variable that looks like a key."""
+    if not _NO_KEY.search(text):
+        return ""
+    return "; log in to it as this user, or pass the variable that has its key with --runner-env NAME (`env` in Python)"
 
 
 def _placeholders(arguments: Sequence[str]) -> set[str]:

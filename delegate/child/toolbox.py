@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
+from delegate.budget.nested import child_environment
 from delegate.child.fetch_policy import FetchPolicy
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
@@ -371,6 +372,7 @@ async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
         author="model",
         has_repository=context.folder.repository is not None,
         approve=context.approve,
+        env=child_environment(),
     )
     status = "timeout" if result.timed_out else "ok" if result.exit_code == 0 else "error"
     return ToolOutput(_command_text(result, args.timeout_seconds), status, result.sandbox)

@@ -254,7 +254,6 @@ class Delegator:
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
             context = self._runs.context(parent, author="model", on_approval=on_approval)
-            self.background.remember(context.run.id)
             return await self._admission.execute(
                 tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
             )

@@ -67,9 +67,9 @@ class Admission:
         Raises:
             CallError: A task can't be run. None of them was started.
         """
-        if context.depth >= self.settings.max_depth:
-            message = f"delegation isn't possible at depth {context.depth} of {self.settings.max_depth}"
-            raise CallError("too_deep", message, hint="do the work yourself")
+        if context.depth >= (deepest := context.run.settings.max_depth):
+            message = f"a child at depth {context.depth} can't delegate: the setting max_depth (DELEGATE_MAX_DEPTH)"
+            raise CallError("too_deep", f"{message} of its run is {deepest}", hint="do the work yourself")
         await self.prepared()
         if self.executor.services.host_tools is None:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
@@ -129,12 +129,13 @@ class Admission:
     def limits_of(self, context: RunContext) -> Limits:
         """Return the current limits of `context`, for the tool's definition."""
         settings, tasks_left = self.settings, context.ledger.left("children")
+        deepest = context.run.settings.max_depth
         return Limits(
             max_steps=settings.max_steps,
             timeout_seconds=settings.timeout_seconds,
             tasks_left=None if tasks_left is None else int(tasks_left),
             usd_left=context.ledger.left("cost_usd"),
-            depth_left=settings.max_depth - context.depth - 1 if settings.max_depth > 1 else None,
+            depth_left=deepest - context.depth - 1 if deepest > 1 else None,
         )
 
     def _refuse_unknown_tools(self, task: Task) -> None:

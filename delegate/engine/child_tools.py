@@ -108,7 +108,7 @@ class ChildTools:
         """The tools that the task names, except those that its parent doesn't have."""
         services = self.call.services
         tools = self._all()
-        if context.depth < services.settings.max_depth:
+        if context.depth < context.run.settings.max_depth:
             tools = (*tools, services.child_delegate_tool())
             self.folder.expect_writers()  # the child's own children may work in it
         selections = [names for names in (self.task.tools, self.call.context.tools) if names is not None]

@@ -121,6 +121,7 @@ def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
         ok=statuses.count("ok"),
         error=statuses.count("error"),
         denied=statuses.count("denied"),
+        why_denied=next((receipt.output for receipt in receipts if receipt.status == "denied"), None),
         timeout=statuses.count("timeout"),
         tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
     )

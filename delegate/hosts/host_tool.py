@@ -148,7 +148,10 @@ def make_delegate_tool(
                 )
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
-                    return ToolAnswer(contract.render_running(delegation.progress), running=delegation)
+                    text = contract.render_running(
+                        delegation.progress, keeps_running=delegator.background.outlives_session
+                    )
+                    return ToolAnswer(text, running=delegation)
                 report = await delegation
         return finished(delegator, report)
 

@@ -27,6 +27,8 @@ class ReceiptCounts(Value):
     denied: int = 0
     timeout: int = 0
     tools: dict[str, int] = Field(default_factory=dict)
+    why_denied: str | None = None
+    """What the first denied call was told: the reason, and the setting."""
 
 
 class Claim(Value):

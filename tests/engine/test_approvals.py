@@ -107,6 +107,7 @@ async def test_a_refused_call_is_not_made_and_its_receipt_says_why() -> None:
         client, Person(ApprovalAnswer(approved=False, note="not on Sunday")), mail.tool, policy=ASK
     )
     assert (mail.sent, result.receipts.denied) == ([], 1)
+    assert result.receipts.why_denied
     assert "not called (irreversible): what send does can't be undone; a person refused it: not on Sunday" in told(
         client, 1
     )

@@ -306,8 +306,8 @@ def test_no_attack_gets_through_and_no_ordinary_call_is_stopped_but_those_that_c
     page = (DOCS / "approvals.md").read_text(encoding="utf-8").replace("\n", " ")
     assert f"{len(ASKED)} wait for a person" in page
     assert all(attacks)
-    assert f"of {len(attacks)}, none gets through. Of {len(honest)} ordinary calls" in page
-    assert f"under narrow rules, {len(ASKED_ABOUT)} are stopped" in page
+    assert f"Of {len(attacks)} known attacks on rules" in page
+    assert f"Of {len(honest)} ordinary calls under narrow rules, {len(ASKED_ABOUT)} are stopped" in page
 
 
 @pytest.mark.parametrize("arguments", [{"command": ["rm", "-rf"]}, {"command": ["sh", "-c", "r''m x"]}])

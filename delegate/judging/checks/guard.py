@@ -24,12 +24,12 @@ from delegate._util.redaction import redactor
 from delegate.codes import VerdictCode
 from delegate.errors import ToolError
 from delegate.judging.checks.before import ChecksBefore
-from delegate.judging.checks.deliverables import Deliverables, found_no_tests, named
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.submission import Submission, result
 from delegate.sandbox.commands.commands import CommandResult
 from delegate.sandbox.filesystem.files import shown
+from delegate.sandbox.tampering.deliverables import Deliverables, found_no_tests, named
 from delegate.sandbox.workspace.snapshot import Difference, Frozen
 from delegate.types import CriterionResult, Finding, ShellCriterion
 

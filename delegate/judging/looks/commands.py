@@ -14,18 +14,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from posixpath import basename
 from typing import Any
 
 from delegate.errors import ToolError
-from delegate.judging.checks.deliverables import Deliverables
-from delegate.judging.checks.scripts import scripts_of
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.looks.look import Found
-from delegate.judging.proof.files import base
 from delegate.judging.submission import Submission
 from delegate.ports import ToolSpec
 from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Commands
 from delegate.sandbox.filesystem.files import shown
+from delegate.sandbox.tampering.deliverables import Deliverables
+from delegate.sandbox.tampering.scripts import scripts_of
 from delegate.sandbox.workspace.snapshot import Frozen, copy_of
 from delegate.types import ShellCriterion
 
@@ -141,12 +141,12 @@ class SealedCommands:
         """
         if self._work.problem is not None:
             return True, ()
-        words = {base(word) for word in _WORD.findall(command)}
+        words = {basename(word) for word in _WORD.findall(command)}
         states = {
             change.path: frozen.end.origin[change.path] for change in frozen.changes if change.change != "deleted"
         }
         scripts = {path: role for path, role in scripts_of(frozen.end.tree, [command]).items() if path in states}
-        runnable = {path for path, state in states.items() if state.mode & _EXECUTABLE and base(path) in words}
+        runnable = {path for path, state in states.items() if state.mode & _EXECUTABLE and basename(path) in words}
         # What the judge's own command names isn't what the task asked for.
         commands = [
             criterion.command for criterion in self._submission.task.criteria if isinstance(criterion, ShellCriterion)

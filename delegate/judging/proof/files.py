@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from posixpath import basename
 
 from delegate.sandbox.filesystem.search import glob_pattern
 
@@ -11,14 +12,9 @@ def same_file(path: str, name: str) -> bool:
     path, name = path.removeprefix("./"), name.removeprefix("./").rstrip("/")
     if path == name or path.endswith(f"/{name}") or path.startswith(f"{name}/") or _glob(name).fullmatch(path):
         return True
-    return "." not in name and base(path).partition(".")[0] == base(name)
+    return "." not in name and basename(path).partition(".")[0] == basename(name)
 
 
 @lru_cache(256)
 def _glob(name: str) -> re.Pattern[str]:
     return re.compile(glob_pattern(name))
-
-
-def base(path: str) -> str:
-    """The last part of a path."""
-    return path.rpartition("/")[2]

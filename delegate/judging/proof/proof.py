@@ -19,6 +19,7 @@ shows: a text, the result of a command, the state of things (`seen.py`).
 import json
 import re
 from collections.abc import Sequence
+from posixpath import basename
 from typing import NamedTuple
 
 from delegate.codes import WorkCode
@@ -26,7 +27,6 @@ from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import leaves
-from delegate.judging.proof.files import base
 from delegate.judging.proof.literals import fold, missing
 from delegate.judging.proof.seen import Seen, Shown
 from delegate.judging.proof.subject import Subject
@@ -255,7 +255,7 @@ class Proof(Subject):
         if not isinstance(criterion, ShellCriterion):
             return False
         plain = [path for path in self.part.files if not re.search(r"[*?\[]", path)]
-        return not plain or any(base(path) in criterion.command for path in plain)
+        return not plain or any(basename(path) in criterion.command for path in plain)
 
     def _written_by(self, receipt: Receipt, target: str) -> Shown | str:
         """Without a workspace, the call that wrote the file is the only trace of it."""

@@ -10,6 +10,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
+from posixpath import basename
 from typing import NamedTuple
 
 from delegate.codes import WorkCode
@@ -20,7 +21,6 @@ from delegate.judging.looks.look import Look
 from delegate.judging.looks.work import TELLING_CHARS
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import Calls, failed, leaves, records_in
-from delegate.judging.proof.files import base
 from delegate.judging.proof.literals import fold, missing
 from delegate.judging.proof.subject import Subject
 from delegate.types import Receipt
@@ -142,7 +142,7 @@ class Seen:
             case "file":
                 return Shown(look.name, self._worth(words))
             case "report":
-                names_file = any(base(path) in str(look.receipt.args.get("command")) for path in part.files)
+                names_file = any(basename(path) in str(look.receipt.args.get("command")) for path in part.files)
                 return (
                     Shown(look.name, self._worth(words)) if names_file else "a command doesn't see what the report says"
                 )

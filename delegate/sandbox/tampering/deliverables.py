@@ -3,7 +3,7 @@
 A check proves something if it succeeds with the files of before and only the deliverables. These are the files that
 `deliverables` names, and what these refer to. Without that, those that the goal or a criterion names; without any
 names, source files. Data that tests, scripts or a comparing command name is what the work is compared with, and no
-deliverable. The lists of `sandbox/machinery.py` (tests, configuration, scripts) are the default for what is none unless
+deliverable. The lists of `machinery.py` (tests, configuration, scripts) are the default for what is none unless
 somebody says so.
 """
 
@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from posixpath import basename
 
 from delegate.errors import ToolError
-from delegate.judging.checks.scripts import scripts_of
-from delegate.judging.proof.files import base
 from delegate.sandbox.filesystem import files, paths
 from delegate.sandbox.tampering.machinery import MODULE, Globs, Machinery, Role, role_of_name, shadows
+from delegate.sandbox.tampering.scripts import scripts_of
 from delegate.sandbox.workspace.snapshot import Difference, Frozen
 from delegate.types import AboutFile, FileCriterion, ShellCriterion, Task
 
@@ -124,7 +124,7 @@ class Deliverables:
 
     def role(self, change: Difference) -> Role | None:
         """What a changed file is to the command; None for work."""
-        if change.path in self._shadowing or base(change.path).startswith("-"):  # which a glob hands over as an option
+        if change.path in self._shadowing or basename(change.path).startswith("-"):  # an option, from a glob
             return "hook"
         if not change.decides:
             return None
@@ -206,13 +206,13 @@ class Deliverables:
 
         A name without a suffix may be any word, unless there was such a file, or programs know it, as `Makefile`.
         """
-        is_known = path in self._before or role_of_name(base(path)) is not None
+        is_known = path in self._before or role_of_name(basename(path)) is not None
         return _is_word(path, self._words, any_name=is_known)
 
     def _is_run(self, path: str) -> bool:
         """Whether the command names the file, or the module that it is."""
         words = _words(self.criterion.command)
-        return _is_word(path, words) or base(path).partition(".")[0] in {
+        return _is_word(path, words) or basename(path).partition(".")[0] in {
             part for word in words for part in word.split(".")
         }
 
@@ -280,7 +280,7 @@ class Deliverables:
         """Whether a file that isn't named is usually the work: source files, and new files with a suffix."""
         if _is_product(change.path) or self._is_reference(change.path):
             return False
-        return _SOURCE.fullmatch(change.path) is not None or (change.change == "added" and "." in base(change.path))
+        return _SOURCE.fullmatch(change.path) is not None or (change.change == "added" and "." in basename(change.path))
 
     def _may_be_work(self, change: Difference) -> bool:
         """Whether it can be what was asked for: no machinery, and neither a deletion nor a link, which show nothing."""
@@ -363,7 +363,7 @@ def _words(text: str) -> frozenset[str]:
 
 def _is_word(path: str, words: Collection[str], *, any_name: bool = False) -> bool:
     """Whether the path, or the file's name, is one of these words. Without `any_name`, a bare name has a suffix."""
-    name = base(path)
+    name = basename(path)
     is_name = "." in name.lstrip(".") or any_name
     return ("/" in path and path in words) or (is_name and name in words) or f"./{path}" in words
 
