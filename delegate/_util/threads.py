@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from delegate._util.cancellation import retrieve_exception
+
 T = TypeVar("T")
 
 
@@ -16,7 +18,7 @@ async def run_in_thread(work: Callable[[], T], *, stop: threading.Event | None =
     except asyncio.CancelledError:
         if stop is not None:
             stop.set()
-        running.add_done_callback(_retrieve_exception)
+        running.add_done_callback(retrieve_exception)
         await asyncio.wait([running])
         raise
 
@@ -24,9 +26,3 @@ async def run_in_thread(work: Callable[[], T], *, stop: threading.Event | None =
 async def run_in_thread_if(is_large: bool, work: Callable[[], T]) -> T:
     """Run `work` in a thread if it may take long, as work on what a child wrote may. Otherwise a thread costs more."""
     return await run_in_thread(work) if is_large else work()
-
-
-def _retrieve_exception(done: "asyncio.Future[T]") -> None:
-    """Asyncio logs an error for an exception that is never retrieved."""
-    if not done.cancelled():
-        done.exception()

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
+from delegate._util.semaphore import resolve
 from delegate.errors import BudgetExceeded
 from delegate.events import OnWait
 
@@ -168,13 +169,13 @@ class Ledger:
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
         with self._tree.lock:
-            return min((one._room(limit) for one in self._chain if limit in one.limits), default=None)
+            return min((ledger._room(limit) for ledger in self._chain if limit in ledger.limits), default=None)
 
     def used(self) -> dict[LimitName, float]:
         """What is spent or reserved of each limit."""
         names: set[LimitName] = {*self.spent}
-        for one in self._open:
-            names |= {*one._sure, *one._each}
+        for reservation in self._open:
+            names |= {*reservation._sure, *reservation._each}
         return {name: self.spent.get(name, 0) + self._reserved(name) for name in names}
 
     def take_lock(self, outer: AbstractContextManager[None]) -> AbstractContextManager[object]:
@@ -204,15 +205,15 @@ class Ledger:
     def _room_for(self, name: LimitName, sure: float, each: float, output: Output) -> _Room:
         """What a limit has for a step that takes `sure` in any case, and `each` per output token."""
         unspent = self.limits[name] * (1 + ROUNDING) - self.spent.get(name, 0) - sure
-        left = unspent - self._reserved(name)
+        free = unspent - self._reserved(name)
         if not each:
-            return _Room(name, self, sure, output.most if left >= 0 else -1, unspent < 0)
-        least, share = output.least, left / each
+            return _Room(name, self, sure, output.most if free >= 0 else -1, unspent < 0)
+        least, share = output.least, free / each
         if self._tasks > 1 or self._open:
             # A quarter at most: a call that hangs may keep half for minutes.
             least = max(least, min(output.most, EXPECTED_OUTPUT, unspent / each / 4))
             share = max(least, share / 2)
-        fits = left >= least * each
+        fits = free >= least * each
         return _Room(
             name, self, sure + least * each, min(output.most, share) if fits else -1, unspent < output.least * each
         )
@@ -223,7 +224,7 @@ class Ledger:
         return BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=room.needed)
 
     def _reserved(self, name: LimitName) -> float:
-        return sum(one.amount(name) for one in tuple(self._open))
+        return sum(reservation.amount(name) for reservation in tuple(self._open))
 
 
 def _lacking(rooms: list[_Room]) -> _Room | None:
@@ -311,8 +312,8 @@ class _Tree:
     def outstanding(self, name: LimitName, ledger: Ledger) -> float:
         """What the children in progress below `ledger` may still spend, if none is costlier than all before."""
         largest = self._largest.get(name, 0)
-        below = (one for one in self._children if ledger in one._chain)
-        return sum(max(0.0, largest - one.spent.get(name, 0)) for one in below)
+        below = (child for child in self._children if ledger in child._chain)
+        return sum(max(0.0, largest - child.spent.get(name, 0)) for child in below)
 
     def largest(self, name: LimitName) -> float:
         return self._largest.get(name, 0)
@@ -353,13 +354,13 @@ class _Waiting(ABC):
         tree.waiting.pop(self, None)
         self.decided, self.refusal = True, refusal
         try:
-            self._future.get_loop().call_soon_threadsafe(_resolve, self._future)
+            self._future.get_loop().call_soon_threadsafe(resolve, self._future)
         except RuntimeError:  # its loop is closed
             if refusal is None:
                 self.undo()
 
     def is_abandoned(self) -> bool:
-        """Whether nobody waits anymore, because the event loop was closed without canceling its tasks."""
+        """Whether its caller is gone, because the event loop was closed without canceling its tasks."""
         if self._future.get_loop().is_closed():
             self.ledger._tree.waiting.pop(self, None)
             return True
@@ -446,8 +447,3 @@ class RunningChild(_Waiting):
             for name in SPENDING
             if name in ledger.limits
         )
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -143,24 +143,24 @@ class Background:
         Raises:
             CallError: The call is invalid, or there is no such report. The error says how to fix it.
         """
-        wanted, run_id = contract.parse_read(arguments), self._runs.known_run(parent)
-        if wanted.handle is None:
+        request, run_id = contract.parse_read(arguments), self._runs.known_run(parent)
+        if request.handle is None:
             return contract.render_list(await self._latest_tasks(run_id, may_read))
         # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
-        if may_read is not None and not may_read(contract.run_of(wanted.handle)):
+        if may_read is not None and not may_read(contract.run_of(request.handle)):
             raise contract.unknown_handle()
-        is_own = run_id in (None, contract.run_of(wanted.handle))
-        delegation = self._delegations.get(wanted.handle) if is_own else None
+        is_own = run_id in (None, contract.run_of(request.handle))
+        delegation = self._delegations.get(request.handle) if is_own else None
         if delegation is not None:
-            limits = [limit for limit in (wanted.wait_seconds, max_wait_seconds) if limit is not None]
+            limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
             with delegation.reported_to(on_event):
-                if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=wanted.handle)):
+                if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=request.handle)):
                     return contract.render_running(delegation.progress, keeps_running=self.outlives_session)
-        result, report = await self._result_of(wanted.handle, run_id, delegation)
+        result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
-        if wanted.offset is None:
+        if request.offset is None:
             return contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
-        return contract.render_slice(wanted.handle, wanted.offset, result, report, limit=limit)
+        return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:
         """Return the definition of `stop_delegation`, with which a parent stops a task that runs in the background."""

@@ -122,7 +122,7 @@ class TaskResult(Value):
     @property
     def examined(self) -> bool:
         """Whether the result says something about the work. False if the child couldn't run (no access to the provider,
-        no workspace, canceled, no budget), or if nobody could look at its work.
+        no workspace, canceled, no budget), or if no judge or check could look at its work.
         """
         if self.status in ("cancelled", "budget_exceeded"):
             return False
@@ -206,10 +206,10 @@ class Report(Value):
         if self.error is not None:
             hint = f" ({self.error.hint})" if self.error.hint else ""
             return one_line(f"refused: {self.error.code}: {self.error.message}{hint}")
-        failed = [result for result in self.results if not result.good]
-        shown = failed if len(failed) <= _FAILED_LINES else failed[: _FAILED_LINES - 1]
-        lines = [self._headline(), *map(str, shown)]
-        lines += [f"and {len(failed) - len(shown)} more that failed"] if len(shown) < len(failed) else []
+        failures = [result for result in self.results if not result.good]
+        visible = failures if len(failures) <= _FAILED_LINES else failures[: _FAILED_LINES - 1]
+        lines = [self._headline(), *map(str, visible)]
+        lines += [f"and {len(failures) - len(visible)} more that failed"] if len(visible) < len(failures) else []
         return "\n".join(lines)
 
     def _headline(self) -> str:

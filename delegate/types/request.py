@@ -105,9 +105,9 @@ class Task(Value):
         if not isinstance(value, Mapping):
             return value
         fields = dict(cast("Mapping[str, object]", value))
-        given = fields.get("acceptance_criteria")
-        if isinstance(given, Sequence) and not isinstance(given, str):
-            numbered = enumerate(cast("Sequence[object]", given), start=1)
+        criteria = fields.get("acceptance_criteria")
+        if isinstance(criteria, Sequence) and not isinstance(criteria, str):
+            numbered = enumerate(cast("Sequence[object]", criteria), start=1)
             fields["acceptance_criteria"] = [_with_id(criterion, f"c{n}") for n, criterion in numbered]
         return fields
 
@@ -132,12 +132,12 @@ class Task(Value):
 
     @model_validator(mode="after")
     def _goal_can_be_verified(self) -> Self:
-        """In goal mode, something must decide when the work is done, and nobody can verify what is met on trust."""
+        """In goal mode, something must decide when the work is done, and what is met on trust can't be verified."""
         if self.mode != "goal":
             return self
         if not any(not criterion.findings_only for criterion in self.criteria):
             raise ValueError("mode 'goal' needs acceptance_criteria: they decide when the work is done")
-        if manual := [str(one.id) for one in self.criteria if isinstance(one, ManualCriterion)]:
+        if manual := [str(criterion.id) for criterion in self.criteria if isinstance(criterion, ManualCriterion)]:
             raise ValueError(
                 f"mode 'goal' can't verify the manual criterion {manual[0]}; write one that code or a judge decides, "
                 "or use mode 'once'"
