@@ -28,10 +28,12 @@ COMMANDS = (
     "report",
     "view",
     "export",
+    "take-over",
     "rule",
     "calibrate",
 )
-"""The subcommands, as the help lists them. Each is the function of this name in the module of this name."""
+"""The subcommands, as the help lists them. Each is the function of this name, with `_` for `-`, in the module of this
+name."""
 GROUPS = {"mcp": ("install",)}
 """Subcommands with subcommands of their own: `mcp install` is the function `install` in the module `mcp_install`."""
 
@@ -53,6 +55,7 @@ _SHORT_HELP = {
     "report": "Write a run or batch as one HTML page.",
     "view": "Serve the reports of all runs to a browser on this machine.",
     "export": "Write the record of a run as trajectories or training data.",
+    "take-over": "Bring the changes of tasks into your checkout, all or nothing.",
     "rule": "Say whether a criterion is really met, to measure the judges.",
     "calibrate": "Print how often each judge is wrong, as measured by rulings.",
 }
@@ -79,11 +82,12 @@ def app_with(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(options)
     for name in commands:
-        run = with_json_option(getattr(import_module(f"delegate.cli.commands.{name}"), name))
+        module = name.replace("-", "_")
+        run = with_json_option(getattr(import_module(f"delegate.cli.commands.{module}"), module))
         if name in GROUPS:
             app.add_typer(_group(name, run), name=name, short_help=_SHORT_HELP.get(name))
         else:
-            app.command(short_help=_SHORT_HELP.get(name))(run)
+            app.command(name, short_help=_SHORT_HELP.get(name))(run)
     return app
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from delegate import Delegator, Job, Parent, TaskResult
+from delegate.engine.results import program
 from delegate.errors import CallError, ConfigError
 from delegate.hosts.mcp import projects
 from delegate.hosts.mcp.policy import WorkspacePolicy
@@ -78,25 +79,18 @@ async def test_children_see_uncommitted_changes_and_the_checkout_stays(tmp_path:
         git(repository, "stash", "list"),
     )
     assert (repository / "a.txt").read_text() == "changed\n"
-    assert result.take_over
+    assert result.take_over == f"{program()} take-over {result.handle}"
     subprocess.run(result.take_over, shell=True, check=True)
     assert (repository / "a.txt").read_text() == "changed\nby the child\n"
     assert (repository / "b.txt").read_text() == "of the child\n"
 
 
-async def test_a_result_without_changes_or_with_binary_ones_names_no_command(tmp_path: Path, repository: Path) -> None:
+async def test_a_result_without_changes_names_no_command(tmp_path: Path, repository: Path) -> None:
     async def idle(job: Job) -> str:
         return "done"
 
-    async def draws(job: Job) -> str:
-        (job.workspace / "image.png").write_bytes(bytes(range(256)) * 100)
-        return "done"
-
-    project = await project_of(tmp_path, uri(repository))
-    assert (await delegated(project, idle)).take_over is None
-    drawn = await delegated(project, draws)
-    assert drawn.take_over is None
-    assert drawn.workspace
+    result = await delegated(await project_of(tmp_path, uri(repository)), idle)
+    assert (result.take_over, result.no_take_over) == (None, None)
 
 
 async def test_the_text_of_a_result_says_how_to_take_changes_over(tmp_path: Path, repository: Path) -> None:

@@ -22,7 +22,7 @@ from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.sandbox.commands.commands import Author, Commands
-from delegate.sandbox.filesystem.trees import copy_tree, remove_tree
+from delegate.sandbox.filesystem.trees import copy_tree, remove_soon
 from delegate.sandbox.workspace.snapshot import CACHES
 from delegate.types import (
     CONDITIONS,
@@ -181,7 +181,7 @@ async def _copy_of(files: Path | None) -> AsyncGenerator[tuple[Path, Path]]:
             await run_in_thread(partial(copy_tree, files, tree, stop, without=CACHES), stop=stop)
         yield tree, elsewhere
     finally:
-        await run_in_thread(partial(remove_tree, home))
+        await remove_soon(home)
 
 
 # ----------------------------------------------------------------------------------------------------- conditions
