@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delegate.delegator import Delegator
     from delegate.events import EventSink
     from delegate.hosts.mcp.connection import Connection
-    from delegate.hosts.mcp.policy import WorkspacePolicy
+    from delegate.hosts.workspaces import WorkspacePolicy
     from delegate.settings import Settings
 
 Serving = Callable[["Delegator", "Cancellation"], Coroutine[Any, Any, None]]
@@ -147,7 +147,7 @@ def _leave_the_clients_process() -> None:
 
 def _policy(workspace: str | None, *, http: bool) -> "WorkspacePolicy":
     """Where children work. A client over HTTP may be on another machine, so it can't name a folder of this one."""
-    from delegate.hosts.mcp.policy import WorkspacePolicy
+    from delegate.hosts.workspaces import WorkspacePolicy
 
     policy = WorkspacePolicy.parse(workspace or ("fresh" if http else "auto"))
     if http and policy.mode != "fresh" and policy.path is None:

@@ -22,8 +22,9 @@ from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
 from delegate.hosts.mcp.clients import Clients
-from delegate.hosts.mcp.policy import WorkspacePolicy
-from delegate.hosts.mcp.projects import ListRoots, Project, Projects
+from delegate.hosts.mcp.projects import ClientProjects, ListRoots
+from delegate.hosts.projects import Project
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import JsonObject, Parent
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ class Tools:
         workspaces: WorkspacePolicy | None = None,
     ) -> None:
         self._clients = clients
-        self._projects = Projects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
+        self._projects = ClientProjects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
         self._answer_within = answer_within
         self._structured = structured
         self._approvals = ClientApprovals()
@@ -124,10 +125,8 @@ class Tools:
             return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
         with self._approvals.waits(client, request.elicit):
             answer = await _run_to_completion(_answer(tool, request, invocation))
-        if project.note and not answer.is_error:
-            folders = "from the last commit" if project.workspace else "in empty folders"
-            text, _, last = answer.text.rpartition("\n")  # the last line counts the verdicts, as the first one does
-            answer = replace(answer, text=f"{text}\nchildren work {folders}: {project.note}\n{last}")
+        if not answer.is_error:
+            answer = replace(answer, text=project.noted(answer.text))
         if answer.report and answer.report.run_id:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:

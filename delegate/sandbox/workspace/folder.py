@@ -400,7 +400,8 @@ class Folder:
         if workspace.mode == "worktree":
             from delegate.sandbox.workspace.worktree import Worktree  # loaded only for worktrees
 
-            self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root)
+            only = workspace.folder if workspace.only_folder else None
+            self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root, only=only)
         elif workspace.mode == "copy":
             stop = threading.Event()
             self._is_copy = True

@@ -77,8 +77,8 @@ class Worktree:
     """The repository's own folder for this worktree, in `.git/worktrees`."""
 
     @classmethod
-    async def add(cls, repository: Path, base: str, root: Path) -> "Worktree":
-        """Check out `base`, a revision of `repository`, in the empty folder `root`.
+    async def add(cls, repository: Path, base: str, root: Path, *, only: str | None = None) -> "Worktree":
+        """Check out `base`, a revision of `repository`, or `only` a folder of it, in the empty folder `root`.
 
         Raises `CallError` if that fails; nothing is left of it in the repository then.
         """
@@ -92,7 +92,8 @@ class Worktree:
                 added = await _git(args, repository, env, ADD_SECONDS)
                 if added.exit_code == 0:  # other configuration may apply there: `includeIf "gitdir:…"`
                     env = await _environment(root)
-                    added = await _git(("reset", "--hard", "--quiet"), root, env, ADD_SECONDS)
+                    sparse = _limit(worktree.admin, only) if only else ()
+                    added = await _git((*sparse, "reset", "--hard", "--quiet"), root, env, ADD_SECONDS)
             if added.exit_code != 0:
                 message = f"git can't create a worktree of {repository}: {_failure(added, ADD_SECONDS)}"
                 raise CallError("workspace_git_failed", message, field="workspace")
@@ -152,6 +153,14 @@ class Worktree:
         Git isn't used: it refuses an incomplete worktree, and `git worktree prune` would remove other entries too.
         """
         _remove_entry(self.admin)
+
+
+def _limit(admin: Path, folder: str) -> tuple[str, ...]:
+    """Limit a worktree to a folder. Returns git's options for it: the repository's configuration stays as it is."""
+    (admin / "info").mkdir(exist_ok=True)
+    escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", folder)
+    (admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
+    return ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false")
 
 
 def without_binary(diff: bytes) -> bytes:
