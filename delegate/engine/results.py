@@ -118,8 +118,10 @@ def _structured(task: Task, child: ChildRun) -> Any:
 
 def program() -> str:
     """What a shell calls this program: by its path if it isn't on the PATH, as in most virtual environments."""
+    if shutil.which("delegate"):
+        return "delegate"
     beside = Path(sys.executable).with_name("delegate")
-    return shlex.quote(str(beside)) if beside.exists() and not shutil.which("delegate") else "delegate"
+    return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -P -m delegate"
 
 
 def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:

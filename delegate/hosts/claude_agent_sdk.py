@@ -8,10 +8,11 @@
     options = ClaudeAgentOptions(mcp_servers={"delegate": server}, allowed_tools=["mcp__delegate__delegate_task"])
     async for message in query(prompt="…", options=options): ...
 
-Interrupting the client stops the children. The SDK passes nothing but the arguments to a tool, so pass the parent's
-model here. Overlapping calls of one session share a ledger; other calls have one of their own each, unless
-`Parent(run_id=…)` is given. Claude Code makes the calls of one turn one after the other: send tasks that should run in
-parallel in one call.
+Children work in a git worktree of the repository that this process works in (`cwd` names another folder), or else in an
+empty folder; `workspace` changes that. Interrupting the client stops the children. The SDK passes nothing but the
+arguments to a tool, so pass the parent's model here. Overlapping calls of one session share a ledger; other calls have
+one of their own each, unless `Parent(run_id=…)` is given. Claude Code makes the calls of one turn one after the other:
+send tasks that should run in parallel in one call.
 
 Claude Code drops progress notifications, keeps only a result's text, and counts only its own tokens. Use
 `Delegator(on_event=…)` for progress and `on_answer` for the report and token usage of each call.

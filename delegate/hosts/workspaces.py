@@ -35,10 +35,10 @@ class WorkspacePolicy:
         return cls(cast("Mode", mode), real)
 
     def sentence(self, cwd: Path | None = None) -> str:
-        """The policy for a parent that works in `cwd` (default: this process's), in its tool's description."""
+        """The policy for a parent, in its tool's description. It works in `cwd`, or else where its client says."""
         found = self.path or repository_above(cwd or Path.cwd())
         project = str(found or "the project that the client names, or in an empty folder if it names none")
-        if self.mode == "fresh":
+        if self.mode == "fresh" or (found is None and cwd is not None):
             return "Each child works in an empty folder and doesn't see the user's files."
         if self.mode == "shared":
             return f"Children work in {project} itself: what they change there is changed at once."

@@ -409,10 +409,15 @@ async def test_the_description_says_which_folder_children_get_as_it_is_now(
     auto = WorkspacePolicy("auto")
     assert auto.sentence().startswith(f"Each child works in its own git worktree of {monorepo.parents[1]}, with ")
     named = "the project that the client names, or in an empty folder if it names none"
-    assert auto.sentence(tmp_path).startswith(f"Each child works in its own git worktree or copy of {named}, with ")
+    monkeypatch.chdir(tmp_path)
+    assert auto.sentence().startswith(f"Each child works in its own git worktree or copy of {named}, with ")
+    assert auto.sentence(tmp_path) == WorkspacePolicy("fresh").sentence()
+    assert auto.sentence(monorepo).startswith(
+        f"Each child works in its own git worktree of {monorepo.parents[1]}, with "
+    )
     here = WorkspacePolicy.parse(f"auto:{tmp_path}")
     assert here.sentence().startswith(f"Each child works in its own copy of {tmp_path}: ")
-    assert WorkspacePolicy("shared").sentence().startswith(f"Children work in {monorepo.parents[1]} itself")
+    assert WorkspacePolicy("shared").sentence(monorepo).startswith(f"Children work in {monorepo.parents[1]} itself")
 
 
 @pytest.mark.parametrize("folder", ["/etc", "../up", "a/../../b"])

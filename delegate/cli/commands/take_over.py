@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from delegate.types import JsonObject
 
 _HandlesArgument = typer.Argument(
-    metavar="HANDLE...",
-    help="The handles of tasks, or the ids of runs for all of their tasks that are good.",
-    autocompletion=complete_run,
+    metavar="HANDLE...", help="The handles of tasks, or the ids of runs of one task.", autocompletion=complete_run
 )
 
 
@@ -32,62 +30,49 @@ def take_over(handles: Annotated[list[str], _HandlesArgument]) -> None:
 
     delegator = Delegator()
     records = work(delegator, lambda _: _records(delegator, handles))
-    repositories = {_repository(record) for record in records}
-    if len(repositories) != 1:
-        listed = ", ".join(sorted(map(str, repositories)))
-        raise ConfigError(f"name tasks of one project; these are of {listed}" if listed else "no task has changes")
-    (repository,) = repositories
-    problem = apply([_diff(record) for record in records], repository)
-    if problem:
-        print(f"nothing was changed in {repository}: {problem}", file=sys.stderr)
+    diffs = [_diff(record) for record in records]
+    checkout, *others = {str(record["task"]["workspace"]["path"]) for record in records}
+    if others:
+        raise ConfigError(f"name tasks of one project; these are of {', '.join(sorted((checkout, *others)))}")
+    if problem := apply(diffs, Path(checkout)):
+        print(f"nothing was changed in {checkout}: {problem}", file=sys.stderr)
         raise typer.Exit(1)
-    print(f"the changes of {', '.join(record['handle'] for record in records)} are in {repository} now")
+    print(f"the changes of {', '.join(record['handle'] for record in records)} are in {checkout} now")
 
 
 async def _records(delegator: "Delegator", names: list[str]) -> "list[JsonObject]":
-    """The records of the tasks, each once. Raises CallError for a name that isn't on record."""
+    """The records of the tasks, each once. Raises CallError for a name that isn't that of one task."""
     from delegate.cli.input.recorded import find
+    from delegate.errors import CallError
 
     found: dict[str, JsonObject] = {}
     for name in names:
         record, tasks = await find(delegator, name, None)
-        for each in [record] if record else [await delegator.read(task.handle) for task in tasks]:
-            if each and (record or _is_good(each)):
-                found[each["handle"]] = each
+        if record is None and len(tasks) > 1:
+            handles = " ".join(task.handle for task in tasks[:10])
+            raise CallError("ambiguous_id", f"run {name} has {len(tasks)} tasks", hint=f"name those of {handles}")
+        record = record or await delegator.read(tasks[0].handle) or {}
+        found[record["handle"]] = record
     return list(found.values())
 
 
-def _is_good(record: "JsonObject") -> bool:
-    from delegate.types import TaskResult
-
-    result = TaskResult.model_validate(record["result"]) if record["result"] else None
-    return result is not None and result.good and result.take_over is not None
-
-
-def _repository(record: "JsonObject") -> Path:
-    """The checkout of a task's worktree. Raises ConfigError if there is nothing to take over."""
-    from delegate.errors import ConfigError
-
-    result = record["result"] or {}
-    if result.get("take_over"):
-        return Path(record["task"]["workspace"]["path"])
-    why = result.get("no_take_over") or ("it changed nothing in a worktree" if result else "it hasn't ended")
-    where = f"; its files are in {record['workspace']}" if record["workspace"] and result else ""
-    raise ConfigError(f"the changes of {record['handle']} can't be taken over: {why}{where}")
-
-
 def _diff(record: "JsonObject") -> bytes:
-    """A task's diff, as it was judged. Raises ConfigError if it is another one now."""
+    """A task's diff, as it was judged. Raises ConfigError if there is none, or another one now."""
     from hashlib import sha256
 
     from delegate.errors import ConfigError
 
+    result: JsonObject = record["result"] or {}
+    if not result.get("take_over"):
+        why = result.get("no_take_over") or ("it changed nothing in a worktree" if result else "it hasn't ended")
+        where = f"; its files are in {result['workspace']}" if result.get("workspace") else ""
+        raise ConfigError(f"the changes of {record['handle']} can't be taken over: {why}{where}")
     path = Path(f"{record['workspace']}.diff")
-    judged = next(one["sha256"] for one in record["run"]["artifacts"] if one["path"] == f"../{path.name}")
+    judged = [one["sha256"] for one in record["run"]["artifacts"] if one["path"] == f"../{path.name}"]
     try:
         diff = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"the diff of {record['handle']} can't be read: {path}: {error.strerror}") from None
-    if sha256(diff).hexdigest() != judged:
+    if sha256(diff).hexdigest() not in judged:
         raise ConfigError(f"the diff of {record['handle']} was changed after its verdict: {path}")
     return diff
