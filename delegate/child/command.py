@@ -110,7 +110,7 @@ class CommandRunner:
         arguments = [_fill(argument, goal=job.task.goal, prompt=prompt) for argument in self._argv]
         return confinement.CommandSpec(
             argv=["/bin/sh", "-c", 'exec "$@" < "$0"', str(stdin), *arguments],
-            cwd=job.workspace,
+            cwd=job.working_folder,
             env={**self._env, **child_environment()},
             timeout_seconds=_MAX_SECONDS,
             max_output_bytes=OUTPUT_BYTES[self._output],

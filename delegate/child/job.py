@@ -111,6 +111,13 @@ class Job:
         return self.folder.root
 
     @property
+    def working_folder(self) -> Path:
+        """The folder in the workspace that the parent works in, if it is there; else the workspace."""
+        given = self.task.workspace
+        folder = self.workspace / (given.folder or "" if given is not None else "")
+        return folder if folder.is_dir() and folder.resolve() == folder else self.workspace  # no link leads elsewhere
+
+    @property
     def prompt(self) -> str:
         """The whole prompt for the child in one text: rules, criteria, goal and context."""
         return prompt.whole(self.task, self.workspace, seconds=self.seconds, readings=self.readings)

@@ -85,6 +85,12 @@ def render(report: Report, *, nonce: str | None = None, limit: int = 6000) -> st
     nonce = nonce or new_nonce()
     head = [headline(report.results), *(verdict_line(result) for result in report.results), *_totals(report)]
     blocks = [_block(result, nonce, limit) for result in report.results]
+    ready = [result for result in report.results if result.good and result.take_over]
+    if len(ready) > 1:
+        command, *others = (result.take_over if not n else result.handle for n, result in enumerate(ready))
+        head.append(
+            f"to take the changes of all good tasks over: {one_line(' '.join((str(command), *map(str, others))), 900)}"
+        )
     return "\n".join([*head, data_notice(nonce), *blocks, "", headline(report.results)])
 
 
@@ -249,6 +255,7 @@ def _work_lines(result: TaskResult) -> list[str]:
     lines += _delegated(result.delegated) + _model(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- to take the changes over: {one_line(result.take_over, 600)}"] if result.take_over else []
+    lines += [f"- no command takes the changes over: {quoted(result.no_take_over, 400)}"] if result.no_take_over else []
     if result.handle:
         lines.append(f"- handle: {one_line(result.handle, 80)}")
     elif result.usage.model_calls or result.status == "completed":

@@ -17,6 +17,7 @@ from delegate.contract import Limits
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
+from delegate.engine.working_folder import in_workspace
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
 from delegate.judging.reading.statements import Template
@@ -74,7 +75,7 @@ class Admission:
         if self.executor.services.host_tools is None:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
-            tasks = [task.model_copy(update={"workspace": context.workspace}) for task in tasks]
+            tasks = [in_workspace(task, context.workspace) for task in tasks]
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
         connections = [await self.connections.open(model) if model else None for model in models]

@@ -161,7 +161,7 @@ class TaskRun:
                 requested=self._model,
                 served=self._served(child),
                 workspace=self.folder.root if self.folder else None,
-                take_over=self.folder.take_over if self.folder else None,
+                no_take_over=self.folder.no_take_over if self.folder else None,
                 delegated=child_context.delegated,
                 tools_recorded=services.records_tools,
                 seconds=time.monotonic() - start,

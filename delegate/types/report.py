@@ -98,7 +98,9 @@ class TaskResult(Value):
     """In goal mode: when the child claimed to be done, and what was refused. Their cost is part of the task's."""
     take_over: str | None = None
     """The shell command that brings the changes of a worktree into the checkout that it was made from. None if there
-    are no changes, or they can't be brought there with one command."""
+    are no changes, or if no command can: see `no_take_over`."""
+    no_take_over: str | None = None
+    """Why no command brings the changes of a worktree or a copy to where it was made from."""
     handle: str | None = None
     """The key of the task's record, for `delegate show HANDLE` and `Delegator.records.read(handle)`."""
     _read_report: Callable[[], str] | None = None

@@ -23,11 +23,16 @@ class Workspace(Value):
 
     `fresh`: a new, empty folder. `copy`: a new copy of the folder `path`. `worktree`: a new git worktree of the
     repository `path` at the revision `base` (default: `HEAD`), without uncommitted changes. `shared`: `path` itself.
+
+    `folder` is the folder in it that the parent works in: relative paths in a model's criteria are meant from there,
+    and programs that are children start there. With `only_folder`, a worktree has no other files.
     """
 
     mode: Literal["fresh", "copy", "worktree", "shared"] = "fresh"
     path: Path | None = None
     base: Annotated[str, StringConstraints(pattern=r"^[^-\x00][^\x00]{0,199}$")] | None = None
+    folder: Text | None = None
+    only_folder: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -40,6 +45,11 @@ class Workspace(Value):
             raise ValueError(f"workspace mode {self.mode!r} {'takes no' if self.path else 'needs a'} path")
         if self.base is not None and self.mode != "worktree":
             raise ValueError(f"workspace mode {self.mode!r} takes no base; only worktree does")
+        if self.only_folder and (self.mode != "worktree" or self.folder is None):
+            raise ValueError("only_folder needs mode worktree, and a folder")
+        inside = Path(self.folder or "")
+        if inside.is_absolute() or ".." in inside.parts or (self.folder and self.path is None):
+            raise ValueError("folder should be a relative path inside `path`")
         return self
 
 

@@ -1,6 +1,8 @@
 """Features that only the Claude Agent SDK has: Claude Code between model and tool, and servers in this process."""
 
 import asyncio
+import subprocess
+from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
@@ -50,6 +52,21 @@ async def test_the_tool_works_on_a_server_that_the_sdk_created() -> None:
         with ModelServer(turns((TOOL, GOAL))) as model:
             (result,) = await results(model, server)
     assert "I looked it up." in str(result["content"])
+
+
+async def test_children_work_in_the_repository_around_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.txt").write_text("a\n")
+    for command in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    client = calling(("write_file", {"path": "deep/a.txt", "content": "b\n"}))
+    with ModelServer(turns((TOOL, GOAL))) as model:
+        async with Delegator(client=client, model=CHEAP) as delegator:
+            (result,) = await results(model, claude_agent_sdk.server(delegator, cwd=tmp_path / "deep"))
+            (offered,) = [one for one in model.calls[-1].body["tools"] if one["name"] == TOOL]
+    assert f"its own git worktree of {tmp_path}, with" in offered["description"]
+    assert "take-over" in str(result["content"])
+    assert (tmp_path / "deep" / "a.txt").read_text() == "a\n"
 
 
 async def test_the_program_gets_the_tokens_of_children() -> None:

@@ -884,7 +884,7 @@ THE_SDK_ALONE = """
 import asyncio
 from delegate import Delegator
 from delegate.hosts import mcp
-from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.workspaces import WorkspacePolicy
 asyncio.run(mcp.serve_stdio(mcp.server(Delegator(), workspaces=WorkspacePolicy("auto"))))
 """
 META: JsonObject = {

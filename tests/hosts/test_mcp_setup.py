@@ -16,7 +16,7 @@ from delegate.contract import MAX_LISTED
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import RUN_SECONDS, Clients
 from delegate.hosts.mcp.codex import CODEX_TURN
-from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.contract.test_dialects import tokens

@@ -21,7 +21,7 @@ from delegate.errors import ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.hosts.mcp import connection, definitions, opening
 from delegate.hosts.mcp.connection import Connection
-from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from delegate import contract
 from delegate.contract import Limits
-from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import Settings
 from delegate.types import LEVELS, JsonObject, Report
 
@@ -63,7 +63,7 @@ def listed(
     """
     delegate = contract.tool("mcp", name=settings.tool_name, limits=_limits(settings), background=True)
     if workspaces is not None:
-        delegate["description"] += f"\n{workspaces.sentence}"
+        delegate["description"] += f"\n{workspaces.sentence()}"
     if structured:
         delegate["outputSchema"] = _RESULT_SCHEMA
     others = (contract.read_tool("mcp"), contract.stop_tool("mcp"), contract.think_tool("mcp"))

@@ -21,10 +21,10 @@ from delegate.errors import ConfigError
 from delegate.hosts.mcp.approvals import Elicit, HeldCall, HeldCalls, Question
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
-from delegate.hosts.mcp.policy import WorkspacePolicy
 from delegate.hosts.mcp.projects import ListRoots
 from delegate.hosts.mcp.tasks import ProtocolTasks
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 

@@ -2,22 +2,21 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext, suppress
-from typing import Any, TypeVar, cast
+from contextlib import nullcontext
+from typing import Any, cast
 
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from delegate._util.redaction import logger
+from delegate._util.threads import run_in_daemon_thread
 from delegate.contract.amounts import counted
 from delegate.hosts.mcp.connection import Connection, reserved_stdio
 from delegate.hosts.mcp.refusals import refusal
 from delegate.hosts.mcp.sdk import set_clock
 
 _log = logger(__name__)
-T = TypeVar("T")
 
 
 async def serve_stdio(
@@ -108,7 +107,7 @@ class _LineReader:
         self._before_end = before_end
 
     async def __aiter__(self) -> AsyncGenerator[str]:
-        while (line := await _run_in_daemon_thread(self._client.next_line)) is not None:
+        while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
             if line.is_blank:
                 continue
             if (refused := refusal(line)) is None:
@@ -135,7 +134,7 @@ class _Writer:
     async def write(self, text: str) -> None:
         async with self._lock:
             try:
-                await _run_in_daemon_thread(self._client.send, text)
+                await run_in_daemon_thread(self._client.send, text)
             except BrokenPipeError:
                 if self._needs_reader:
                     raise
@@ -143,25 +142,3 @@ class _Writer:
 
     async def flush(self) -> None:
         pass  # nothing is buffered
-
-
-async def _run_in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Run a blocking call in a thread that neither cancellation nor the process exit waits for."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
-
-    def run() -> None:
-        try:
-            settle, outcome = result.set_result, function(*arguments)
-        except OSError as error:
-            settle, outcome = result.set_exception, error
-        with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
-            loop.call_soon_threadsafe(_settle, result, settle, outcome)
-
-    threading.Thread(target=run, name="delegate-stdio", daemon=True).start()
-    return await result
-
-
-def _settle(result: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: Any) -> None:
-    if not result.done():  # false after a cancellation
-        settle(outcome)

@@ -23,8 +23,9 @@ from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
 from delegate.hosts.mcp.clients import WITHOUT_ERRORS, Clients
-from delegate.hosts.mcp.policy import WorkspacePolicy
-from delegate.hosts.mcp.projects import ListRoots, Project, Projects
+from delegate.hosts.mcp.projects import ClientProjects, ListRoots
+from delegate.hosts.projects import Project
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import JsonObject, Parent, Report
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class Tools:
         """When the request with this id was made; None if that isn't known, which is now."""
         self._problem = problem
         self._clients = clients
-        self._projects = Projects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
+        self._projects = ClientProjects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
         self._answer_within = answer_within
         self._structured = structured
         self._approvals = ClientApprovals()
@@ -141,14 +142,12 @@ class Tools:
             return self._refused(tool, error)
         with self._approvals.waits(client, request.elicit):
             answer = await _run_to_completion(_answer(tool, request, invocation))
-        if project.note and not answer.is_error:
-            folders = "from the last commit" if project.workspace else "in empty folders"
-            text, _, last = answer.text.rpartition("\n")  # the last line counts the verdicts, as the first one does
-            answer = replace(answer, text=f"{text}\nchildren work {folders}: {project.note}\n{last}")
+        if not answer.is_error:
+            answer = replace(answer, text=project.noted(answer.text))
         if answer.report and (refused := answer.report.error) and refused.code == "budget_exceeded":
             when = self._clients.free_again(client, parent)
-            told = refused.model_copy(update={"hint": f"{refused.hint}; {when}"})
-            answer = replace(answer, text=tool.delegator.render(Report(error=told)))
+            error = refused.model_copy(update={"hint": f"{refused.hint}; {when}"})
+            answer = replace(answer, text=tool.delegator.render(Report(error=error)))
         if answer.report and answer.report.run_id:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:

@@ -25,7 +25,7 @@ from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.sandbox.commands.commands import Author, Commands
-from delegate.sandbox.filesystem.trees import copy_tree, remove_tree
+from delegate.sandbox.filesystem.trees import copy_tree, remove_soon
 from delegate.sandbox.workspace.snapshot import CACHES
 from delegate.types import (
     CONDITIONS,
@@ -184,7 +184,7 @@ async def _copy_of(files: Path | None) -> AsyncGenerator[tuple[Path, Path]]:
             await run_in_thread(partial(copy_tree, files, tree, stop, without=CACHES), stop=stop)
         yield tree, elsewhere
     finally:
-        await run_in_thread(partial(remove_tree, home))
+        await remove_soon(home)
 
 
 # ----------------------------------------------------------------------------------------------------- conditions
