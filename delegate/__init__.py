@@ -6,9 +6,10 @@
         report = await delegator.run(Task(goal="…", acceptance_criteria=["…"]))
         report.results[0].verdict
 
-Start reading at `schemas/delegate_task.json` (what a parent model sees), then `types.py`, then `engine/executor.py`.
+Start reading at `schemas/delegate_task.json` (what a parent model sees), then `types/`, then `engine/executor.py`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,20 +60,9 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, which keeps `import delegate` fast."""
-    import gc
-    from importlib import import_module
-
     for module, names in _MODULES.items():
         if name in names:
-            # Modules stay, so collections during their import take a tenth of its time and free nothing.
-            collects = gc.isenabled()
-            gc.disable()
-            try:
-                value = getattr(import_module(module), name)
-            finally:
-                if collects:
-                    gc.enable()
-            globals()[name] = value
+            value = globals()[name] = getattr(import_module(module), name)
             return value
     raise AttributeError(f"module 'delegate' has no attribute {name!r}")
 

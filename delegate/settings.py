@@ -46,9 +46,10 @@ class Settings(Value):
     judge_accuracy: dict[str, JudgeAccuracy] = Field(default_factory=dict)
     """Measured accuracy of judges by model, overriding the catalog (only in `delegate.toml` or Python)."""
     max_false_pass: float | None = Field(default=None, gt=0, le=1)
-    """Highest rate at which a judge may find met what isn't, 0 to 1, as measured by rulings. Only judges whose upper
-    limit (95 %) is below it decide alone: what others find met needs a second judge of another family (`escalate`), or
-    it ends as `not_confident`. None: any judge decides alone."""
+    """Highest rate, 0 to 1, at which a judge may find a criterion met that isn't. A judge decides alone only if the
+    upper limit of the 95 % interval of its rate, as rulings measured it, is below this. What any other judge finds met,
+    a second judge of another family (`escalate`) has to confirm; otherwise it is `not_confident`. None: any judge
+    decides alone."""
     judge_looks: int = Field(default=8, ge=0, le=100)
     """How often a judge may look at more than its page before it answers: at the work, at what a command prints in a
     copy of it, at what look-up tools say. 0: never."""
@@ -192,8 +193,10 @@ ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy")
 """Structured fields, which can't be set by an environment variable."""
 
 
-NO_FIELDS = frozenset({"DELEGATE_CONFIG", "DELEGATE_MCP_TOKEN", "DELEGATE_FUZZ_SECONDS", "DELEGATE_HOSTS_TABLE"})
-"""Variables that are ours, but not of a field: of `load_settings`, of `delegate mcp`, and of the tests."""
+NO_FIELDS = frozenset({
+    "DELEGATE_CONFIG", "DELEGATE_MCP_TOKEN", "DELEGATE_PARENT", "DELEGATE_FUZZ_SECONDS", "DELEGATE_HOSTS_TABLE",
+})  # fmt: skip
+"""Variables that are ours, but not of a field: of `load_settings`, `delegate mcp`, `budget.nested`, and the tests."""
 _KUBERNETES = re.compile(r"DELEGATE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """What Kubernetes sets in every container beside a service called `delegate`."""
 

@@ -22,7 +22,10 @@ def converse(client: Anthropic, delegator: Delegator, request: str) -> str:
     """Run the parent model until it calls no more tools, at most `MAX_TURNS` times, and return its last message."""
     # Calls with the same `run_id` share one set of limits. `model` caps the tier of children and judges.
     parent = Parent(run_id=str(uuid4()), model=MODEL)
-    delegate_task, read_delegation = delegator.tool("anthropic", parent=parent), delegator.read_tool("anthropic")
+    delegate_task, read_delegation = (
+        delegator.tool("anthropic", parent=parent),
+        delegator.background.read_tool("anthropic"),
+    )
     tools: list[Any] = [delegate_task, read_delegation]
     messages: list[Any] = [{"role": "user", "content": request}]
     for _ in range(MAX_TURNS):
@@ -34,7 +37,7 @@ def converse(client: Anthropic, delegator: Delegator, request: str) -> str:
         results: list[Any] = []
         for call in calls:
             if call.name == read_delegation["name"]:
-                text = delegator.wait_for(delegator.read_answer(call.input, parent=parent))
+                text = delegator.wait_for(delegator.background.read_answer(call.input, parent=parent))
             else:
                 text = delegator.answer_sync(call.input, parent=parent)
             print(text, file=sys.stderr)

@@ -1,8 +1,8 @@
 """One child per row of a CSV file, each with its own criteria, and a file of results.
 
-Shows `Delegator.batch`: tasks run side by side within a limit on cost, each at most once, and every result is written
-as it comes, beside the columns of its row. A batch that was stopped can be continued: `delegator.batch(...,
-resume=RUN_ID)`.
+Shows `Delegator.batches.run`: tasks run side by side within a limit on cost, each at most once, and every result is
+written as it comes, beside the columns of its row. A batch that was stopped can be continued:
+`delegator.batches.run(..., resume=RUN_ID)`.
 
     export OPENAI_API_KEY=...      # or ANTHROPIC_API_KEY, or GEMINI_API_KEY
     python examples/csv_fanout.py examples/tickets.csv results.csv
@@ -46,7 +46,7 @@ def tasks(path: Path) -> Iterator[Item]:
 
 async def main(source: Path, results: Path) -> int:
     async with Delegator() as delegator:
-        batch = delegator.batch(tasks(source), concurrency=4, max_cost_usd=1.00, results=results)
+        batch = delegator.batches.run(tasks(source), concurrency=4, max_cost_usd=1.00, results=results)
         async for outcome in batch:
             if outcome.result and (verdict := outcome.result.verdict):
                 print(f"row {outcome.id}: {verdict.verdict} ({verdict.code})")

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from typer import Context, Typer
+from typer import Context
 from typer.models import OptionInfo, ParameterInfo
 
 from delegate.cli import PROGRAM
-from delegate.cli.app import COMMANDS, app_with
+from delegate.cli.app import COMMANDS, GROUPS, app, function_of
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 
@@ -31,26 +31,16 @@ Every command and option of `{PROGRAM}`, in the words of `{PROGRAM} COMMAND --he
 
 def document() -> str:
     """The whole page."""
-    app = app_with()
-    found = _commands(app)
-    for group in app.registered_groups:
-        inside = group.typer_instance
-        assert inside
-        assert inside.registered_callback
-        assert inside.registered_callback.callback
-        found[str(group.name)] = inside.registered_callback.callback
-        found |= {f"{group.name} {name}": run for name, run in _commands(inside).items()}
-    commands = {name: found[name] for first in COMMANDS for name in found if name.partition(" ")[0] == first}
+    names = [
+        name for command in COMMANDS for name in (command, *(f"{command} {inner}" for inner in GROUPS.get(command, ())))
+    ]
+    commands = {name: function_of(name) for name in names}
     listed = [
         f"* [`{PROGRAM} {name}`](#{PROGRAM}-{name.replace(' ', '-')}): {_paragraphs(run)[0]}"
         for name, run in commands.items()
     ]
     parts = [HEAD, "\n".join(listed) + "\n", _joined(str(app.info.epilog)) + "\n"]
     return "\n".join([*parts, *(_section(f"{PROGRAM} {name}", run) for name, run in commands.items())])
-
-
-def _commands(group: Typer) -> dict[str, Callable[..., Any]]:
-    return {str(one.name or one.callback.__name__): one.callback for one in group.registered_commands if one.callback}
 
 
 def _section(title: str, run: Callable[..., Any]) -> str:

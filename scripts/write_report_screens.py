@@ -94,7 +94,7 @@ async def record_goal(settings: Settings) -> str:
         task = Task(goal="Document the retries in notes.md.", acceptance_criteria=criteria, mode="goal")
         report = await delegator.run(task)
         handle = report.results[0].handle or ""
-        await delegator.rule(handle, "c2", "not_met", by="Ana", because="It says how long, and not why.")
+        await delegator.records.rule(handle, "c2", "not_met", by="Ana", because="It says how long, and not why.")
     return report.run_id or ""
 
 
@@ -105,10 +105,10 @@ async def record(home: Path) -> dict[str, str]:
     async with Delegator(settings, client=scripted(demo)) as delegator:
         report = await delegator.run(*(one.task for one in demo))
     async with Delegator(settings, client=Scripted(answer_tickets)) as delegator:
-        batch = delegator.batch(tickets(), concurrency=6)
+        batch = delegator.batches.run(tickets(), concurrency=6)
         async for _ in batch:
             pass
-        (latest,) = await delegator.batches(1)
+        (latest,) = await delegator.batches.latest(1)
     return {"run": report.run_id or "", "batch": latest.run_id, "goal": await record_goal(settings)}
 
 

@@ -1,4 +1,4 @@
-"""Write the generated files of schemas/ from delegate/types.py and delegate/events.py (`make schemas`).
+"""Write the generated files of schemas/ from delegate/types/ and delegate/events.py (`make schemas`).
 
 They describe the JSON that `Task`, `Report` and `Verdict` accept, and that of events. Everything that delegate writes
 matches them.
@@ -14,7 +14,12 @@ from delegate import events
 from delegate.types import Report, Task, Verdict
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
-GENERATED = {"event": "events.py", "report": "types.py", "task": "types.py", "verdict": "types.py"}
+GENERATED = {
+    "event": "events.py",
+    "report": "types/report.py",
+    "task": "types/request.py",
+    "verdict": "types/verdict.py",
+}
 """The source of each file, in delegate/."""
 
 Json = dict[str, Any]

@@ -196,7 +196,7 @@ async def _after_two_outcomes(width: int) -> str:
         ]
         console = Console(width=width, file=StringIO(), record=True, markup=False, highlight=False)
         async with Delegator(client=Scripted(reply)) as delegator:
-            batch = delegator.batch(tasks, concurrency=2)
+            batch = delegator.batches.run(tasks, concurrency=2)
             progress = BatchProgress(batch, lambda: batch.began + 12)
             async with aclosing(batch.outcomes()) as outcomes:
                 for outcome in (await anext(outcomes), await anext(outcomes)):

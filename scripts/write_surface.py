@@ -10,11 +10,9 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-import typer
-
 import delegate
 from delegate._util import resources
-from delegate.cli.app import app_with
+from delegate.cli.app import COMMANDS, command_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests" / "data" / "public_surface.json"
@@ -23,15 +21,14 @@ PROSE = ("description", "title", "$comment", "examples")
 
 def surface() -> dict[str, Any]:
     """The public surface as it is now."""
-    commands = cast("Any", typer.main.get_command(app_with())).commands
     package = Path(delegate.__file__).parent
     hosts = sorted(path for path in (package / "hosts").iterdir() if not path.name.startswith("_"))
     return {
         "delegate": delegate.__all__,
         "delegate.hosts": {path.stem: _public_names(path) for path in hosts},
         "commands": {
-            name: sorted(option for one in command.params for option in (*one.opts, *one.secondary_opts))
-            for name, command in sorted(commands.items())
+            name: sorted(option for param in command_of(name).params for option in (*param.opts, *param.secondary_opts))
+            for name in sorted(COMMANDS)
         },
         "schemas": {
             file.name: _digest(file.read_text(encoding="utf-8"))

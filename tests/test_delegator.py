@@ -93,7 +93,7 @@ async def test_siblings_are_unaffected_by_a_child_that_fails_or_times_out() -> N
             Task(goal="hangs", timeout_seconds=0.2),
             Task(goal="works"),
         )
-        kept = await delegator.read(report.results[2].handle or "")
+        kept = await delegator.records.read(report.results[2].handle or "")
     assert [result.status for result in report.results] == ["failed", "failed", "timeout", "completed"]
     codes = [result.error.code if result.error else None for result in report.results]
     assert codes == ["server_error", "crashed", "timeout", None]
@@ -221,7 +221,7 @@ async def test_long_child_text_is_cut_visibly_and_stays_readable_by_handle() -> 
     async with Delegator(client=Scripted([text.strip()]), result_chars=500) as delegator:
         report = await delegator.call({"goal": "x"})
         (result,) = report.results
-        record = await delegator.read(result.handle or "")
+        record = await delegator.records.read(result.handle or "")
     assert len(result.summary) < 700
     assert f"more characters, to be read by handle {result.handle}" in result.summary
     assert record

@@ -230,7 +230,7 @@ async def test_yaml_blocks_are_tasks_or_workflows(block: Block, monkeypatch: pyt
     path = Path("tasks.yaml")
     path.write_text(block.text, encoding="utf-8")
     async with Delegator() as delegator:
-        assert (await delegator.plan(TaskFile(path, read_task))).bad_rows == 0
+        assert (await delegator.batches.plan(TaskFile(path, read_task))).bad_rows == 0
 
 
 # ------------------------------------------------------------------------------------------------------- links and nav

@@ -45,7 +45,7 @@ async def run_of(*goals: str) -> tuple[list[Event], list[dict[str, Any]]]:
     live: list[Event] = []
     async with Delegator(client=thinker(), on_event=live.append, stream_text=True) as delegator:
         report = await delegator.run(*map(task, goals))
-        records = [await delegator.read(result.handle or "") for result in report.results]
+        records = [await delegator.records.read(result.handle or "") for result in report.results]
     return live, [event for record in records if record for event in record["events"]]
 
 
@@ -145,7 +145,7 @@ async def test_a_batch_is_one_run_for_the_operators_consumer() -> None:
         return lambda event: items.append(event.kind)
 
     async with Delegator(client=thinker(), on_event=live.append) as delegator:
-        async for _ in delegator.batch([task("a"), task("b")], on_event=watch):
+        async for _ in delegator.batches.run([task("a"), task("b")], on_event=watch):
             pass
     kinds = [event.kind for event in live]
     assert kinds[0] == "run.started"
@@ -176,7 +176,7 @@ async def test_records_with_the_old_kinds_are_read_as_the_new_ones(tmp_path: Pat
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
     connection.close()
     async with Delegator(home=tmp_path) as delegator:
-        record = await delegator.read(handle or "")
+        record = await delegator.records.read(handle or "")
     assert record
     events = record["events"]
     assert misfits(events) == []

@@ -77,7 +77,7 @@ def look(answer: str | Exception) -> Tool:
 async def child_of(client: Scripted, *tools: Tool, **fields: Any) -> JsonObject:
     async with Delegator(client=client, tools=tools or None) as delegator:
         report = await delegator.run(Task(goal="look", **fields))
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
     assert record
     return record["run"]
 
@@ -177,7 +177,7 @@ async def test_the_report_on_a_childs_own_child_reaches_it_whole_between_marks()
     client = Scripted(answer)
     async with Delegator(client=client, max_depth=2) as delegator:
         report = await delegator.run(Task(goal="have it painted"))
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
     assert record
     boss = [request for request in client.requests if not is_judge(request) and goal_of(request) != "paint"]
     assert (

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from delegate._util.cancellation import retrieve_exception
+
 T = TypeVar("T")
 
 
@@ -17,7 +19,7 @@ async def run_in_thread(work: Callable[[], T], *, stop: threading.Event | None =
     except asyncio.CancelledError:
         if stop is not None:
             stop.set()
-        running.add_done_callback(_retrieve_exception)
+        running.add_done_callback(retrieve_exception)
         await asyncio.wait([running])
         raise
 
@@ -47,9 +49,3 @@ async def run_in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T
 def _settle(result: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: Any) -> None:
     if not result.done():  # false after a cancellation
         settle(outcome)
-
-
-def _retrieve_exception(done: "asyncio.Future[T]") -> None:
-    """Asyncio logs an error for an exception that is never retrieved."""
-    if not done.cancelled():
-        done.exception()

@@ -53,7 +53,7 @@ class Tally:
     other: int = 0
     """Items without a result, or whose child didn't complete."""
     bad_work: int = 0
-    """Items of `failed` and `other` whose work is bad; of the rest, nobody can tell."""
+    """Items of `failed` and `other` whose work is bad; of the rest, that is unknown."""
     unknown: int = 0
     """Those of `other` whose outcome is unknown."""
     cost_known_usd: float = 0
@@ -396,9 +396,9 @@ class Batch:
         self._schedule.finished(outcome)
 
 
-def _deliver(given: tuple[EventSink, Event]) -> object:
+def _deliver(delivery: tuple[EventSink, Event]) -> object:
     """Call the sink of an item with an event. Returns what it returns, which an `async` sink's caller awaits."""
-    sink, event = given
+    sink, event = delivery
     return sink(event)
 
 

@@ -67,8 +67,8 @@ class Graph:
         """Raises CallError as `check` does. An item that needs a bad row is blocked, as if that row had failed."""
         entries = list(enumerate(items))
         self._bad_rows = deque(bad_row_outcome(bad[index]) for index, _ in entries if index in bad)
-        self._waiting = {one.id: one for index, one in entries if index not in bad and isinstance(one, Item)}
-        check(list(self._waiting.values()), left_out=frozenset(one.id for one in self._bad_rows))
+        self._waiting = {entry.id: entry for index, entry in entries if index not in bad and isinstance(entry, Item)}
+        check(list(self._waiting.values()), left_out=frozenset(row.id for row in self._bad_rows))
         self._positions = {id: n for n, id in enumerate(self._waiting)}
         self._missing = {item.id: len(item.needs) for item in self._waiting.values()}
         self._needed_by: dict[str, list[str]] = {}
@@ -115,11 +115,12 @@ class Graph:
                 self._outcomes.pop(id, None)
 
 
-def _fill_or_block(item: Item, needed: Mapping[str, ItemOutcome]) -> Item | ItemOutcome:
-    if item.when == "passed" and (reasons := [_obstacle(one) for one in needed.values() if not one.passed]):
-        return ItemOutcome(item.id, "blocked", why="; ".join(reasons), row=item.row, input=item.input)
+def _fill_or_block(item: Item, outcomes: Mapping[str, ItemOutcome]) -> Item | ItemOutcome:
+    obstacles = [_obstacle(outcome) for outcome in outcomes.values() if not outcome.passed]
+    if item.when == "passed" and obstacles:
+        return ItemOutcome(item.id, "blocked", why="; ".join(obstacles), row=item.row, input=item.input)
     try:
-        return filled(item, needed)
+        return filled(item, outcomes)
     except CallError as error:
         return ItemOutcome(item.id, "blocked", why=error.message, row=item.row, input=item.input)
 

@@ -82,8 +82,8 @@ class ItemOutcome:
     ) -> Self:
         """The outcome that a result means. If the batch was `stopped`, the item may have been stopped with it."""
         if stopped and _was_stopped(result):
-            known = result.model_copy(update={"verdict": None})
-            return cls(id, "outcome_unknown", known, STOPPED, row, input)
+            without_verdict = result.model_copy(update={"verdict": None})
+            return cls(id, "outcome_unknown", without_verdict, STOPPED, row, input)
         return cls(id, "done", result, row=row, input=input)
 
     @property
@@ -98,8 +98,8 @@ class ItemOutcome:
 
     @property
     def bad_work(self) -> bool:
-        """Whether its work is bad. False if it is good, and if nobody can tell: it wasn't run, its child couldn't run,
-        its outcome is unknown, or nobody could look at its work.
+        """Whether its work is bad. False if it is good, and if that is unknown: it wasn't run, its child couldn't run,
+        its outcome is unknown, or its work couldn't be examined.
         """
         return self.state == "done" and self.result is not None and not self.result.good and self.result.examined
 

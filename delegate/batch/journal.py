@@ -265,9 +265,9 @@ class Journal:
         while page := await self._read(lambda c, after=after: c.execute(_PAGE, (run_id, after)).fetchall()) or []:
             after = page[-1][0]
             for _, id, state, row, why, result, cost, input in page:
-                parsed = TaskResult.model_validate_json(result) if result else None
-                spent = 0 if parsed else cost
-                yield ItemOutcome(id, cast("ItemState", state), parsed, why, row, json.loads(input or "{}"), spent)
+                task_result = TaskResult.model_validate_json(result) if result else None
+                item_state, spent_usd = cast("ItemState", state), 0 if task_result else cost
+                yield ItemOutcome(id, item_state, task_result, why, row, json.loads(input or "{}"), spent_usd)
         if not _runs(await self._row(run_id)):
             for item in await self._lost(run_id):
                 if item.outcome is not None:
@@ -298,9 +298,9 @@ class Journal:
     async def _lost(self, run_id: str) -> "list[_Lost]":
         """What became of the items that were running when the process of their batch was lost."""
         rows = await self._read(lambda connection: connection.execute(_RUNNING, (run_id,)).fetchall()) or []
-        known = await self._records.endings([handle for _, _, handle, _ in rows if handle is not None])
+        endings = await self._records.endings([handle for _, _, handle, _ in rows if handle is not None])
         return [
-            _Lost(id, _lost_outcome(id, row, json.loads(input or "{}"), known.get(handle)))
+            _Lost(id, _lost_outcome(id, row, json.loads(input or "{}"), endings.get(handle)))
             for id, row, handle, input in rows
         ]
 
@@ -374,8 +374,8 @@ class _Lost(NamedTuple):
 def _lost_outcome(id: str, row: int | None, input: Mapping[str, str], ending: Ending | None) -> ItemOutcome | None:
     """What its record says of such an item. Without a record, which may have been removed, that is unknown."""
     if ending is None or (ending.result is None and ending.started):
-        spent = ending.spent_usd if ending else 0
-        return ItemOutcome(id, "outcome_unknown", why=_LOST, row=row, input=input, spent_usd=spent)
+        spent_usd = ending.spent_usd if ending else 0
+        return ItemOutcome(id, "outcome_unknown", why=_LOST, row=row, input=input, spent_usd=spent_usd)
     if ending.result is None:
         return None
     try:

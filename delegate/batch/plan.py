@@ -82,8 +82,8 @@ async def plan(
     groups = [await _group(models.get(id or ""), count, costs) for id, count in tasks.most_common()]
     stages: list[list[Item]] = []
     if validated.has_needs:
-        good = [one for index, one in enumerate(source) if index not in validated.bad_rows]
-        items = [one for one in good if isinstance(one, Item)]
+        good = [entry for index, entry in enumerate(source) if index not in validated.bad_rows]
+        items = [entry for entry in good if isinstance(entry, Item)]
         stages = check(items, left_out=frozenset(bad.id for bad in validated.bad_rows.values()))
     ids = tuple(tuple(item.id for item in stage) for stage in stages)
     bad_rows = len(validated.bad_rows)
@@ -93,7 +93,7 @@ async def plan(
 async def _group(model: Model | None, count: int, costs: Callable[[str], Awaitable[Sequence[float]]]) -> Group:
     if model is None:
         return Group(None, count, None, "unknown")
-    if len(known := await costs(model.id)) >= FEWEST_RECORDS:
-        return Group(model.id, count, median(known), "records", len(known))
+    if len(past := await costs(model.id)) >= FEWEST_RECORDS:
+        return Group(model.id, count, median(past), "records", len(past))
     each = usual_child_usd(model, date.today())
     return Group(model.id, count, each, "unknown" if each is None else "assumed")

@@ -128,7 +128,7 @@ class RayBackend:
 
     async def pid_of_a_worker(self) -> int:
         """Process id of the busiest worker, on whichever node it runs."""
-        return await max(self._slots, key=lambda one: len(one.running)).actor.pid.remote()
+        return await max(self._slots, key=lambda slot: len(slot.running)).actor.pid.remote()
 
     async def aclose(self) -> None:
         """Stop the workers. A cluster that was running before keeps running."""
@@ -156,7 +156,7 @@ class RayBackend:
         """Reserve a slot on a live worker. A new worker is pinged first, since its node may be going down."""
         reason = ""
         for _ in range(ATTEMPTS):
-            slot = min(self._slots, key=lambda one: len(one.running))
+            slot = min(self._slots, key=lambda slot: len(slot.running))
             slot.running.add(number)
             try:
                 slot.started = slot.started or bool(await slot.actor.pid.remote())

@@ -49,8 +49,9 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
     if verdict is not None:
         line |= verdict.model_dump(include=_OF_VERDICT)
         line["criteria"] = [
-            one.model_dump(mode="json", include=_OF_CRITERION) | {"about": str(one.reading) if one.reading else None}
-            for one in verdict.criteria
+            criterion.model_dump(mode="json", include=_OF_CRITERION)
+            | {"about": str(criterion.reading) if criterion.reading else None}
+            for criterion in verdict.criteria
         ]
     return line
 
@@ -75,9 +76,9 @@ class Table:
     def cells(self, outcome: ItemOutcome) -> list[object]:
         """The cells of one outcome, each safe in a spreadsheet."""
         line = fields(outcome)
-        found = line["structured_output"]
-        structured = cast("dict[str, object]", found) if isinstance(found, dict) else dict[str, object]()
-        line["structured_output"] = None if found is None else json.dumps(found, ensure_ascii=False)
+        output = line["structured_output"]
+        structured = cast("dict[str, object]", output) if isinstance(output, dict) else dict[str, object]()
+        line["structured_output"] = None if output is None else json.dumps(output, ensure_ascii=False)
         inputs = {column: outcome.input.get(name) for column, name in self._named(self.inputs).items()}
         outputs = {f"output.{name}": structured.get(name) for name in self.outputs}
         return [_cell(value) for value in self._row(line, inputs, outputs).values()]
@@ -95,9 +96,9 @@ class Table:
     @staticmethod
     def _named(inputs: Sequence[str]) -> dict[str, str]:
         """The columns of the input by their names in the results."""
-        taken = (*COLUMNS, "")
-        prefixed = {one for one in inputs if one in taken or one.startswith(("input.", "output."))}
-        return {f"input.{one}" if one in prefixed else one: one for one in inputs if one != "id"}
+        reserved = (*COLUMNS, "")
+        prefixed = {name for name in inputs if name in reserved or name.startswith(("input.", "output."))}
+        return {f"input.{name}" if name in prefixed else name: name for name in inputs if name != "id"}
 
 
 class ResultsFile:
@@ -172,8 +173,8 @@ class ResultsFile:
         assert self._file is not None
         size = os.fstat(self._file).st_size
         try:
-            written = os.write(self._file, data)
-            if written == len(data):
+            count = os.write(self._file, data)
+            if count == len(data):
                 return
             reason = "no space left"
         except OSError as error:

@@ -62,8 +62,8 @@ class BatchRunner:
 
         kinds: Collection[EventKind] | None = {"child.started"}
         if on_event is not None:
-            wanted = on_event.kinds if isinstance(on_event, Consumer) else None
-            kinds = None if wanted is None else {*wanted, *kinds}
+            own_kinds = on_event.kinds if isinstance(on_event, Consumer) else None
+            kinds = None if own_kinds is None else {*own_kinds, *kinds}
 
         report = await self.admission.execute(
             (item.task,),
@@ -77,8 +77,8 @@ class BatchRunner:
             handle=handle,
         )
         (result,) = report.results
-        refused = result.status == "budget_exceeded" and not result.usage.model_calls and item.task.max_cost_usd is None
-        if refused or (result.status == "cancelled" and not started):
+        no_call = result.status == "budget_exceeded" and not result.usage.model_calls
+        if (no_call and item.task.max_cost_usd is None) or (result.status == "cancelled" and not started):
             assert result.error is not None
             code = cast("CallErrorCode", result.error.code)  # as of a refused call
             raise CallError(code, result.error.message, hint=result.error.hint)

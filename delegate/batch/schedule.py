@@ -35,12 +35,12 @@ class InOrder:
     def next(self) -> Item | ItemOutcome | None:
         """The next item that hadn't finished in an earlier session."""
         self._started = True
-        for index, one in self._items:
+        for index, entry in self._items:
             bad = self._bad.get(index)
-            if bad is None and isinstance(one, BadRow):
-                raise CallError("source_changed", f"row {one.row} changed and is invalid now: {one.error.message}")
-            if (bad or one).id not in self._finished_before:
-                return bad_row_outcome(bad) if bad else cast("Item", one)
+            if bad is None and isinstance(entry, BadRow):
+                raise CallError("source_changed", f"row {entry.row} changed and is invalid now: {entry.error.message}")
+            if (bad or entry).id not in self._finished_before:
+                return bad_row_outcome(bad) if bad else cast("Item", entry)
         return None
 
     def finished(self, outcome: ItemOutcome) -> None:

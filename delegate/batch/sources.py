@@ -53,8 +53,8 @@ class Listed:
     name: str = "tasks"
 
     def __iter__(self) -> Iterator[Item | BadRow]:
-        for row, one in enumerate(self.tasks, start=1):
-            yield one if isinstance(one, Item) else Item(str(row), one, row, input={"goal": one.goal})
+        for row, task in enumerate(self.tasks, start=1):
+            yield task if isinstance(task, Item) else Item(str(row), task, row, input={"goal": task.goal})
 
 
 def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
@@ -311,7 +311,7 @@ def _needs(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if isinstance(value, (list, tuple)):
-        return tuple(dict.fromkeys(_id(one) for one in cast("Sequence[object]", value)))
+        return tuple(dict.fromkeys(_id(id) for id in cast("Sequence[object]", value)))
     raise CallError("bad_needs", "`needs` is not a list of ids", field="needs", hint='write ["id of a task", …]')
 
 

@@ -40,7 +40,7 @@ class Templates:
         """The fields of the task for a row. Raises CallError naming a column that doesn't exist."""
         task = {**(self.fields or {}), "goal": fill(self.goal, columns)}
         if self.criteria:
-            task["acceptance_criteria"] = [_criterion(one, columns) for one in self.criteria]
+            task["acceptance_criteria"] = [_criterion(criterion, columns) for criterion in self.criteria]
         if self.output_schema is not None:
             task["output_schema"] = _filled(self.output_schema, columns)
         return task
@@ -50,10 +50,10 @@ class Templates:
         if sum(map(str.isalpha, _BRACES.sub("", self.goal))) < _LEAST_LETTERS:
             return None
         statements: dict[str, str] = {}
-        for n, one in enumerate(self.criteria, start=1):
-            given = criterion_of(one) if isinstance(one, str) else one
-            if isinstance(given, Mapping):
-                fields = cast("Mapping[str, object]", given)
+        for n, criterion in enumerate(self.criteria, start=1):
+            value = criterion_of(criterion) if isinstance(criterion, str) else criterion
+            if isinstance(value, Mapping):
+                fields = cast("Mapping[str, object]", value)
                 text = fields.get("text" if fields.get("kind") == "text" else "question")
                 if isinstance(text, str):
                     statements[str(fields.get("id") or f"c{n}")] = text
@@ -81,10 +81,10 @@ def _unknown(name: str, columns: Mapping[str, str]) -> CallError:
     return CallError("unknown_column", f"there is no column {name!r}", field=name, hint=hint)
 
 
-def _criterion(one: object, columns: Mapping[str, str]) -> object:
-    if not isinstance(one, Mapping):
-        return _filled(one, columns)
-    table = dict(cast("Mapping[str, object]", one))
+def _criterion(criterion: object, columns: Mapping[str, str]) -> object:
+    if not isinstance(criterion, Mapping):
+        return _filled(criterion, columns)
+    table = dict(cast("Mapping[str, object]", criterion))
     escaped = _ESCAPED_FIELDS.get(str(table.get("kind")))
     if escaped is not None and isinstance(text := table.get(escaped[0]), str):
         rest = {key: _filled(value, columns) for key, value in table.items() if key != escaped[0]}
@@ -105,15 +105,15 @@ def _filled(value: object, columns: Mapping[str, str]) -> object:
 
 def _command(text: str, columns: Mapping[str, str]) -> str:
     """Pass values as shell variables, because no way of quoting is right everywhere in a command."""
-    used: dict[str, str] = {}
+    variables: dict[str, str] = {}
 
     def variable(name: str) -> str:
-        used[name] = f"column_{_SHELL_NAME.sub('_', name)}_{len(used)}" if name not in used else used[name]
-        return f'"${{{used[name]}}}"'
+        shell_name = variables.setdefault(name, f"column_{_SHELL_NAME.sub('_', name)}_{len(variables)}")
+        return f'"${{{shell_name}}}"'
 
-    filled = fill(text, {name: name for name in columns}, variable)
-    assignments = " ".join(f"{assigned}={shlex.quote(columns[name])}" for name, assigned in used.items())
-    return f"{assignments}; {filled}" if used else filled
+    command = fill(text, {name: name for name in columns}, variable)
+    assignments = " ".join(f"{shell_name}={shlex.quote(columns[name])}" for name, shell_name in variables.items())
+    return f"{assignments}; {command}" if variables else command
 
 
 def _pattern(text: str, columns: Mapping[str, str]) -> str:

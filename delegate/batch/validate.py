@@ -37,24 +37,24 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
     Raises CallError naming file, row and field of the first invalid row; with `skip_bad`, only if all rows are invalid.
     `admit` raises CallError for a task that can't be run.
     """
-    digest, seen, bad_rows = hashlib.sha256(), dict[str, int | None](), dict[int, BadRow]()
+    digest, rows_of, bad_rows = hashlib.sha256(), dict[str, int | None](), dict[int, BadRow]()
     inputs, outputs = dict[str, None](), dict[str, None]()
     total, has_needs, first_goal = 0, False, ""
-    for index, one in enumerate(source):
+    for index, entry in enumerate(source):
         total += 1
-        inputs |= dict.fromkeys(one.input)
-        bad_row = one if isinstance(one, BadRow) else _check(one, admit, seen)
+        inputs |= dict.fromkeys(entry.input)
+        bad_row = entry if isinstance(entry, BadRow) else _check(entry, admit, rows_of)
         if bad_row is not None:
             if not skip_bad:
                 raise _row_error(bad_row, source.name)
-            bad_rows[index] = _with_unique_id(bad_row, seen)
+            bad_rows[index] = _with_unique_id(bad_row, rows_of)
             continue
-        assert isinstance(one, Item)
-        seen[one.id] = one.row
-        has_needs = has_needs or bool(one.needs) or "{{" in f"{one.task.goal}{one.task.context}"
-        first_goal = first_goal or one.task.goal
-        outputs |= dict.fromkeys(_fields_of(one.task))
-        digest.update(_canonical(one))
+        assert isinstance(entry, Item)
+        rows_of[entry.id] = entry.row
+        has_needs = has_needs or bool(entry.needs) or "{{" in f"{entry.task.goal}{entry.task.context}"
+        first_goal = first_goal or entry.task.goal
+        outputs |= dict.fromkeys(_fields_of(entry.task))
+        digest.update(_canonical(entry))
     if len(bad_rows) == total:
         raise _no_tasks_error(source.name, bad_rows)
     digest.update(json.dumps(sorted(bad_rows)).encode())
@@ -67,10 +67,10 @@ def _fields_of(task: Task) -> list[str]:
     return list(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else []
 
 
-def _check(item: Item, admit: Callable[[Task], object], seen: Mapping[str, int | None]) -> BadRow | None:
-    row = item.row or len(seen) + 1
-    if item.id in seen:
-        message = f"id {item.id!r} is already used by row {seen[item.id]}"
+def _check(item: Item, admit: Callable[[Task], object], rows_of: Mapping[str, int | None]) -> BadRow | None:
+    row = item.row or len(rows_of) + 1
+    if item.id in rows_of:
+        message = f"id {item.id!r} is already used by row {rows_of[item.id]}"
         hint = "give every task a unique id, or none"
         return BadRow(item.id, row, CallError("duplicate_id", message, field="id", hint=hint), item.input)
     try:
@@ -86,11 +86,11 @@ def _row_error(bad: BadRow, name: str) -> CallError:
     return CallError(error.code, f"{name}: row {bad.row}: {error.message}", field=error.field, hint=hint)
 
 
-def _with_unique_id(bad: BadRow, seen: dict[str, int | None]) -> BadRow:
-    id = bad.id if bad.id and bad.id not in seen else f"row {bad.row}"
-    while id in seen:
+def _with_unique_id(bad: BadRow, rows_of: dict[str, int | None]) -> BadRow:
+    id = bad.id if bad.id and bad.id not in rows_of else f"row {bad.row}"
+    while id in rows_of:
         id += "'"
-    seen[id] = bad.row
+    rows_of[id] = bad.row
     return BadRow(id, bad.row, bad.error, bad.input)
 
 

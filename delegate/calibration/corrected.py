@@ -52,43 +52,52 @@ def corrected(
     verdicts on record with their handles. A task is completely ruled if every criterion that a judge decided was drawn
     at random and ruled; it is good if all of these are met, and a check failed none of the others.
     """
-    found = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(answers).items()]
-    judged = [verdict for verdict in batch if _judge_decided(verdict)]
-    if judged:
+    rates = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(answers).items()]
+    verdicts = [verdict for verdict in batch if _judge_decided(verdict)]
+    if verdicts:
         words: dict[tuple[str, str], RulingWord] = {
-            (one.task, one.criterion): one.ruling for one in rulings if one.sampling == "random"
+            (ruling.task, ruling.criterion): ruling.ruling for ruling in rulings if ruling.sampling == "random"
         }
         table = Table.of(pair for handle, verdict in others if (pair := _ruled_task(handle, verdict, words)))
-        passed = sum(verdict.verdict == "PASS" for verdict in judged)
-        rate = rogan_gladen(passed, len(judged), table)
-        found.append(CorrectedRate("PASS", "", len(judged), table.n, rate, passed / len(judged)))
-    return found
+        passes = sum(verdict.verdict == "PASS" for verdict in verdicts)
+        rate = rogan_gladen(passes, len(verdicts), table)
+        rates.append(CorrectedRate("PASS", "", len(verdicts), table.n, rate, passes / len(verdicts)))
+    return rates
 
 
 def _judged(answers: Iterable[JudgeWord]) -> dict[tuple[str, str], Counter[bool]]:
     """How many criteria each judge found met, and how many not."""
     counts: dict[tuple[str, str], Counter[bool]] = {}
-    for judge, version, met in answers:
-        counts.setdefault((judge, version), Counter())[met] += 1
+    for judge, version, is_met in answers:
+        counts.setdefault((judge, version), Counter())[is_met] += 1
     return counts
 
 
 def _of_criteria(judge: str, version: str, counts: Counter[bool], measured: Iterable[Measured]) -> CorrectedRate:
-    same = (one for one in measured if one.worker is None and one.sampling == "random" and one.judge_version == version)
-    table = next((one.table for one in same if one.judge == judge), Table())
+    key = (judge, version, None, "random")
+    tables = (row.table for row in measured if (row.judge, row.judge_version, row.worker, row.sampling) == key)
+    table = next(tables, Table())
     rate = rogan_gladen(counts[True], counts.total(), table)
     return CorrectedRate("criteria met", judge, counts.total(), table.n, rate, counts[True] / counts.total())
 
 
 def _judge_decided(verdict: Verdict) -> list[str]:
-    return [one.id for one in verdict.criteria if one.decided_by == "judge" and not one.findings_only]
+    return [
+        criterion.id
+        for criterion in verdict.criteria
+        if criterion.decided_by == "judge" and not criterion.findings_only
+    ]
 
 
 def _ruled_task(handle: str, verdict: Verdict, words: Mapping[tuple[str, str], RulingWord]) -> tuple[bool, bool] | None:
     """Whether a task is good, and whether its verdict is PASS; None if it isn't completely ruled."""
     ids = _judge_decided(verdict)
-    ruled = [words.get((handle, id)) for id in ids]
-    if not ids or None in ruled:
+    rulings = [words.get((handle, id)) for id in ids]
+    if not ids or None in rulings:
         return None
-    rest = (one.outcome in PASSING for one in verdict.criteria if one.id not in ids and not one.findings_only)
-    return all(word == "met" for word in ruled) and all(rest), verdict.verdict == "PASS"
+    rest = (
+        criterion.outcome in PASSING
+        for criterion in verdict.criteria
+        if criterion.id not in ids and not criterion.findings_only
+    )
+    return all(word == "met" for word in rulings) and all(rest), verdict.verdict == "PASS"

@@ -39,14 +39,14 @@ _NAMED = re.compile(r"`([^`\n]{2,80})`|\b([A-Z0-9]{2,}\d[A-Z0-9]*|\d[\d.,:-]{2,}
 def features(run: ChildRun) -> dict[str, float]:
     """The counts of a run that the detector looks at, by name. Takes time in proportion to the run's length."""
     receipts, last = run.receipts, run.output[-_LAST_CHARS:]
-    failed = [one for one in receipts if one.status != "ok"]
+    failures = [receipt for receipt in receipts if receipt.status != "ok"]
     claims, hedges = len(_CLAIM.findall(last)), len(_HEDGE.findall(last))
     ends_in_failure = bool(receipts) and receipts[-1].status != "ok"
     return {
         "calls": math.log1p(len(receipts)),
-        "errors": math.log1p(sum(one.status == "error" for one in failed)),
-        "denied_or_timeout": math.log1p(sum(one.status in ("denied", "timeout") for one in failed)),
-        "failed_share": len(failed) / len(receipts) if receipts else 0.0,
+        "errors": math.log1p(sum(receipt.status == "error" for receipt in failures)),
+        "denied_or_timeout": math.log1p(sum(receipt.status in ("denied", "timeout") for receipt in failures)),
+        "failed_share": len(failures) / len(receipts) if receipts else 0.0,
         "ends_in_failure": float(ends_in_failure),
         "no_calls": float(not receipts),
         "report_chars": math.log1p(len(run.output)),
@@ -61,16 +61,16 @@ def features(run: ChildRun) -> dict[str, float]:
 
 def _unseen_names(run: ChildRun) -> float:
     """The share of the names in the end of the report that occur in no tool call, result or file."""
-    names = {(found[0] or found[1]).lower() for found in _NAMED.findall(run.output[-_LAST_CHARS:])}
+    names = {(match[0] or match[1]).lower() for match in _NAMED.findall(run.output[-_LAST_CHARS:])}
     if not names:
         return 0.0
-    seen = "\n".join(
+    sources = "\n".join(
         [
-            *(f"{json.dumps(one.args, default=str)} {one.output}" for one in run.receipts),
+            *(f"{json.dumps(receipt.args, default=str)} {receipt.output}" for receipt in run.receipts),
             *(a.path for a in run.artifacts),
         ]
     ).lower()
-    return sum(name not in seen for name in names) / len(names)
+    return sum(name not in sources for name in names) / len(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Detector:
 
     def score(self, run: ChildRun) -> float:
         """A number without a unit, higher for reports that are less likely to be true."""
-        found = features(run)
-        terms = (weight * (found[name] - mean) / deviation for name, (mean, deviation, weight) in self.weights.items())
+        values = features(run)
+        terms = (weight * (values[name] - mean) / deviation for name, (mean, deviation, weight) in self.weights.items())
         return self.intercept + sum(terms)
 
     def probability(self, run: ChildRun) -> float:

@@ -41,12 +41,12 @@ class Fit(NamedTuple):
         return self.interval.lower > 0.5
 
 
-def fit(ruled: Sequence[RuledRun], *, least: int = LEAST_RULED) -> Fit:
+def fit(runs: Sequence[RuledRun], *, least: int = LEAST_RULED) -> Fit:
     """Fit and cross-validate a detector. The probability comes from scores of runs that a fold wasn't fitted to.
 
     Raises CallError if scikit-learn isn't installed, or there are too few runs.
     """
-    labels = [one.is_false for one in ruled]
+    labels = [run.is_false for run in runs]
     _refuse_too_few(labels, least)
     try:
         linear, selection = import_module("sklearn.linear_model"), import_module("sklearn.model_selection")
@@ -56,8 +56,8 @@ def fit(ruled: Sequence[RuledRun], *, least: int = LEAST_RULED) -> Fit:
             "missing_extra", "fitting a detector needs scikit-learn, which isn't installed", hint=hint
         ) from None
     names = tuple(features(ChildRun(status="completed")))
-    rows = [tuple(features(one.run).values()) for one in ruled]
-    groups = [one.task for one in ruled]
+    rows = [tuple(features(run.run).values()) for run in runs]
+    groups = [run.task for run in runs]
     folds = selection.StratifiedGroupKFold(n_splits=FOLDS, shuffle=True, random_state=1)
     scores = [0.0] * len(rows)
     parts: list[tuple[list[int], list[int]]] = list(folds.split(rows, labels, groups))

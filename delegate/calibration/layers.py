@@ -45,7 +45,7 @@ class Ablation:
     verdicts: int
     passed: int
     not_looked_at: int
-    """Verdicts that are FAIL only because nobody could look."""
+    """Verdicts that are FAIL only because the work couldn't be examined."""
     layers: tuple[Layer, ...]
 
     def as_json(self) -> JsonObject:
@@ -70,16 +70,18 @@ def ablation(verdicts: Iterable[tuple[str, Verdict]], rulings: Mapping[tuple[str
 def _said_no(verdict: Verdict, layer: str) -> list[CriterionResult] | None:
     """The criteria that the layer refused; None if it refused none. For the gate: all that were left undecided."""
     if layer == "gate":
-        refused = [one for one in verdict.criteria if one.outcome == "skipped"] if verdict.decided_by == "gate" else []
-        return refused if verdict.gate is not None else None
-    return [one for one in verdict.criteria if one.fails and layer_of(one) == layer] or None
+        if verdict.gate is None:
+            return None
+        by_gate = verdict.decided_by == "gate"
+        return [criterion for criterion in verdict.criteria if by_gate and criterion.outcome == "skipped"]
+    return [criterion for criterion in verdict.criteria if criterion.fails and layer_of(criterion) == layer] or None
 
 
-def layer_of(one: CriterionResult) -> str | None:
-    """The layer that decided a criterion; None if nobody could look at it."""
-    if one.decided_by == "judge":
-        return "quotes" if one.code in QUOTES else "judge"
-    return "checks" if one.decided_by == "check" and one.examined else None
+def layer_of(criterion: CriterionResult) -> str | None:
+    """The layer that decided a criterion; None if it couldn't be examined."""
+    if criterion.decided_by == "judge":
+        return "quotes" if criterion.code in QUOTES else "judge"
+    return "checks" if criterion.decided_by == "check" and criterion.examined else None
 
 
 def _count(
@@ -88,21 +90,23 @@ def _count(
     said_no: Mapping[str, list[CriterionResult] | None],
     ruling: Callable[[str], RulingWord | None],
 ) -> None:
-    refused = said_no[layer.name]
-    if refused is None:
+    criteria = said_no[layer.name]
+    if criteria is None:
         return
     layer.stopped += 1
-    layer.codes.update([verdict.gate or ""] if layer.name == "gate" else [one.code for one in refused])
+    layer.codes.update([verdict.gate or ""] if layer.name == "gate" else [criterion.code for criterion in criteria])
     only_this = all(said_no[name] is None for name in LAYERS if name != layer.name)
-    refused_ids = {one.id for one in refused}
-    rest = [one for one in verdict.criteria if one.id not in refused_ids and not one.findings_only]
+    refused_ids = {criterion.id for criterion in criteria}
+    rest = [
+        criterion for criterion in verdict.criteria if criterion.id not in refused_ids and not criterion.findings_only
+    ]
     if only_this and layer.name == "gate" and verdict.decided_by == "gate":
         layer.unknown += 1
-    elif only_this and all(one.outcome in PASSING for one in rest):
+    elif only_this and all(criterion.outcome in PASSING for criterion in rest):
         layer.alone += 1
-    elif only_this and not any(one.fails for one in rest):
+    elif only_this and not any(criterion.fails for criterion in rest):
         layer.unknown += 1
-    words = [ruling(one.id) for one in refused]
+    words = [ruling(criterion.id) for criterion in criteria]
     if words and None not in words:
         layer.ruled += 1
         layer.wrong += all(word == "met" for word in words)

@@ -63,22 +63,22 @@ class JudgeLimits:
 
     def _computed(self, counts: Iterable[FalsePasses]) -> FalsePassTable:
         by_pair = defaultdict[tuple[str, str | None], list[_Count]](list)
-        for one in counts:
-            if one.judge in self._models and one.judge_version == self._version_of(one.judge):
-                on = datetime.fromtimestamp(one.latest, UTC).date()
-                by_pair[one.judge, None].append(_Count(one.bad, one.false_passes, on))
-                if one.worker:
-                    by_pair[one.judge, one.worker].append(_Count(one.bad, one.false_passes, on))
+        for count in counts:
+            if count.judge in self._models and count.judge_version == self._version_of(count.judge):
+                on = datetime.fromtimestamp(count.latest, UTC).date()
+                by_pair[count.judge, None].append(_Count(count.bad, count.false_passes, on))
+                if count.worker:
+                    by_pair[count.judge, count.worker].append(_Count(count.bad, count.false_passes, on))
         for id, model in self._models.items():
-            measured = model.judge_accuracy
-            if measured and (id, None) not in by_pair and measured.judge_version == self._version_of(id):
-                by_pair[id, None] = [_Count(measured.bad, measured.false_passes, measured.measured_on)]
-        rates = {pair: self._rate(*pair, found) for pair, found in by_pair.items()}
+            accuracy = model.judge_accuracy
+            if accuracy and (id, None) not in by_pair and accuracy.judge_version == self._version_of(id):
+                by_pair[id, None] = [_Count(accuracy.bad, accuracy.false_passes, accuracy.measured_on)]
+        rates = {pair: self._rate(*pair, pair_counts) for pair, pair_counts in by_pair.items()}
         return FalsePassTable(self._limit, {pair: rate for pair, rate in rates.items() if rate is not None})
 
     def _rate(self, judge: str, worker: str | None, counts: "list[_Count]") -> FalsePassRate | None:
         """The rate; None for a pair with so few rulings that its own could neither clear the judge nor condemn it."""
-        bad, errors = sum(one.bad for one in counts), sum(one.false_passes for one in counts)
+        bad, errors = sum(count.bad for count in counts), sum(count.false_passes for count in counts)
         if not bad:
             return None
         interval = clopper_pearson(errors, bad)
@@ -91,7 +91,7 @@ class JudgeLimits:
             false_passes=errors,
             upper=round(interval.upper, 6),
             limit=self._limit,
-            measured_on=max((one.on for one in counts if one.on), default=None),
+            measured_on=max((count.on for count in counts if count.on), default=None),
         )
 
 

@@ -25,7 +25,7 @@ LIMITS = (0.10, 0.05, 0.02)
 NOT_A_JUDGE = {"check": "(checks)", "trust": "(on trust)"}
 """Names for what decided a criterion without a judge."""
 UNKNOWN = "(unknown)"
-"""The name of a judge of which nobody wrote down the model."""
+"""The name of a judge whose model isn't recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Measured:
     kappa_interval: Interval | None
     more: dict[float, int | None]
     """How many more rulings would show that the false-PASS rate is below each of `LIMITS`, if errors go on as so far.
-    None if it isn't, or if nobody can tell yet."""
+    None if it isn't, or if that isn't known yet."""
     latest: float
     """When the latest ruling was made, in seconds since the epoch."""
 
@@ -98,11 +98,11 @@ def measure(rulings: Sequence[Ruling]) -> list[Measured]:
         version = ruling.judge_version if ruling.decided_by == "judge" else ""
         groups[ruling.sampling, judge, version, None].append(ruling)
         groups[ruling.sampling, judge, version, ruling.worker].append(ruling)
-    newest = {key[:3]: max(one.at for one in found) for key, found in groups.items() if key[3] is None}
-    ordered = sorted(
+    newest = {key[:3]: max(other.at for other in group) for key, group in groups.items() if key[3] is None}
+    keys = sorted(
         groups, key=lambda key: (key[0] != "random", key[1], -newest[key[:3]], key[2], key[3] or "", key[3] is not None)
     )
-    return [_measured(key, groups[key]) for key in ordered]
+    return [_measured(key, groups[key]) for key in keys]
 
 
 def _measured(key: tuple[Sampling, str, str, str | None], rulings: Sequence[Ruling]) -> Measured:
@@ -121,23 +121,23 @@ def _measured(key: tuple[Sampling, str, str, str | None], rulings: Sequence[Ruli
         kappa=kappa(table),
         kappa_interval=kappa_interval(tasks.values()),
         more={limit: _more_rulings(table, limit) for limit in LIMITS},
-        latest=max(one.at for one in rulings),
+        latest=max(ruling.at for ruling in rulings),
     )
 
 
-def judge_name(one: Measured, measured: Iterable[Measured]) -> str:
+def judge_name(judge: Measured, measured: Iterable[Measured]) -> str:
     """The judge, with its version if several are measured."""
-    versions = {other.judge_version for other in measured if other.judge == one.judge}
-    version = one.judge_version.removeprefix("sha256:")[:8]
-    return f"{one.judge} ({version or 'no version'})" if len(versions) > 1 else one.judge
+    versions = {other.judge_version for other in measured if other.judge == judge.judge}
+    version = judge.judge_version.removeprefix("sha256:")[:8]
+    return f"{judge.judge} ({version or 'no version'})" if len(versions) > 1 else judge.judge
 
 
 def table_by_task(rulings: Iterable[Ruling]) -> dict[tuple[str, str], Table]:
     """The counts of each task. Two workers that did the same task did two pieces of work."""
     pairs = defaultdict[tuple[str, str], list[tuple[bool, bool]]](list)
-    for one in rulings:
-        pairs[one.task, one.worker].append((one.ruling == "met", one.judged in PASSING))
-    return {key: Table.of(found) for key, found in pairs.items()}
+    for ruling in rulings:
+        pairs[ruling.task, ruling.worker].append((ruling.ruling == "met", ruling.judged in PASSING))
+    return {key: Table.of(words) for key, words in pairs.items()}
 
 
 def _more_rulings(table: Table, limit: float) -> int | None:

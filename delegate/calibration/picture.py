@@ -22,9 +22,9 @@ circle { fill: #446 } svg { background: #fff }
 
 def svg(measured: Sequence[Measured], limit: float | None = None) -> str:
     """The picture: rates of false PASS and false FAIL with 95 % intervals. `limit` is `max_false_pass`."""
-    rows = [one for one in measured if one.false_pass or one.false_fail]
+    rows = [judge for judge in measured if judge.false_pass or judge.false_fail]
     height = _TOP + _ROW * max(1, len(rows)) + 30
-    scale = min(1.0, max([0.1, limit or 0, *(part.upper for one in rows for part in _intervals(one))]))
+    scale = min(1.0, max([0.1, limit or 0, *(part.upper for judge in rows for part in _intervals(judge))]))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
         'role="img" aria-label="False PASS and false FAIL rates of judges">',
@@ -33,23 +33,23 @@ def svg(measured: Sequence[Measured], limit: float | None = None) -> str:
     ]
     for column, title in enumerate(("false PASS", "false FAIL")):
         parts += _axis(column, title, scale, height, limit if column == 0 else None)
-    for n, one in enumerate(rows):
+    for n, judge in enumerate(rows):
         y = _TOP + n * _ROW + _ROW // 2
-        parts.append(f'<text x="{10 if one.worker is None else 26}" y="{y + 4}">{_name(one, rows)}</text>')
-        parts += _bar(0, y, one.false_pass_rate, one.false_pass, scale)
-        parts += _bar(1, y, one.false_fail_rate, one.false_fail, scale)
+        parts.append(f'<text x="{10 if judge.worker is None else 26}" y="{y + 4}">{_name(judge, rows)}</text>')
+        parts += _bar(0, y, judge.false_pass_rate, judge.false_pass, scale)
+        parts += _bar(1, y, judge.false_fail_rate, judge.false_fail, scale)
     if not rows:
         parts.append(f'<text x="10" y="{_TOP + 16}">no rulings</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _intervals(one: Measured) -> list[Interval]:
-    return [part for part in (one.false_pass, one.false_fail) if part]
+def _intervals(judge: Measured) -> list[Interval]:
+    return [part for part in (judge.false_pass, judge.false_fail) if part]
 
 
-def _name(one: Measured, rows: Sequence[Measured]) -> str:
-    text = judge_name(one, rows) if one.worker is None else f"on {one.worker or 'unknown'}"
-    text += f" (n {one.table.n})" + (", chosen" if one.sampling == "chosen" else "")
+def _name(judge: Measured, rows: Sequence[Measured]) -> str:
+    text = judge_name(judge, rows) if judge.worker is None else f"on {judge.worker or 'unknown'}"
+    text += f" (n {judge.table.n})" + (", chosen" if judge.sampling == "chosen" else "")
     text = "".join(char if char.isprintable() else " " for char in text)
     return escape(text if len(text) <= _NAME_CHARS else text[: _NAME_CHARS - 1] + "…")
 

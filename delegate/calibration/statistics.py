@@ -135,8 +135,8 @@ def trials_until_below(limit: float, k: int, n: int, *, most: int = 1_000_000) -
         high *= 2
         if high > most:
             return None
-    found = bisect_left(range(high + 1), True, lo=n, key=is_enough)
-    return found - n
+    index = bisect_left(range(high + 1), True, lo=n, key=is_enough)
+    return index - n
 
 
 # --------------------------------------------------------------------------------------------------------------- kappa
@@ -167,7 +167,7 @@ def kappa_interval(tasks: Iterable[Table], *, confidence: float = CONFIDENCE, se
         return None
     least, most = _RESAMPLES
     resamples = max(least, min(most, _DRAWS // len(alike)))
-    draw, found = random.Random(seed).gammavariate, list[float]()
+    draw, rates = random.Random(seed).gammavariate, list[float]()
     for _ in range(resamples):
         sums = [0.0, 0.0, 0.0, 0.0]
         for table, count in alike.items():
@@ -177,8 +177,8 @@ def kappa_interval(tasks: Iterable[Table], *, confidence: float = CONFIDENCE, se
                     sums[cell] += weight * value
         value = _kappa(*sums)
         if value is not None:
-            found.append(value)
-    return _percentiles(found, confidence) if found else None
+            rates.append(value)
+    return _percentiles(rates, confidence) if rates else None
 
 
 def _percentiles(values: list[float], confidence: float) -> Interval:
@@ -187,11 +187,11 @@ def _percentiles(values: list[float], confidence: float) -> Interval:
     return Interval(_quantile(values, tail), _quantile(values, 1 - tail))
 
 
-def _quantile(ordered: Sequence[float], p: float) -> float:
-    place = p * (len(ordered) - 1)
+def _quantile(values: Sequence[float], p: float) -> float:
+    place = p * (len(values) - 1)
     below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (place - below) * (values[above] - values[below])
 
 
 # ------------------------------------------------------------------------------------------------------ Rogan-Gladen
@@ -257,9 +257,9 @@ def auroc(scores: Sequence[float], labels: Sequence[bool]) -> tuple[float, Inter
     return area, Interval(logistic(centre - half), logistic(centre + half))
 
 
-def _rank(ordered: Sequence[float], score: float) -> float:
+def _rank(scores: Sequence[float], score: float) -> float:
     """How many values are below `score`; equal ones count half."""
-    return (bisect_left(ordered, score) + bisect_right(ordered, score)) / 2
+    return (bisect_left(scores, score) + bisect_right(scores, score)) / 2
 
 
 def _variance(values: Sequence[float]) -> float:

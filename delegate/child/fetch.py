@@ -10,16 +10,15 @@ import codecs
 import ipaddress
 import socket
 import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from delegate._util.redaction import redactor
+from delegate.child.fetch_policy import FetchPolicy
+from delegate.child.page import readable
 from delegate.errors import ToolDenied, ToolError
-
-if TYPE_CHECKING:
-    import aiohttp
-    from aiohttp.abc import AbstractResolver
-    from yarl import URL
 
 MAX_REDIRECTS = 5
 MAX_URL_CHARS = 4_000
@@ -47,15 +46,6 @@ _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "ra
 """Python's own text encodings, which are no character sets. Punycode takes quadratic time: minutes for a megabyte."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPolicy:
-    """Limits of `fetch_url`. Hosts in `allowed_hosts` (`name` or `name:port`) may have non-public addresses."""
-
-    allowed_hosts: tuple[str, ...] = ()
-    max_bytes: int = 1_000_000
-    timeout_seconds: float = 30
-
-
 async def fetch_url(url: str, policy: FetchPolicy) -> str:
     """The text at `url`, with the URL, status and content type in the first line. HTML becomes text (see `page`).
 
@@ -69,8 +59,6 @@ async def fetch_url(url: str, policy: FetchPolicy) -> str:
 
 
 async def _follow(url: str, policy: FetchPolicy) -> str:
-    import aiohttp
-
     if len(url) > MAX_URL_CHARS:
         raise ToolError(f"the URL has {len(url)} characters; at most {MAX_URL_CHARS} are allowed")
     target = _checked(_url(url.strip()))
@@ -85,13 +73,11 @@ async def _follow(url: str, policy: FetchPolicy) -> str:
     raise ToolError(f"more than {MAX_REDIRECTS} redirects")
 
 
-async def _get(url: "URL", policy: FetchPolicy) -> "str | URL":
+async def _get(url: URL, policy: FetchPolicy) -> str | URL:
     """One request to the checked addresses: the text, or the target of a redirect, which the caller has to check.
 
     Each request has a session of its own, so that no cookies are kept.
     """
-    import aiohttp
-
     addresses = await _addresses(url, policy)
     connector = aiohttp.TCPConnector(resolver=_pinned(addresses), use_dns_cache=False, force_close=True)
     # Compression is declined because a small body could decompress to gigabytes; see `_body`.
@@ -109,16 +95,14 @@ async def _get(url: "URL", policy: FetchPolicy) -> "str | URL":
 # -------------------------------------------------------------------------------------------------- addresses
 
 
-def _url(text: str) -> "URL":
-    from yarl import URL
-
+def _url(text: str) -> URL:
     try:
         return URL(text)
     except ValueError as problem:
         raise ToolError(f"{redactor.beginning(text, 200)!r} is not a URL: {problem}") from problem
 
 
-def _checked(url: "URL") -> "URL":
+def _checked(url: URL) -> URL:
     if url.scheme not in ("http", "https") or not url.host:
         raise ToolDenied(f"only http and https addresses can be fetched, not {redactor.beginning(str(url), 200)!r}")
     if url.user is not None or url.password is not None:
@@ -126,18 +110,18 @@ def _checked(url: "URL") -> "URL":
     return url
 
 
-async def _addresses(url: "URL", policy: FetchPolicy) -> list[str]:
+async def _addresses(url: URL, policy: FetchPolicy) -> list[str]:
     """The addresses of `url`, all checked. The system's resolver also parses forms such as 0x7f.1 and 2130706433."""
     host, port = url.host, url.port
     assert host is not None
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
         raise ToolError(f"{host} can't be resolved: {problem}") from problem
-    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
-    allowed = {name.lower() for name in policy.allowed_hosts}
-    if not allowed & {host.lower(), f"{host.lower()}:{port}"}:
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    allowed_hosts = {name.lower() for name in policy.allowed_hosts}
+    if not allowed_hosts & {host.lower(), f"{host.lower()}:{port}"}:
         for address in addresses:
             if not is_public(address):
                 raise ToolDenied(f"{host} can't be fetched: {address} is not a public address")
@@ -173,9 +157,8 @@ def is_own(address: str) -> bool:
         return False
 
 
-def _pinned(addresses: list[str]) -> "AbstractResolver":
+def _pinned(addresses: list[str]) -> AbstractResolver:
     """A resolver that returns `addresses` for every host."""
-    from aiohttp.abc import AbstractResolver, ResolveResult
 
     class Pinned(AbstractResolver):
         async def resolve(
@@ -201,15 +184,13 @@ def _pinned(addresses: list[str]) -> "AbstractResolver":
 # ------------------------------------------------------------------------------------------------------- text
 
 
-async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -> str:
+async def _as_text(url: URL, response: aiohttp.ClientResponse, limit: int) -> str:
     kind = response.content_type
     if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
         raise ToolError(f"{url} is {kind[:80]}, not text")
     body = await _body(response, limit + 1)
     text = body[:limit].decode(_charset(response.charset), errors="replace")
     if kind in ("text/html", "application/xhtml+xml"):
-        from delegate.child.page import readable  # loaded with the first page, since it takes milliseconds
-
         text = await asyncio.to_thread(readable, text, str(url))
     if len(body) > limit:
         text += f"\n[… cut: the body is longer than {limit:,} bytes …]"
@@ -218,17 +199,17 @@ async def _as_text(url: "URL", response: "aiohttp.ClientResponse", limit: int) -
     return f"{url} ({response.status}, {kind})\n\n{text}"
 
 
-def _charset(named: str | None) -> str:
+def _charset(name: str | None) -> str:
     """The codec to decode with: the one that the server names if it is a character set, else UTF-8."""
     try:
-        codec = codecs.lookup(named or "utf-8").name
+        codec = codecs.lookup(name or "utf-8").name
         b"x".decode(codec, errors="replace")
     except (LookupError, ValueError):  # unknown, or not a text encoding
         return "utf-8"
     return "utf-8" if codec in _NO_CHARSETS else codec
 
 
-async def _body(response: "aiohttp.ClientResponse", limit: int) -> bytes:
+async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     """The first `limit` bytes of the body, also of one that is compressed although that was declined."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "deflate"):

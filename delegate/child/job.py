@@ -38,7 +38,7 @@ class ClaimReply:
     text: str
     """What the child is told."""
     examined: bool = True
-    """False if nobody could look at the work, so that the same claim may be made again."""
+    """False if the work couldn't be examined, so that the same claim may be made again."""
     out_of_budget: ErrorDetail | None = None
     """The limit that leaves no room to judge a claim."""
 
@@ -157,8 +157,8 @@ class Job:
         """
         charge = Charge(usage, cost_usd, cost_usd or 0, "unknown" if cost_usd is None else provenance)
         self.recorder.usage_reported(charge, model=model, text=text)
-        spent: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
-        self.ledger.reserve({}).settle(spent)
+        amounts: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
+        self.ledger.reserve({}).settle(amounts)
 
 
 @dataclass(slots=True)
@@ -209,8 +209,8 @@ class ChildRunner(Protocol):
 
     Exceptions that it raises become the child's result, so it needs no error handling of its own. The caller enforces
     the deadline; on `CancelledError` it only has to stop. One that goes on for ten seconds after its cancel is left
-    behind: the call returns without it, its result is `timeout` or `cancelled`, and the log has a warning. What it does
-    then, nobody sees or stops, and `asyncio.run` waits for it at its end.
+    behind: the call returns without it, its result is `timeout` or `cancelled`, and the log has a warning. Nothing
+    sees or stops what it does then, and `asyncio.run` waits for it at its end.
 
     Receipts are written to `job.recorder` as tools are called, so that they are kept however the run ends;
     `job.recorder.finish("completed", output=…)` creates the `ChildRun`.

@@ -2,7 +2,7 @@
 
 Exit codes: 0 if every verdict is PASS (a task without criteria must have completed), 1 if any work is bad, any child
 didn't complete or `--out` couldn't copy a file, 2 for invalid usage or settings, 3 if no work is bad but a child
-couldn't run or nobody could look at its work, 130 if interrupted before there was a report. See `exits.py`.
+couldn't run or its work couldn't be examined, 130 if interrupted before there was a report. See `exits.py`.
 """
 
 import contextlib
@@ -11,6 +11,8 @@ import logging
 import os
 import signal
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -31,11 +33,8 @@ def main() -> None:
     _set_up_process()
     if arguments[:1] != ["mcp"]:  # its stdout is for a client
         logs.guard()
-    from delegate.cli.app import app_for
-
     try:
-        # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
-        status = app_for(arguments)(prog_name=PROGRAM, standalone_mode=not arguments)
+        status = _run(arguments)
         sys.exit(status if isinstance(status, int) else 0)
     except SystemExit as end:
         if end.code == 130:
@@ -53,10 +52,26 @@ def main() -> None:
         _flush()
 
 
+def _run(arguments: list[str]) -> object:
+    """Run the command. An MCP server that can't start lets its client's calls be answered with the reason."""
+    from delegate.cli.app import app
+
+    try:
+        # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
+        return app(prog_name=PROGRAM, standalone_mode=not arguments)
+    except Exception as error:
+        is_server = arguments[:1] == ["mcp"] and not {"install", "--http"} & {*arguments} and not sys.stdin.isatty()
+        if not is_server or find_spec("mcp") is None:
+            raise
+        _print_error(text := _error_text(error))
+        import_module("delegate.cli.commands.mcp").serve_problem(text)
+        return 2
+
+
 def _exit_for_old_python() -> NoReturn:
-    found, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST_PYTHON))
+    version, needed = (".".join(map(str, numbers[:2])) for numbers in (sys.version_info, OLDEST_PYTHON))
     fix = f"make an environment with a newer one, such as `python{needed} -m venv .venv`"
-    print(f"{PROGRAM}: this is Python {found}, but {PROGRAM} needs {needed} or newer; {fix}", file=sys.stderr)
+    print(f"{PROGRAM}: this is Python {version}, but {PROGRAM} needs {needed} or newer; {fix}", file=sys.stderr)
     sys.exit(2)
 
 

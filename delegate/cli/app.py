@@ -1,43 +1,17 @@
-"""Assembles the command line from its subcommands, which import what they need when they run."""
+"""The command line: lists the subcommands, and imports the module of the one that is used."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from delegate.cli.ci.logs import print_as_is
 from delegate.cli.input.options import with_json_option
 
-COMMANDS = (
-    "init",
-    "run",
-    "batch",
-    "judge",
-    "lint",
-    "call",
-    "demo",
-    "models",
-    "doctor",
-    "trust",
-    "tool",
-    "mcp",
-    "runs",
-    "show",
-    "report",
-    "view",
-    "export",
-    "take-over",
-    "rule",
-    "calibrate",
-)
-"""The subcommands, as the help lists them. Each is the function of this name, with `_` for `-`, in the module of this
-name."""
-GROUPS = {"mcp": ("install",)}
-"""Subcommands with subcommands of their own: `mcp install` is the function `install` in the module `mcp_install`."""
-
-_SHORT_HELP = {
+COMMANDS = {
     "init": "Write a commented delegate.toml and an example of tasks.",
     "run": "Run one task, or a file of tasks, and print the verdicts.",
     "batch": "Run a file of tasks, several at a time, into a file of results.",
@@ -59,45 +33,37 @@ _SHORT_HELP = {
     "rule": "Say whether a criterion is really met, to measure the judges.",
     "calibrate": "Print how often each judge is wrong, as measured by rulings.",
 }
-"""What the list of commands says, where the first sentence of a command's help is too long for one line."""
+"""The subcommands as the help lists them, with one line on each. Each is a function in the module of its
+name, with `_` for `-`."""
+GROUPS = {"mcp": ("install",)}
+"""Subcommands with subcommands of their own: `mcp install` is the function `install` in the module `mcp_install`."""
 
 
-def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The app for these arguments of the program. It has only the subcommand that they name, as each costs time."""
-    return app_with(arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS)
+def function_of(name: str) -> Callable[..., Any]:
+    """The function of a subcommand, such as `run` or `mcp install`. Imports its module."""
+    module = import_module(f"delegate.cli.commands.{name.replace(' ', '_').replace('-', '_')}")
+    return with_json_option(getattr(module, name.rpartition(" ")[2].replace("-", "_")))
 
 
-def app_with(commands: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The app with these subcommands."""
-    app = typer.Typer(
-        help="Delegate work to other agents and get verdicts that rest on evidence.",
-        epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any work "
-        "is bad or a child didn't complete; 2 for invalid usage; 3 if nobody could look (no access, no judge, no "
-        "budget, no sandbox); 130 if interrupted before there was a report. "
-        "Results go to stdout; progress goes to stderr, only on a terminal.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain help: shorter, and the same everywhere
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(options)
-    for name in commands:
-        module = name.replace("-", "_")
-        run = with_json_option(getattr(import_module(f"delegate.cli.commands.{module}"), module))
-        if name in GROUPS:
-            app.add_typer(_group(name, run), name=name, short_help=_SHORT_HELP.get(name))
-        else:
-            app.command(name, short_help=_SHORT_HELP.get(name))(run)
-    return app
+def command_of(name: str) -> Any:
+    """The command that runs the function of a subcommand. Those below it are added to it. Imports its module."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    if name in GROUPS:
+        single.callback(invoke_without_command=True)(function_of(name))
+        for inner in GROUPS[name]:
+            single.command()(function_of(f"{name} {inner}"))
+    else:
+        single.command()(function_of(name))
+    return typer.main.get_command(single)
 
 
-def _group(name: str, run: Callable[..., None]) -> typer.Typer:
-    """A subcommand that can be called by itself, with those below it."""
-    group = typer.Typer()
-    group.callback(invoke_without_command=True)(run)
-    for inner in GROUPS[name]:
-        group.command()(getattr(import_module(f"delegate.cli.commands.{name}_{inner}"), inner))
-    return group
+class _Commands(TyperGroup):
+    """Lists its subcommands without importing them, for the help and the shell's completion."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the subcommand that the arguments name."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and command_of(listed.name or ""), rest
 
 
 def _version(wanted: bool) -> None:
@@ -112,3 +78,24 @@ def options(
     ] = False,
 ) -> None:
     """Options that precede the subcommand."""
+
+
+def _listed() -> None:
+    """Stands for a subcommand in lists."""
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Delegate work to other agents and get verdicts that rest on evidence.",
+    epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any work "
+    "is bad or a child didn't complete; 2 for invalid usage; 3 if nobody could look (no access, no judge, no "
+    "budget, no sandbox); 130 if interrupted before there was a report. "
+    "Results go to stdout; progress goes to stderr, only on a terminal.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: shorter, and the same everywhere
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback()(options)
+for _name, _text in COMMANDS.items():
+    app.command(_name, short_help=_text)(_listed)

@@ -1,10 +1,7 @@
 """The exit codes of the commands that give verdicts: `run`, `call`, `batch` and `judge`."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from delegate.batch.batch import Tally
-    from delegate.types import Report, Verdict
+from delegate.batch.batch import Tally
+from delegate.types import Report, Verdict
 
 SUCCESS = 0
 """Every verdict is PASS; a task without criteria completed."""
@@ -13,22 +10,22 @@ BAD_WORK = 1
 INVALID = 2
 """Refused before anything ran: the command, a file or a setting can't be used, or there is no model for a child."""
 NOT_EXAMINED = 3
-"""No work was found to be bad, but of some of it nobody can tell: a child couldn't run, or nobody could look."""
+"""No work was found to be bad, but some couldn't be examined: a child or its judge couldn't run."""
 
 
-def of_report(report: "Report") -> int:
+def of_report(report: Report) -> int:
     """The exit code for a report."""
     if report.error is not None:
         return INVALID
     return _code(report.all_pass, report.examined)
 
 
-def of_verdict(verdict: "Verdict") -> int:
+def of_verdict(verdict: Verdict) -> int:
     """The exit code for a verdict on existing work."""
     return _code(verdict.verdict == "PASS", verdict.examined)
 
 
-def of_batch(tally: "Tally") -> int:
+def of_batch(tally: Tally) -> int:
     """The exit code for a batch."""
     return _code(tally.all_good, tally.bad_work > 0)
 

@@ -116,7 +116,7 @@ def yaml_block(inside: "JsonObject") -> str:
 
 def _codex(launch: Launch) -> "JsonObject":
     return {
-        **launch.plain(),
+        **_patient(launch).plain(),
         **({"env_vars": list(launch.keys)} if launch.keys else {}),
         # Codex would ask its model before the server has started, and the tool couldn't be found then.
         "required": True,
@@ -133,7 +133,7 @@ def _claude(launch: Launch) -> "JsonObject":
 
 
 def _opencode(launch: Launch) -> "JsonObject":
-    command = {"type": "local", "command": [launch.command, *launch.args], **launch.variables("environment")}
+    command = {"type": "local", "command": [launch.command, *_patient(launch).args], **launch.variables("environment")}
     return {**command, "enabled": True, **launch.timeout("timeout")}
 
 

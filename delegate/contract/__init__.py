@@ -25,12 +25,14 @@ from delegate.contract.readback import (
     run_of,
     unknown_handle,
 )
+from delegate.contract.reading import Arguments
 from delegate.contract.render import headline, render, render_result
 from delegate.contract.think import Thought, parse_think, render_thought
 
 __all__ = [
     "DIALECTS",
     "MAX_LISTED",
+    "Arguments",
     "CallProgress",
     "CheckSchema",
     "Dialect",

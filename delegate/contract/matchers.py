@@ -61,15 +61,15 @@ def matcher_in(wanted: object) -> tuple[str, Any] | None:
     return name, argument
 
 
-def reference(given: dict[str, Any]) -> Reference:
+def reference(argument: dict[str, Any]) -> Reference:
     """The argument of a `from` matcher that has no faults."""
-    return Reference(given["tool"].strip(), given["path"])
+    return Reference(argument["tool"].strip(), argument["path"])
 
 
 def matchers(wanted: object) -> Iterator[str]:
     """The name of every matcher inside a value."""
-    if found := matcher_in(wanted):
-        yield found[0]
+    if match := matcher_in(wanted):
+        yield match[0]
     for _, part in _parts(wanted, ""):
         yield from matchers(part)
 
@@ -91,7 +91,7 @@ def references(wanted: object) -> Iterator[Reference]:
 def references_of(call: ExpectedCall) -> tuple[Reference, ...]:
     """Every different reference in the arguments and the result of a call."""
     values = (*call.args.values(), call.result)
-    return tuple(dict.fromkeys(one for value in values for one in references(value)))
+    return tuple(dict.fromkeys(item for value in values for item in references(value)))
 
 
 def path_steps(path: str) -> tuple[Step, ...]:
@@ -107,7 +107,7 @@ def path_steps(path: str) -> tuple[Step, ...]:
         elif any_item:
             steps.append((ANY_ITEM, True))
         else:
-            steps.append((name or next(one for one in quoted if one is not None), False))
+            steps.append((name or next(part for part in quoted if part is not None), False))
         at = step.end()
     if not steps and path.strip() != "$":
         raise ValueError("the path is empty; `$` is the whole result")
@@ -116,18 +116,18 @@ def path_steps(path: str) -> tuple[Step, ...]:
 
 def values_at(value: Any, path: str) -> list[Any]:
     """The values at a path: none where it leads nowhere, several only with `[*]`."""
-    found = [value]
+    values = [value]
     for step, every in path_steps(path):
-        reached: list[Any] = []
-        for one in found:
-            if every and isinstance(one, list):
-                reached += cast("list[Any]", one)
-            elif isinstance(step, int) and isinstance(one, list) and step < len(items := cast("list[Any]", one)):
-                reached.append(items[step])
-            elif isinstance(step, str) and isinstance(one, dict) and step in one:
-                reached.append(cast("dict[str, Any]", one)[step])
-        found = reached
-    return found
+        inner: list[Any] = []
+        for item in values:
+            if every and isinstance(item, list):
+                inner += cast("list[Any]", item)
+            elif isinstance(step, int) and isinstance(item, list) and step < len(items := cast("list[Any]", item)):
+                inner.append(items[step])
+            elif isinstance(step, str) and isinstance(item, dict) and step in item:
+                inner.append(cast("dict[str, Any]", item)[step])
+        values = inner
+    return values
 
 
 # ------------------------------------------------------------------------------------------------- expected calls
@@ -139,10 +139,11 @@ def target(name: str, calls: Sequence[ExpectedCall]) -> int | None:
     Raises ValueError if several have the tool.
     """
     by_id = [n for n, call in enumerate(calls) if call.id == name]
-    found = by_id or [n for n, call in enumerate(calls) if call.tool == name]
-    if len(found) > 1:
-        raise ValueError(f"names {name!r}, which is expected {len(found)} times; give the call that is meant an `id`")
-    return found[0] if found else None
+    positions = by_id or [n for n, call in enumerate(calls) if call.tool == name]
+    if len(positions) > 1:
+        count = len(positions)
+        raise ValueError(f"names {name!r}, which is expected {count} times; give the call that is meant an `id`")
+    return positions[0] if positions else None
 
 
 def order(
@@ -155,7 +156,7 @@ def order(
     named = calls if named is None else named
     pairs: list[tuple[int | str, int | str]] = []
     for n, call in enumerate(calls):
-        pairs += [(place(one.name, named), n) for one in references_of(call)]
+        pairs += [(place(item.name, named), n) for item in references_of(call)]
         pairs += [(place(call.after, named), n)] if call.after else []
         pairs += [(n, place(call.before, named))] if call.before else []
     return list(dict.fromkeys(pairs))
@@ -176,14 +177,14 @@ def criterion_faults(criterion: AnyCriterion) -> Iterator[Fault]:
 
 
 def _probe_faults(criterion: ProbeCriterion) -> Iterator[Fault]:
-    if (criterion.schema_ is None) == (criterion.expr is None):
-        given = criterion.expr is not None
-        yield Fault("expr", "can't be combined with `schema`" if given else "is missing; give `expr` or `schema`")
+    has_expr = criterion.expr is not None
+    if (criterion.schema_ is not None) == has_expr:
+        yield Fault("expr", "can't be combined with `schema`" if has_expr else "is missing; give `expr` or `schema`")
     for name, value in criterion.args.items():
         at = join("args", name)
         faults = list(value_faults(value, at))
         yield from faults
-        if not faults and (matcher := next((one for one in matchers(value) if one != "from"), None)):
+        if not faults and (matcher := next((kind for kind in matchers(value) if kind != "from"), None)):
             yield Fault(at, f"has the matcher `{matcher}`; the arguments of a probe are values, or `from`")
 
 
@@ -195,12 +196,12 @@ def _receipt_faults(criterion: ReceiptCriterion) -> Iterator[Fault]:
         yield Fault("calls", "is empty, so nothing is expected; list calls, or use the mode none or exactly")
     for n, call in enumerate(calls):
         at = f"calls[{n}]"
-        found = list(_call_faults(call, at))
-        found += _name_faults(n, calls, criterion.mode, at) if not found else []
+        faults = list(_call_faults(call, at))
+        faults += _name_faults(n, calls, criterion.mode, at) if not faults else []
         if call.id and ids.count(call.id) > 1:
-            found.append(Fault(f"{at}.id", f"is {call.id!r}, which another call has too; give each a different one"))
-        unsound = unsound or bool(found)
-        yield from found
+            faults.append(Fault(f"{at}.id", f"is {call.id!r}, which another call has too; give each a different one"))
+        unsound = unsound or bool(faults)
+        yield from faults
     if not unsound and criterion.mode != "none" and (circle := _in_circle(calls)) is not None:
         yield Fault(f"calls[{circle}]", "has to come before itself: `from`, `after` and `before` make a circle")
 
@@ -217,28 +218,28 @@ def value_faults(wanted: object, at: str, *, depth: int = 0) -> Iterator[Fault]:
     if depth > MAX_NESTING:
         yield Fault(at, "is nested too deep")
         return
-    found = matcher_in(wanted)
-    if found is None and isinstance(wanted, dict) and set(cast("dict[str, Any]", wanted)) == {"any_order"}:
+    match = matcher_in(wanted)
+    if match is None and isinstance(wanted, dict) and set(cast("dict[str, Any]", wanted)) == {"any_order"}:
         yield Fault(f"{at}.any_order", "is not a list")
-    elif found is not None and found[0] == "matches":
-        if fault := pattern_fault(found[1]):
+    elif match is not None and match[0] == "matches":
+        if fault := pattern_fault(match[1]):
             yield Fault(f"{at}.matches", f"is not a regular expression: {fault}")
-    elif found is not None and found[0] == "from":
-        yield from _reference_faults(found[1], f"{at}.from")
+    elif match is not None and match[0] == "from":
+        yield from _reference_faults(match[1], f"{at}.from")
     else:
         for part_at, part in _parts(cast("object", wanted), at):
             yield from value_faults(part, part_at, depth=depth + 1)
 
 
-def _reference_faults(given: dict[str, Any], at: str) -> Iterator[Fault]:
-    for name in [name for name in given if name not in ("tool", "path")][:3]:
+def _reference_faults(argument: dict[str, Any], at: str) -> Iterator[Fault]:
+    for name in [name for name in argument if name not in ("tool", "path")][:3]:
         yield Fault(join(at, name), "is not a valid field; a reference has `tool` and `path`")
     for name in ("tool", "path"):
-        if not isinstance(given.get(name), str) or not given[name].strip():
-            yield Fault(f"{at}.{name}", "is missing" if name not in given else "is not a text")
+        if not isinstance(argument.get(name), str) or not argument[name].strip():
+            yield Fault(f"{at}.{name}", "is missing" if name not in argument else "is not a text")
             return
     try:
-        path_steps(given["path"])
+        path_steps(argument["path"])
     except ValueError as error:
         yield Fault(f"{at}.path", str(error))
 
@@ -252,20 +253,20 @@ def _name_faults(n: int, calls: Sequence[ExpectedCall], mode: str, at: str) -> I
         return
     if mode == "none":
         ids = {other.id for other in calls if other.id}
-        wrong = [one.name for one in references_of(call) if one.name in ids]
+        wrong = [item.name for item in references_of(call) if item.name in ids]
         if wrong:
             yield Fault(at, f"refers to {wrong[0]!r}, a forbidden call; refer to an earlier call by its tool")
         return
-    named += [(f"{at} (`from`)", one.name) for one in references_of(call)]
+    named += [(f"{at} (`from`)", item.name) for item in references_of(call)]
     for field, name in named:
         try:
-            found = target(name, calls)
+            position = target(name, calls)
         except ValueError as error:
             yield Fault(field, str(error))
             continue
-        if found == n:
+        if position == n:
             yield Fault(field, f"names {name!r}, the call itself; list the other call too, and give it an `id`")
-        elif found is None and not field.endswith(")"):
+        elif position is None and not field.endswith(")"):
             yield Fault(field, f"names {name!r}, which is neither the tool nor the `id` of an expected call")
 
 

@@ -42,6 +42,7 @@ from delegate.contract.patterns import pattern_fault
 from delegate.contract.problems import KINDS, TASK_FIELDS, Problems, kind_fields, with_hint
 from delegate.contract.reading import (
     MAX_CRITERIA,
+    Arguments,
     check_size,
     decode,
     is_blank,
@@ -58,9 +59,7 @@ CheckSchema = Callable[[JsonObject], str | None]
 """Returns what is wrong with a JSON Schema, or None."""
 
 
-def parse_call(
-    arguments: Mapping[str, Any] | str | bytes, *, check_schema: CheckSchema, max_tasks: int = 3
-) -> tuple[Task, ...]:
+def parse_call(arguments: Arguments, *, check_schema: CheckSchema, max_tasks: int = 3) -> tuple[Task, ...]:
     """Parse a call into its tasks: at least one and at most `max_tasks`, in the given order.
 
     `check_schema` validates JSON Schemas.
@@ -79,7 +78,7 @@ def parse_call(
     return tuple(task for task in tasks if task is not None)
 
 
-def take_background(arguments: Mapping[str, Any] | str | bytes) -> tuple[Mapping[str, Any] | str | bytes, bool]:
+def take_background(arguments: Arguments) -> tuple[Arguments, bool]:
     """Return the arguments without `background`, and whether it is true.
 
     Arguments that can't be read are returned as they are, and so is a `background` that is a text, which many models
@@ -113,11 +112,11 @@ def _split(call: Mapping[str, object], max_tasks: int, problems: Problems) -> li
         tasks = [cast("object", tasks)]
     if not isinstance(tasks, (list, tuple)):
         raise CallError("wrong_type", f"`tasks` is {kind_of(tasks)}, not a list of tasks", field="tasks")
-    listed = cast("list[object]", tasks)
-    if len(listed) > max_tasks:
-        message = f"`tasks` has {len(listed)} tasks, but at most {max_tasks} are allowed in one call"
+    items = cast("list[object]", tasks)
+    if len(items) > max_tasks:
+        message = f"`tasks` has {len(items)} tasks, but at most {max_tasks} are allowed in one call"
         raise CallError("too_many_tasks", message, field="tasks", hint="send the others in further calls")
-    return [(f"tasks[{n}]", task) for n, task in enumerate(listed)]
+    return [(f"tasks[{n}]", task) for n, task in enumerate(items)]
 
 
 class _Parser:

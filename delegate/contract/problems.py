@@ -78,9 +78,9 @@ class Problems:
         if not self._found:
             return
         first, *others = self._found
-        listed = [f"{error.message}{f' ({error.hint})' if error.hint else ''}" for error in others[:_MAX_OTHERS]]
-        listed += [f"and {len(others) - _MAX_OTHERS} more"] if len(others) > _MAX_OTHERS else []
-        message = f"{first.message}. Also: {'; '.join(listed)}" if listed else first.message
+        lines = [f"{error.message}{f' ({error.hint})' if error.hint else ''}" for error in others[:_MAX_OTHERS]]
+        lines += [f"and {len(others) - _MAX_OTHERS} more"] if len(others) > _MAX_OTHERS else []
+        message = f"{first.message}. Also: {'; '.join(lines)}" if lines else first.message
         raise with_hint(CallError(first.code, message, field=first.field, hint=first.hint))
 
     # ------------------------------------------------------------------------------------------- common problems
@@ -99,11 +99,11 @@ class Problems:
 
     def missing_kind(self, given: Mapping[str, object], path: str) -> None:
         """Add the problem that a criterion has no `kind`. Its other fields often tell which one was meant."""
-        meant = next((kind for kind, model in KINDS.items() if given.keys() & _required(model)), None)
+        likely = next((kind for kind, model in KINDS.items() if given.keys() & _required(model)), None)
         hint = (
-            f'add "kind": "{meant}"' if meant else f"the kinds are {', '.join(KINDS)}; or write the criterion as text"
+            f'add "kind": "{likely}"' if likely else f"the kinds are {', '.join(KINDS)}; or write the criterion as text"
         )
-        if not meant and len(given) == 1:  # YAML reads an unquoted `- report: …` so
+        if not likely and len(given) == 1:  # YAML reads an unquoted `- report: …` so
             ((name, value),) = given.items()
             hint = f"put it in quotes if it is a text: {show(f'{name}: {value}')}"
         self.add("invalid_criterion", join(path, "kind"), "is missing", hint)

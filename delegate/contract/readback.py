@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
 from delegate.contract.progress import CallProgress
-from delegate.contract.reading import decode, join, kind_of, show
+from delegate.contract.reading import Arguments, decode, join, kind_of, show
 from delegate.contract.render import data_notice, mark_verdicts, verdict_line
 from delegate.errors import CallError
 from delegate.types import JsonObject, TaskResult
@@ -23,8 +23,8 @@ class ReadRequest(NamedTuple):
     """None for the list."""
     offset: int | None
     """In characters. None for the result."""
-    wait_seconds: float
-    """How long to wait for a task that is still running."""
+    wait_seconds: float | None
+    """How long to wait for a task that is still running. None: as long as the caller can."""
 
 
 class ListedTask(Protocol):
@@ -47,7 +47,7 @@ def run_of(handle: str) -> str:
     return handle.rpartition("-")[0]
 
 
-def parse_read(arguments: Mapping[str, Any] | str | bytes) -> ReadRequest:
+def parse_read(arguments: Arguments) -> ReadRequest:
     """Parse the arguments of one call of `read_delegation`.
 
     Raises:
@@ -56,14 +56,14 @@ def parse_read(arguments: Mapping[str, Any] | str | bytes) -> ReadRequest:
     # `attempt` only makes repeated calls different: some hosts end a conversation after several identical ones.
     fields = _fields(arguments, ("handle", "wait_seconds", "attempt", "offset"))
     handle = fields.get("handle")
-    wait = _number(fields, "wait_seconds", "seconds") or 0.0
+    wait = _number(fields, "wait_seconds", "seconds")
     if handle is None or handle == "":
         return ReadRequest(None, None, wait)
     start = _number(fields, "offset", "characters")
     return ReadRequest(_handle(handle), None if start is None else int(start), wait)
 
 
-def parse_stop(arguments: Mapping[str, Any] | str | bytes) -> str:
+def parse_stop(arguments: Arguments) -> str:
     """Parse the arguments of one call of `stop_delegation`, and return the handle.
 
     Raises:
@@ -72,7 +72,7 @@ def parse_stop(arguments: Mapping[str, Any] | str | bytes) -> str:
     return _handle(_fields(arguments, ("handle",)).get("handle"))
 
 
-def _fields(arguments: Mapping[str, Any] | str | bytes, known: Sequence[str]) -> Mapping[str, object]:
+def _fields(arguments: Arguments, known: Sequence[str]) -> Mapping[str, object]:
     value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
     if not isinstance(value, Mapping):
         raise CallError("not_an_object", f"the arguments are {kind_of(value)}, not a JSON object", hint=_EXAMPLE)
@@ -140,15 +140,19 @@ def render_slice(
     )
 
 
-def render_running(progress: CallProgress) -> str:
-    """Return what the tasks of a call are doing, and how the parent gets their results."""
+def render_running(progress: CallProgress, *, keeps_running: bool = False) -> str:
+    """Return what the tasks of a call are doing, and how the parent gets their results.
+
+    `keeps_running` says that they go on after the session that delegated them.
+    """
+    end = "They go on if your session ends" if keeps_running else "If you end your turn now, they may be stopped"
     line = f"running in the background: {progress.line()}"
     return "\n".join(
         [
             line,
             *progress.lines(),
-            "There is no verdict yet. Go on with other work, then call read_delegation with a handle, wait_seconds and "
-            "attempt. Don't delegate the same task again. stop_delegation stops a task.",
+            f"There is no verdict yet. {end}: go on with other work, then call read_delegation with a handle and "
+            "attempt, which waits. Don't delegate the same task again. stop_delegation stops a task.",
             line,
         ]
     )

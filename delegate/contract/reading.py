@@ -8,6 +8,8 @@ from typing import Any, NoReturn, cast
 from delegate._util.fencing import one_line, quoted
 from delegate.errors import CallError
 
+Arguments = Mapping[str, Any] | str | bytes
+"""A tool call's arguments, as JSON text or parsed."""
 MAX_CALL_CHARS = 1_000_000
 """Maximum length of a call as JSON text."""
 MAX_TEXT_CHARS = 100_000

@@ -5,11 +5,10 @@ the conversation after the model's next turn (together, because providers requir
 run, calls are recorded like those of any tool, but they count as the child's own words and not as evidence.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from delegate._util.fencing import one_line
-from delegate.contract.reading import MAX_CRITERIA, check_size, is_blank, join, kind_of, read_object
+from delegate.contract.reading import MAX_CRITERIA, Arguments, check_size, is_blank, join, kind_of, read_object
 from delegate.errors import CallError
 
 CRITERION_CHARS = 500
@@ -31,7 +30,7 @@ class Thought(NamedTuple):
     acceptance_criteria: tuple[str, ...] = ()
 
 
-def parse_think(arguments: Mapping[str, Any] | str | bytes) -> Thought:
+def parse_think(arguments: Arguments) -> Thought:
     """Parse the arguments of one call.
 
     Raises:

@@ -235,13 +235,13 @@ class _Loop:
         return Stop(f"max_steps ({most}) is reached", "budget_limited") if steps >= most else None
 
     def _too_costly(self) -> Stop | None:
-        allowed = self.limits.max_cost_usd
-        if allowed is None:
+        limit = self.limits.max_cost_usd
+        if limit is None:
             return None
-        spent = self._cost()
-        if spent is None:
+        cost = self._cost()
+        if cost is None:
             return Stop("max_cost_usd can't be kept, since the cost so far is unknown", "budget_limited")
-        return Stop(f"max_cost_usd ({allowed:g}) is reached", "budget_limited") if spent >= allowed else None
+        return Stop(f"max_cost_usd ({limit:g}) is reached", "budget_limited") if cost >= limit else None
 
     def _cost(self) -> float | None:
         return 0.0 if self.cost is None else self.cost()

@@ -21,18 +21,18 @@ def refusal(verdict: Verdict) -> str:
     if not verdict.examined:
         head = f"Verification wasn't possible ({verdict.code}), which says nothing about the work:"
     elif failing:
-        counted = len(verdict.criteria)
-        head = f"Verification failed: {len(failing)} of {counted} {'criterion' if counted == 1 else 'criteria'}."
+        total = len(verdict.criteria)
+        head = f"Verification failed: {len(failing)} of {total} {'criterion' if total == 1 else 'criteria'}."
     else:
         head = f"Verification failed ({verdict.code}):"
     lines = [head]
     if not failing:
         lines.append(one_line(verdict.reasoning or verdict.code, _REASON_CHARS))
-    for one in failing[:MAX_CRITERIA]:
-        lines += _failing(one)
+    for criterion in failing[:MAX_CRITERIA]:
+        lines += _failing(criterion)
     if len(failing) > MAX_CRITERIA:
         lines.append(f"- and {len(failing) - MAX_CRITERIA} more")
-    if waiting := [one.id for one in verdict.criteria if one.outcome == "skipped"] if failing else []:
+    if waiting := [criterion.id for criterion in verdict.criteria if criterion.outcome == "skipped"] if failing else []:
         lines.append(f"Not looked at, since others failed: {', '.join(waiting)}")
     return "\n".join(lines)
 
@@ -43,30 +43,30 @@ def refused_criteria(verdict: Verdict) -> Sequence[CriterionResult]:
     Those that fail; if none does, those that are met on less than evidence; if there are none either, those that held
     before.
     """
-    if failing := [one for one in verdict.criteria if one.fails]:
+    if failing := [criterion for criterion in verdict.criteria if criterion.fails]:
         return failing
-    good = [one for one in verdict.criteria if one.outcome in PASSING and not one.findings_only]
-    return [one for one in good if _unproven(one)] or _held_before(good)
+    good = [criterion for criterion in verdict.criteria if criterion.outcome in PASSING and not criterion.findings_only]
+    return [criterion for criterion in good if _unproven(criterion)] or _held_before(good)
 
 
-def _unproven(one: CriterionResult) -> bool:
+def _unproven(criterion: CriterionResult) -> bool:
     """Whether a criterion is met on less than evidence that code verified. A claim that was asked for is only said."""
-    return one.level in ("own_checks", "trusted") or (one.level is None and one.code != "met")
+    return criterion.level in ("own_checks", "trusted") or (criterion.level is None and criterion.code != "met")
 
 
 def _held_before(good: Sequence[CriterionResult]) -> Sequence[CriterionResult]:
     """The criteria that held before the worker began, if nothing else is more than said: they show none of its work."""
-    more = [one for one in good if one.level != "said"]
-    return more if all(one.held_before for one in more) else []
+    more = [criterion for criterion in good if criterion.level != "said"]
+    return more if all(criterion.held_before for criterion in more) else []
 
 
-def _failing(one: CriterionResult) -> Iterator[str]:
-    what = "met, but not shown" if one.outcome == "met" else one.outcome.replace("_", " ")
-    why = "" if one.code == one.outcome else f", {one.code}"
-    yield f"- {one.id} ({what}{why}): {one_line(one.text, _TEXT_CHARS)}"
-    if one.reason:
-        yield f"  {one_line(one.reason, _REASON_CHARS)}"
-    if one.evidence and one.source == f"check:{one.id}":  # a judge quotes from checks too, but of other criteria
+def _failing(criterion: CriterionResult) -> Iterator[str]:
+    what = "met, but not shown" if criterion.outcome == "met" else criterion.outcome.replace("_", " ")
+    why = "" if criterion.code == criterion.outcome else f", {criterion.code}"
+    yield f"- {criterion.id} ({what}{why}): {one_line(criterion.text, _TEXT_CHARS)}"
+    if criterion.reason:
+        yield f"  {one_line(criterion.reason, _REASON_CHARS)}"
+    if criterion.evidence and criterion.source == f"check:{criterion.id}":  # a judge quotes checks of other criteria
         yield "  the last lines of its output:"
-        for line in clean(one.evidence).text.splitlines()[-_TAIL_LINES:]:
+        for line in clean(criterion.evidence).text.splitlines()[-_TAIL_LINES:]:
             yield f"    {line}"

@@ -102,8 +102,8 @@ class _Shooter:
         if state.status == "cancelled":
             return Stop("the shot was canceled")
         context = (self.task.context or "").strip()
-        told = f"An earlier attempt at this was refused. You start anew.\n\n{self.review(state)}"
-        return self.task.model_copy(update={"context": f"{context}\n\n{told}" if context else told})
+        message = f"An earlier attempt at this was refused. You start anew.\n\n{self.review(state)}"
+        return self.task.model_copy(update={"context": f"{context}\n\n{message}" if context else message})
 
     async def act(self, action: Task) -> None:
         self.results.append(await self.propose(action))

@@ -50,7 +50,7 @@ def build_result(
     child delegated. `tools_recorded` is whether its tool calls were recorded. `seconds` is the wall time of the whole
     task, and `summary_chars` the maximum length of the child's report in the result.
     """
-    below = costs.combined(delegated, sum(one.seconds for one in delegated)) if delegated else None
+    below = costs.combined(delegated, sum(totals.seconds for totals in delegated)) if delegated else None
     judging = costs.of_judging(verdict, claims)
     whole = costs.of_task(child, judging, below)
     judging_usd = costs.sum_usd((judging.cost_usd, below.judge_cost_usd if below else 0))
@@ -133,6 +133,7 @@ def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
         ok=statuses.count("ok"),
         error=statuses.count("error"),
         denied=statuses.count("denied"),
+        why_denied=next((receipt.output for receipt in receipts if receipt.status == "denied"), None),
         timeout=statuses.count("timeout"),
         tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
     )

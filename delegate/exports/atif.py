@@ -68,16 +68,16 @@ def run_trajectory(run_id: str, tasks: Sequence[RecordedTask]) -> JsonObject:
     if len(below) == 1:
         return below[0]
     calls = [
-        {"tool_call_id": f"task_{n}", "function_name": "delegate_task", "arguments": one["extra"]["delegate"]["task"]}
-        for n, one in enumerate(below, start=1)
+        {"tool_call_id": f"task_{n}", "function_name": "delegate_task", "arguments": child["extra"]["delegate"]["task"]}
+        for n, child in enumerate(below, start=1)
     ]
     results = [
         {
             "source_call_id": f"task_{n}",
-            "content": one["steps"][-1]["message"],
-            "subagent_trajectory_ref": [{"trajectory_id": one["trajectory_id"], "session_id": run_id}],
+            "content": child["steps"][-1]["message"],
+            "subagent_trajectory_ref": [{"trajectory_id": child["trajectory_id"], "session_id": run_id}],
         }
-        for n, one in enumerate(below, start=1)
+        for n, child in enumerate(below, start=1)
     ]
     step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": calls, "llm_call_count": 0}
     return {
@@ -93,13 +93,17 @@ def run_trajectory(run_id: str, tasks: Sequence[RecordedTask]) -> JsonObject:
 
 def _parent(task: RecordedTask, tasks: Sequence[RecordedTask]) -> RecordedTask | None:
     """The task whose child delegated this one: the one whose tool calls name its handle, or else that ran then."""
-    above = [one for one in tasks if one.depth == task.depth - 1]
-    for one in above:
-        if any(task.handle in _handles_in(event, task.record["run_id"]) for event in one.record["events"]):
-            return one
+    above = [other for other in tasks if other.depth == task.depth - 1]
+    for other in above:
+        if any(task.handle in _handles_in(event, task.record["run_id"]) for event in other.record["events"]):
+            return other
     began = task.record["began_at"]
     return next(
-        (one for one in above if one.record["began_at"] <= began and (one.record["ended_at"] or began) >= began),
+        (
+            other
+            for other in above
+            if other.record["began_at"] <= began and (other.record["ended_at"] or began) >= began
+        ),
         None,
     )
 
@@ -126,9 +130,9 @@ def _trajectory(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> 
 def _converted(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> JsonObject:
     record, run = task.record, task.run
     below = children.get(task.handle, [])
-    known = {one.handle for one in below}
-    asked = {"source": "user", "timestamp": _time(record["began_at"]), "message": first_message(record)}
-    steps = [asked, *(step.as_json(known) for step in _steps(record["events"]))]
+    handles = {child.handle for child in below}
+    prompt = {"source": "user", "timestamp": _time(record["began_at"]), "message": first_message(record)}
+    steps = [prompt, *(step.as_json(handles) for step in _steps(record["events"]))]
     if run.get("output") and run["output"] not in [step["message"] for step in steps]:
         steps.append({"source": "agent", "message": run["output"]})  # a runner that doesn't report what its model said
     result: JsonObject = {
@@ -142,7 +146,7 @@ def _converted(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> J
         "extra": {"delegate": _ours(task)},
     }
     if below:
-        result["subagent_trajectories"] = [_trajectory(one, children) for one in below]
+        result["subagent_trajectories"] = [_trajectory(child, children) for child in below]
     return result
 
 
@@ -152,13 +156,12 @@ def _agent(model: str | None) -> JsonObject:
 
 def first_message(record: JsonObject) -> str:
     """What the child was asked to do: goal, context and criteria."""
-    given = record["task"]
-    typed = [
-        {"kind": "text", **criterion} for criterion in given.get("acceptance_criteria", [])
-    ]  # defaults are left out
-    task = Task.model_validate({**given, "acceptance_criteria": typed})
-    criteria = "\n".join(f"- {criterion.describe()}" for criterion in task.criteria)
-    return f"{assignment(task)}\n\nAcceptance criteria:\n{criteria}" if criteria else assignment(task)
+    fields = record["task"]
+    # The record leaves out defaults.
+    criteria = [{"kind": "text", **criterion} for criterion in fields.get("acceptance_criteria", [])]
+    task = Task.model_validate({**fields, "acceptance_criteria": criteria})
+    lines = "\n".join(f"- {criterion.describe()}" for criterion in task.criteria)
+    return f"{assignment(task)}\n\nAcceptance criteria:\n{lines}" if lines else assignment(task)
 
 
 @dataclass(slots=True)
@@ -191,14 +194,14 @@ class _Step:
     def _calls(self) -> Iterator[tuple[JsonObject, JsonObject | None]]:
         """The tool calls that the reply asked for, each with its receipt, and then receipts of other calls."""
         receipts = sorted(self.tools, key=lambda receipt: receipt["n"])
-        for n, asked in enumerate(self.usage["calls"] if self.usage else (), start=1):
-            same = (one for one in receipts if (one["tool"], one["args"]) == (asked["tool"], asked["args"] or {}))
-            receipt = next(same, None)
+        for n, request in enumerate(self.usage["calls"] if self.usage else (), start=1):
+            tool, args = request["tool"], request["args"] or {}
+            receipt = next((item for item in receipts if (item["tool"], item["args"]) == (tool, args)), None)
             if receipt is not None:
                 receipts.remove(receipt)
             id = f"call_{receipt['n']}" if receipt else f"call_without_receipt_{n}"
-            call: JsonObject = {"tool_call_id": id, "function_name": asked["tool"], "arguments": asked["args"] or {}}
-            if asked["args"] is None:
+            call: JsonObject = {"tool_call_id": id, "function_name": tool, "arguments": args}
+            if request["args"] is None:
                 call["extra"] = {"delegate": {"invalid_arguments": True}}
             yield call, receipt
         for receipt in receipts:

@@ -90,16 +90,15 @@ def _combined(outcomes: Sequence[_Label | str]) -> _Label | str:
     One that isn't met is enough for "not good", so the most reliable witness counts. "Good" needs all of them, so it is
     as reliable as the least reliable witness.
     """
-    labels = sorted(
-        (one for one in outcomes if isinstance(one, _Label)), key=lambda one: _RELIABLE.index(one.decided_by)
-    )
-    if bad := [one for one in labels if not one.good]:
+    labels = [outcome for outcome in outcomes if isinstance(outcome, _Label)]
+    labels.sort(key=lambda label: _RELIABLE.index(label.decided_by))
+    if bad := [label for label in labels if not label.good]:
         return bad[0]
-    if reasons := [one for one in outcomes if isinstance(one, str)]:
-        return next((one for one in reasons if one != "skipped"), "skipped")
+    if reasons := [outcome for outcome in outcomes if isinstance(outcome, str)]:
+        return next((reason for reason in reasons if reason != "skipped"), "skipped")
     if not labels:
         return "no_deciding_criterion"
-    people = dict.fromkeys(one.ruled_by for one in labels if one.ruled_by)
+    people = dict.fromkeys(label.ruled_by for label in labels if label.ruled_by)
     return _Label(True, labels[-1].decided_by, "met", ", ".join(people))
 
 

@@ -77,7 +77,7 @@ def tool(
 
 def read_tool(delegator: Delegator) -> BaseTool:
     """Create the tool that reads the rest of a report that was cut."""
-    return _crewai_tool(make_read_tool(delegator), delegator.read_tool("openai-strict"), run_context=False)
+    return _crewai_tool(make_read_tool(delegator), delegator.background.read_tool("openai-strict"), run_context=False)
 
 
 def think_tool(delegator: Delegator) -> BaseTool:

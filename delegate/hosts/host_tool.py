@@ -12,7 +12,8 @@ from uuid import uuid4
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
-from delegate.delegator import Arguments, Delegator
+from delegate.contract import Arguments
+from delegate.delegator import Delegator
 from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError, ConfigError, ToolDenied
@@ -159,10 +160,15 @@ def make_delegate_tool(
                     cancellation=invocation.cancellation,
                 )
             else:
-                delegation = await delegator.start_call(arguments, parent=context, on_approval=invocation.on_approval)
+                delegation = await delegator.background.start_call(
+                    arguments, parent=context, on_approval=invocation.on_approval
+                )
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
-                    return ToolAnswer(contract.render_running(delegation.progress), running=delegation)
+                    text = contract.render_running(
+                        delegation.progress, keeps_running=delegator.background.outlives_session
+                    )
+                    return ToolAnswer(text, running=delegation)
                 report = await delegation
         answer = finished(delegator, report)
         return replace(answer, text=project.noted(answer.text)) if project and not answer.is_error else answer
@@ -198,20 +204,22 @@ def make_read_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], 
     async def read(arguments: Arguments, invocation: Invocation) -> str:
         # No parent: a later run of a conversation may read the report of an earlier one.
         allowed = may_read and partial(may_read, invocation.session)
-        return await delegator.read_call(
+        return await delegator.background.read_call(
             arguments, may_read=allowed, max_wait_seconds=invocation.answer_within, on_event=invocation.on_event
         )
 
-    return _text_tool(delegator, delegator.read_tool("mcp"), read)
+    return _text_tool(delegator, delegator.background.read_tool("mcp"), read)
 
 
 def make_stop_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
     """Create the tool that stops a task in the background. Who may read a task's report may stop it."""
 
     async def stop(arguments: Arguments, invocation: Invocation) -> str:
-        return await delegator.stop_call(arguments, may_read=may_read and partial(may_read, invocation.session))
+        return await delegator.background.stop_call(
+            arguments, may_read=may_read and partial(may_read, invocation.session)
+        )
 
-    return _text_tool(delegator, delegator.stop_tool("mcp"), stop)
+    return _text_tool(delegator, delegator.background.stop_tool("mcp"), stop)
 
 
 def _text_tool(

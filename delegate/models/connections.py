@@ -145,7 +145,7 @@ def with_host_models(connections: Connections, clients: Mapping[Model, ChatClien
 
 def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str]) -> dict[EndpointKey, Endpoint]:
     """All endpoints that can be called: those configured by the SDKs' variables, and the declared ones."""
-    found: dict[EndpointKey, Endpoint] = {}
+    endpoints: dict[EndpointKey, Endpoint] = {}
     for provider, (key_names, url_name) in _PROVIDER_VARIABLES.items():
         key_from = next((name for name in key_names if environ.get(name)), "")
         key = environ.get(key_from, "")
@@ -153,11 +153,13 @@ def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, s
         # A custom server may need no key; the providers' own endpoints always do.
         if key or (provider == "openai" and base_url):
             url_from = url_name if base_url else ""
-            found[provider, None] = Endpoint(provider, base_url, key or NO_KEY, key_from=key_from, url_from=url_from)
-    for one in declared:
-        if (endpoint := _declared_endpoint(one, environ)) is not None:
-            found[one.protocol, one.name] = endpoint
-    return found
+            endpoints[provider, None] = Endpoint(
+                provider, base_url, key or NO_KEY, key_from=key_from, url_from=url_from
+            )
+    for declaration in declared:
+        if (endpoint := _declared_endpoint(declaration, environ)) is not None:
+            endpoints[declaration.protocol, declaration.name] = endpoint
+    return endpoints
 
 
 def _declared_endpoint(declared: DeclaredEndpoint, environ: Mapping[str, str]) -> Endpoint | None:

@@ -86,7 +86,7 @@ class Routing:
     @property
     def why_none(self) -> str:
         """Why no model may judge: the two most frequent reasons, with the number of models that each rules out."""
-        reasons = Counter(one.reason for one in self.candidates)
+        reasons = Counter(candidate.reason for candidate in self.candidates)
         listed = [f"{reason} ({count} of {reasons.total()} models)" for reason, count in reasons.most_common(2)]
         others = ["`judge.candidates` has the others"] if len(reasons) > len(listed) else []
         return f"no model may judge this: {'; '.join([*listed, *others])}"
@@ -124,7 +124,7 @@ def largest_context(catalog: Catalog, available: Available, pinned: str | None) 
     """The context length of the largest model that may judge, in tokens; that of the smallest page if none may."""
     only = catalog.find(pinned) if pinned else None
     models = [only] if only else catalog.models
-    lengths = [one.context_tokens for one in models if one.structured_output and _is_reachable(one, available)]
+    lengths = [model.context_tokens for model in models if model.structured_output and _is_reachable(model, available)]
     return max(lengths, default=8_000)
 
 

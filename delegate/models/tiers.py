@@ -15,11 +15,11 @@ def is_above(tier: Tier, limit: Tier) -> bool:
     return rank(tier) < rank(limit)
 
 
-def weaker(one: Tier | None, other: Tier | None) -> Tier | None:
+def weaker(tier: Tier | None, other: Tier | None) -> Tier | None:
     """The weaker of two limits. None means no limit."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other, key=rank)
+    if tier is None or other is None:
+        return tier or other
+    return max(tier, other, key=rank)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 An approval is bound to the digest of exactly one call: its tool, its arguments, its workspace, and the files in it that
 the call runs, with their content. Everything but a clear yes is a no: silence, an error, an answer about another call,
-nobody to ask.
+no way to ask.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ class ApprovalRequest:
             f"  why it asks: {one_line(self.reason, 300)} ({self.code})",
             *([f"  it expects:  {one_line(self.expected, 300)}"] if self.expected else []),
             f"  in:          {one_line(self.workspace, 300)}",
-            *(f"  file:        {one_line(name, 200)} ({one_line(found, 200)})" for name, found in self.files.items()),
+            *(f"  file:        {one_line(name, 200)} ({one_line(real, 200)})" for name, real in self.files.items()),
             f"  sha256:      {self.sha256}",
         ]
         return "\n".join(lines)
@@ -91,8 +91,8 @@ class ApprovalAnswer:
 
 
 OnApproval = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool | None]]
-"""Asks a person about a call. The child waits meanwhile, and none of that time is its own. None means that nobody could
-be asked."""
+"""Asks a person about a call. The child waits meanwhile, and none of that time is its own. None means that it wasn't
+possible to ask."""
 
 
 def digest_of(tool: str, arguments: Mapping[str, Any], workspace: str, files: Mapping[str, str] | None = None) -> str:
@@ -104,24 +104,24 @@ def digest_of(tool: str, arguments: Mapping[str, Any], workspace: str, files: Ma
 
 def files_of(action: Action) -> dict[str, str]:
     """What else an approval of a call is bound to: see `ApprovalRequest.files`."""
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     run: list[str] = []
     root = action.workspace.rstrip("/")
     for name, is_run in _names(action) if root else ():
         if not paths.is_path(name):
             continue
         at, real = normpath(join(root, name)), paths.real_path(root, name)
-        inside = [paths.below(root, one) for one in (at, real) if one.startswith(f"{root}/")]
-        if inside and is_run and (digest := _digest(real, _LARGEST_BYTES if len(found) < _MOST_HASHED else 0)):
-            found[inside[0]] = digest
+        inside = [paths.below(root, path) for path in (at, real) if path.startswith(f"{root}/")]
+        if inside and is_run and (digest := _digest(real, _LARGEST_BYTES if len(files) < _MOST_HASHED else 0)):
+            files[inside[0]] = digest
             run.append(real)
         elif inside and real != at:
-            found.setdefault(inside[0], f"leads to {paths.below(root, real)}")
+            files.setdefault(inside[0], f"leads to {paths.below(root, real)}")
     for path in named_by(run, root, _folders(action)) if run else ():
-        name, limit = paths.below(root, path), _LARGEST_BYTES if len(found) < _MOST_HASHED else 0
-        if path.startswith(f"{root}/") and name not in found and (digest := _digest(path, limit)):
-            found[name] = digest
-    return found
+        name, limit = paths.below(root, path), _LARGEST_BYTES if len(files) < _MOST_HASHED else 0
+        if path.startswith(f"{root}/") and name not in files and (digest := _digest(path, limit)):
+            files[name] = digest
+    return files
 
 
 def _folders(action: Action) -> set[str]:
@@ -137,7 +137,7 @@ def _names(action: Action) -> Iterator[tuple[str, bool]]:
         if action.is_command(name) and (text := command_line(value)):
             yield from commands.read(text, action.workspace).names().items()
         else:
-            yield from ((one, runs) for one in strings(value))
+            yield from ((text, runs) for text in strings(value))
 
 
 def _digest(path: str, largest: int) -> str:
@@ -166,17 +166,17 @@ def shown(text: str, limit: int = SHOWN_CHARS) -> str:
 
 def notes(text: str, noun: str) -> list[str]:
     """What a person should know about what they are shown of a text before they approve it."""
-    found: list[str] = []
+    lines: list[str] = []
     if len(text) > SHOWN_CHARS:
-        found.append(f"the {noun} has {len(text):,} characters, and you don't see all of them")
+        lines.append(f"the {noun} has {len(text):,} characters, and you don't see all of them")
         text = text[: SHOWN_CHARS // 2] + text[-SHOWN_CHARS // 2 :]
     if any(char != "\n" and _is_hidden(char) for char in set(text)):
-        found.append("characters that can't be seen are shown as escapes, such as \\u200b")
+        lines.append("characters that can't be seen are shown as escapes, such as \\u200b")
     if others := sorted(char for char in set(text) if not char.isascii() and not _is_hidden(char)):
         names = ", ".join(f"{char} ({unicodedata.name(char, hex(ord(char)))})" for char in others[:_NAMED_CHARS])
         more = f" and {len(others) - _NAMED_CHARS} more" if len(others) > _NAMED_CHARS else ""
-        found.append(f"not all characters are ASCII, so some may look like others: {names}{more}")
-    return found
+        lines.append(f"not all characters are ASCII, so some may look like others: {names}{more}")
+    return lines
 
 
 def _escaped(text: str) -> str:

@@ -174,29 +174,29 @@ class Line:
 
         With `only_followed`, those that are themselves are left out.
         """
-        for one in self.commands:
-            for folder in one.folders:
-                if any(is_followed(folder, word) for word in one.words[1:]):
-                    yield tuple(" ".join(_resolved(one, folder, place)) for place in ("", one.folders[0]))
+        for command in self.commands:
+            for folder in command.folders:
+                if any(is_followed(folder, word) for word in command.words[1:]):
+                    yield tuple(" ".join(_resolved(command, folder, place)) for place in ("", command.folders[0]))
                 elif not only_followed:
-                    yield (" ".join(one.words),)
+                    yield (" ".join(command.words),)
 
     def readings(self) -> Iterator[Reading]:
         """All that the line may run, as far as that can be read."""
         if not self.is_known and not self.commands:
             yield Reading("", is_open=True)
-        for one in self.commands:
-            yield _reading(one.words)
-            if one.words[0] not in _ONLY_SAY:
-                yield from _meant(one)
+        for command in self.commands:
+            yield _reading(command.words)
+            if command.words[0] not in _ONLY_SAY:
+                yield from _meant(command)
 
     def names(self) -> dict[str, bool]:
         """What may be names of files, and whether a program that gets the name may run the file."""
-        found: dict[str, bool] = {}
-        given = [(one.words[0], one.words, one.folders) for one in self.commands]
+        names: dict[str, bool] = {}
+        own = [(command.words[0], command.words, command.folders) for command in self.commands]
         texts = {tuple(reading.text.split()) for reading in self.readings()}
         folders = self.commands[-1].folders if self.commands else ()
-        commands = (*given, *((words[0], words, folders) for words in texts if words))
+        commands = (*own, *((words[0], words, folders) for words in texts if words))
         run_all = any(_runs_input(basename(first), words[1:]) for first, words, _ in commands)
         for first, words, where in commands:
             program = first.rpartition("/")[2]
@@ -204,13 +204,13 @@ class Line:
             implied = [word.replace(".", "/") + end for word in words[1:] if "-m" in words for end in _OF_A_MODULE]
             for name in (*words, *_IMPLIED.get(program, ()), *implied):
                 for path in (join(folder, _OPTION.sub("", name)) for folder in where):
-                    found[path] = found.get(path, False) or (is_run and (name != first or "/" in name))
-        return found
+                    names[path] = names.get(path, False) or (is_run and (name != first or "/" in name))
+        return names
 
     @property
     def folders(self) -> set[str]:
         """Where its commands may run."""
-        return {folder for one in self.commands for folder in one.folders}
+        return {folder for command in self.commands for folder in command.folders}
 
 
 def read(text: str, folder: str) -> Line:
@@ -225,24 +225,26 @@ def _read(text: str, folders: tuple[str, ...], depth: int, links: Mapping[str, s
     return Line(is_known=False)
 
 
-def _meant(one: Simple) -> Iterator[Reading]:
+def _meant(command: Simple) -> Iterator[Reading]:
     """What a command stands for: with its paths followed, and without what it is run by."""
-    ways = list(_ways(one))
+    ways = list(_ways(command))
     yield from map(_reading, ways[1:])
-    for folder in one.folders:
-        for words in (_resolved(one, folder, one.folders[0]), _as_folders(one, folder, one.folders[0])):
+    for folder in command.folders:
+        for words in (_resolved(command, folder, command.folders[0]), _as_folders(command, folder, command.folders[0])):
             whole = _reading(words)
-            yield replace(whole, elsewhere=whole.text.replace(one.folders[0], NOWHERE))
-        yield from _by_other_names(one, folder)
-    for words in ways if not one.is_redirect else ():
-        for found in _derived(replace(one, words=words), 0):
-            if words == one.words or found.text or not found.asks:  # code isn't a path
-                yield replace(found, is_derived=True)
-    for name, _, text in (one_set.partition("=") for one_set in one.variables):
-        yield from (replace(found, is_derived=True, asks=True) for found in _of_text(text, one, 0) if found.text)
+            yield replace(whole, elsewhere=whole.text.replace(command.folders[0], NOWHERE))
+        yield from _by_other_names(command, folder)
+    for words in ways if not command.is_redirect else ():
+        for reading in _derived(replace(command, words=words), 0):
+            if words == command.words or reading.text or not reading.asks:  # code isn't a path
+                yield replace(reading, is_derived=True)
+    for name, _, text in (one_set.partition("=") for one_set in command.variables):
+        yield from (
+            replace(reading, is_derived=True, asks=True) for reading in _of_text(text, command, 0) if reading.text
+        )
         if name in _LOADS_CODE or (name == "NODE_OPTIONS" and _LOADS.search(text)):
             yield _ASKS
-    if one.runs_written:
+    if command.runs_written:
         yield _ASKS
 
 
@@ -258,77 +260,80 @@ def _reading(words: Sequence[str]) -> Reading:
     return Reading(known, bool(is_open))
 
 
-def _resolved(one: Simple, folder: str, place: str = "") -> list[str]:
+def _resolved(command: Simple, folder: str, place: str = "") -> list[str]:
     """The words with their paths once links and `..` are followed, those in the workspace below `place`."""
-    root, sure, links = one.folders[0], one.is_redirect, one.links
-    return [one.words[0], *(resolved_word(root, folder, word, place, sure=sure, links=links) for word in one.words[1:])]
+    root, sure, links = command.folders[0], command.is_redirect, command.links
+    return [
+        command.words[0],
+        *(resolved_word(root, folder, word, place, sure=sure, links=links) for word in command.words[1:]),
+    ]
 
 
-def _as_folders(one: Simple, folder: str, place: str = "") -> list[str]:
+def _as_folders(command: Simple, folder: str, place: str = "") -> list[str]:
     """The same, with a `/` after folders: who names one means what is in it."""
-    words = _resolved(one, folder, place)
-    for at, word in enumerate(one.words[1:], 1):
+    words = _resolved(command, folder, place)
+    for at, word in enumerate(command.words[1:], 1):
         path = _OPTION.sub("", word)
-        if not word.endswith("/") and is_path(path) and isdir(real_path(folder, path, one.links)):
+        if not word.endswith("/") and is_path(path) and isdir(real_path(folder, path, command.links)):
             words[at] += "/"
     return words
 
 
-def _by_other_names(one: Simple, folder: str) -> Iterator[Reading]:
+def _by_other_names(command: Simple, folder: str) -> Iterator[Reading]:
     """The words with the other names of files that have hard links. Names outside of the workspace aren't known."""
-    root, words = one.folders[0], _resolved(one, folder)
-    for at, word in enumerate(one.words[1:], 1):
+    root, words = command.folders[0], _resolved(command, folder)
+    for at, word in enumerate(command.words[1:], 1):
         path = _OPTION.sub("", word).removeprefix("@")
         if not root or not is_path(path):
             continue
-        names, are_all = other_names(root, real_path(folder, path, one.links))
+        names, are_all = other_names(root, real_path(folder, path, command.links))
         for name in names:
             yield _reading([*words[:at], below(root, name), *words[at + 1 :]])
         if not are_all:
             yield Reading(" ".join([*words[:at], "/"]), is_open=True, asks=True)
 
 
-def _derived(one: Simple, depth: int) -> Iterator[Reading]:
+def _derived(command: Simple, depth: int) -> Iterator[Reading]:
     """What a command runs besides, or under another name."""
-    words = one.words
+    words = command.words
     if _OPEN in words[0] or depth > MAX_DEPTH:
         yield Reading(words[0].partition(_OPEN)[0] if depth <= MAX_DEPTH else "", is_open=True)
         return
     if _OPEN in "".join(words):  # what isn't known may be nothing
         yield Reading(" ".join(filter(None, (word.replace(_OPEN, "") for word in words))))
-    for folder in one.folders:
-        resolved = resolved_word(one.folders[0], folder, words[0], links=one.links)
-        for name in {one.program, resolved.rpartition("/")[2]} - {words[0]}:
+    for folder in command.folders:
+        resolved = resolved_word(command.folders[0], folder, words[0], links=command.links)
+        for name in {command.program, resolved.rpartition("/")[2]} - {words[0]}:
             yield _reading((name, *words[1:]))
-            yield from _inner(replace(one, words=(name, *words[1:])), depth)
-    yield from _inner(one, depth)
+            yield from _inner(replace(command, words=(name, *words[1:])), depth)
+    yield from _inner(command, depth)
 
 
-def _inner(one: Simple, depth: int) -> Iterator[Reading]:
+def _inner(command: Simple, depth: int) -> Iterator[Reading]:
     """What a wrapper, a shell or a program such as find runs."""
-    program, arguments = one.words[0], one.words[1:]
-    yield from _run_by_wrapper(one, depth)
+    program, arguments = command.words[0], command.words[1:]
+    yield from _run_by_wrapper(command, depth)
     if program in _SHELLS:
-        yield from _run_by_shell(one, depth)
+        yield from _run_by_shell(command, depth)
     elif program in _TAKE_CODE:
         if program == "parallel" and all(re.match(r"-|\d+$", word) for word in arguments):
             yield Reading("", is_open=True)
         for text in (" ".join(arguments), *arguments):
-            yield from _of_text(text.partition("=")[2] if program == "alias" else text, one, depth)
+            yield from _of_text(text.partition("=")[2] if program == "alias" else text, command, depth)
     elif program in (".", "source") and _is_unknown_file(arguments):
         yield Reading("", is_open=True)
     elif program == "git":
         yield from _git(arguments)
-        yield from _run_by_git(one)
+        yield from _run_by_git(command)
     if runs_code(program, arguments):
         yield _ASKS
     if program not in _WRAPPERS and depth < MAX_DEPTH and (program not in _SHELLS or _has_script(arguments)):
-        yield from _may_run(one, depth)
+        yield from _may_run(command, depth)
 
 
-def _run_by_wrapper(one: Simple, depth: int) -> Iterator[Reading]:
+def _run_by_wrapper(command: Simple, depth: int) -> Iterator[Reading]:
     """What a program runs that its arguments name: a wrapper, or one such as find."""
-    program, arguments = one.words[0], one.words[1:]
+    program, arguments = command.words[0], command.words[1:]
     wrapped = list(_wrapped(program, arguments))
     if wrapped:  # which options have a value isn't always as it is known
         before = len(arguments) - max(map(len, wrapped)) if program not in _READ_ARGUMENTS else 0
@@ -336,16 +341,16 @@ def _run_by_wrapper(one: Simple, depth: int) -> Iterator[Reading]:
             yield replace(_reading(arguments[at:]), asks=True)
     for inner in (*wrapped, *_for_each_file(program, arguments)):
         yield _reading(inner)
-        yield from _derived(replace(one, words=inner), depth + 1)
+        yield from _derived(replace(command, words=inner), depth + 1)
 
 
 def _has_script(arguments: Sequence[str]) -> bool:
     return bool(arguments) and not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
 
 
-def _may_run(one: Simple, depth: int) -> Iterator[Reading]:
+def _may_run(command: Simple, depth: int) -> Iterator[Reading]:
     """The commands that may begin within the arguments of a program. Whether it runs them isn't known."""
-    program, words = one.words[0], one.words
+    program, words = command.words[0], command.words
     texts = [word for word in words[1:] if re.search(r"\s", word)]
     texts += [
         text for word in words[1:] if word.startswith("-") for text in (word.partition("=")[2], word.rpartition("=")[2])
@@ -356,17 +361,17 @@ def _may_run(one: Simple, depth: int) -> Iterator[Reading]:
     elif program in _TAKE_NAMES or _NO_PROGRAM.match(program):
         return
     else:
-        yield from _may_begin(one)
+        yield from _may_begin(command)
     if len(texts) > _MAX_STARTS:
         yield _ASKS
         return
     for text in filter(None, texts):
-        yield from (replace(found, asks=True) for found in _of_text(text, one, MAX_DEPTH - 1) if found.text)
+        yield from (replace(reading, asks=True) for reading in _of_text(text, command, MAX_DEPTH - 1) if reading.text)
 
 
-def _may_begin(one: Simple) -> Iterator[Reading]:
+def _may_begin(command: Simple) -> Iterator[Reading]:
     """The commands that may begin at one of a program's words."""
-    program, words = one.words[0], one.words
+    program, words = command.words[0], command.words
     first = 1
     if (after := _RUN_AFTER.get(program)) is not None:
         first = next((at for at, word in enumerate(words[1:], 1) if word in after), len(words)) + 1
@@ -377,10 +382,10 @@ def _may_begin(one: Simple) -> Iterator[Reading]:
     for at in range(first, len(words)):
         if words[at].startswith("-") or not words[at] or (words[at].startswith(_OPEN) and at != unknown):
             continue
-        inner = replace(one, words=(basename(words[at]) or words[at], *words[at + 1 :]))
+        inner = replace(command, words=(basename(words[at]) or words[at], *words[at + 1 :]))
         yield replace(_reading(inner.words), asks=True)
         if inner.program in _RUN_OTHERS or is_interpreter(inner.program):
-            yield from (replace(found, asks=True) for found in _inner(inner, MAX_DEPTH - 1))
+            yield from (replace(reading, asks=True) for reading in _inner(inner, MAX_DEPTH - 1))
 
 
 def _for_each_file(program: str, arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -390,14 +395,14 @@ def _for_each_file(program: str, arguments: Sequence[str]) -> Iterator[tuple[str
             yield tuple(_OPEN if "{}" in other else other for other in arguments[at + 1 :])
 
 
-def _run_by_shell(one: Simple, depth: int) -> Iterator[Reading]:
+def _run_by_shell(command: Simple, depth: int) -> Iterator[Reading]:
     """What a shell runs: the text after `-c`; else a script, which isn't read; else what it gets from its stdin."""
-    arguments = one.words[1:]
+    arguments = command.words[1:]
     is_text = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
     operands = [word for word in arguments if not word.startswith(("-", "+"))]
     if is_text:
         for text in operands:
-            yield from _of_text(text, one, depth)
+            yield from _of_text(text, command, depth)
     elif "-s" in arguments or ("--version" not in arguments and _is_unknown_file(operands)):
         yield Reading("", is_open=True)
 
@@ -426,21 +431,21 @@ def _of_text(text: str, within: Simple, depth: int) -> Iterator[Reading]:
     line = _read(text, within.folders, depth + 1, within.links)
     if not line.is_known and not line.commands:
         yield Reading("", is_open=True)
-    for one in line.commands:
-        for words in _ways(one):
+    for command in line.commands:
+        for words in _ways(command):
             yield _reading(words)
-            for found in _derived(replace(one, words=words), depth + 1):
-                if words == one.words or found.text or not found.asks:  # code isn't a path
-                    yield found
+            for reading in _derived(replace(command, words=words), depth + 1):
+                if words == command.words or reading.text or not reading.asks:  # code isn't a path
+                    yield reading
 
 
-def _ways(one: Simple) -> Iterator[tuple[str, ...]]:
+def _ways(command: Simple) -> Iterator[tuple[str, ...]]:
     """The words as they are, and with the paths to which theirs lead."""
-    found = {one.words: None}
-    if one.words[0] not in _ONLY_SAY:
-        for folder in one.folders:
-            found |= {tuple(_resolved(one, folder)): None, tuple(_as_folders(one, folder)): None}
-    yield from found
+    ways = {command.words: None}
+    if command.words[0] not in _ONLY_SAY:
+        for folder in command.folders:
+            ways |= {tuple(_resolved(command, folder)): None, tuple(_as_folders(command, folder)): None}
+    yield from ways
 
 
 def _wrapped(program: str, arguments: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -484,16 +489,16 @@ def _git(arguments: Sequence[str]) -> Iterator[Reading]:
         yield _reading(("git", *arguments[at:]))
 
 
-def _run_by_git(one: Simple) -> Iterator[Reading]:
+def _run_by_git(command: Simple) -> Iterator[Reading]:
     """What git may run: the values of its configuration, and the commands of those of its own that take any."""
-    words = one.words
+    words = command.words
     texts = [after.partition("=")[2] for word, after in pairwise(words) if word in ("-c", "--config-env")]
     if _GIT_RUNS.intersection(words):
         texts += [" ".join(words[at:]) for at in range(2, min(len(words), _MAX_PLACES))]
         texts += [text for word in words[2:] for text in (word, word.partition("=")[2]) if re.search(r"\s", text)]
     for text in filter(None, texts):
-        found = _of_text(text.removeprefix("!"), one, MAX_DEPTH - 1)
-        yield from (replace(reading, asks=True) for reading in found if reading.text)
+        readings = _of_text(text.removeprefix("!"), command, MAX_DEPTH - 1)
+        yield from (replace(reading, asks=True) for reading in readings if reading.text)
 
 
 class _UnreadableError(Exception):
@@ -522,7 +527,7 @@ class _Shell:
 
     def line(self) -> Line:
         self._commands(end="")
-        self._found.is_known = not any(_reading(one.words).is_open for one in self._found.commands)
+        self._found.is_known = not any(_reading(command.words).is_open for command in self._found.commands)
         self._found.links = self._links
         return self._found
 
@@ -552,13 +557,13 @@ class _Shell:
             else:
                 words += self._word()
 
-    def _operator(self, found: "re.Match[str]", words: list[str], end: str, cases: int) -> bool:
+    def _operator(self, match: "re.Match[str]", words: list[str], end: str, cases: int) -> bool:
         """Take what stands before an operator. Returns whether it is the end. `cases` are those open outside of it."""
-        operator, self._at = found[0], found.end()
+        operator, self._at = match[0], match.end()
         if operator == "(" and words and words[-1].endswith("="):
             words[-1] += _OPEN  # an array
         self._add(words)
-        if self._at != found.end():  # a loop begins anew
+        if self._at != match.end():  # a loop begins anew
             return False
         if operator == "(":
             self._commands(end=")")
@@ -606,9 +611,9 @@ class _Shell:
             value = words.pop(0)[name.end() :]
             self._variables[name[1]] = value if name[0] == f"{name[1]}=" else _OPEN
         if words:
-            given = tuple(f"{name}={value}" for name in assigned if _OPEN not in (value := self._variables[name]))
+            assignments = tuple(f"{name}={value}" for name in assigned if _OPEN not in (value := self._variables[name]))
             self._variables.update(dict.fromkeys(assigned, _OPEN))  # they hold for this command only
-            self._simple((words[0], _OPEN, *words[1:]) if self._is_lost else tuple(words), variables=given)
+            self._simple((words[0], _OPEN, *words[1:]) if self._is_lost else tuple(words), variables=assignments)
 
     def _simple(self, words: tuple[str, ...], *, is_redirect: bool = False, variables: tuple[str, ...] = ()) -> None:
         folders = self._folders if is_redirect else (*self._folders, *self._places(words))
@@ -618,7 +623,7 @@ class _Shell:
         if words[0] in ("cd", "pushd") and not is_redirect:
             target = next((word for word in words[1:] if not word.startswith("-")), "~")
             self._is_lost |= _OPEN in target
-            there = (real_path(one, target, links) for one in self._folders if one and not self._is_lost)
+            there = (real_path(folder, target, links) for folder in self._folders if folder and not self._is_lost)
             self._folders = tuple(dict.fromkeys((*self._folders, *there)))
             if len(self._folders) > _MAX_FOLDERS:
                 raise _UnreadableError
@@ -636,11 +641,14 @@ class _Shell:
         """Remember what ln and its like do, also where another program runs them."""
         for at, word in enumerate(words[:_MAX_PLACES]):
             if basename(word) in _MAKE_LINKS and (at == 0 or basename(words[0]) not in _TAKE_NAMES):
-                self._link([one for one in words[at + 1 :] if not one.startswith("-") and _OPEN not in one])
+                self._link(
+                    [operand for operand in words[at + 1 :] if not operand.startswith("-") and _OPEN not in operand]
+                )
                 return
 
     def _paths(self, words: Sequence[str]) -> list[str]:
-        return [real_path(one, word, self._links) for one in self._folders if one for word in words if is_path(word)]
+        paths = [word for word in words if is_path(word)]
+        return [real_path(folder, path, self._links) for folder in filter(None, self._folders) for path in paths]
 
     def _runs_written(self, words: tuple[str, ...]) -> bool:
         """Whether a shell, an interpreter or the name of a file runs what the line has written."""
@@ -653,27 +661,30 @@ class _Shell:
 
     def _places(self, words: tuple[str, ...]) -> list[str]:
         """The other folders in which a program may run: that of an option, and unless it only reads, of any word."""
-        found: list[str] = []
+        places: list[str] = []
         chained = list(self._folders)
         for at, word in enumerate(words[1:], 1):
             if (option := _WHERE.fullmatch(word)) is None:
                 continue
             value = option[1] or (words[at + 1] if at + 1 < len(words) else "")
             if is_path(value) and _OPEN not in value:
-                chained = [real_path(one, value, self._links) for one in chained if one]
-                found += [*chained, *(real_path(one, value, self._links) for one in self._folders if one)]
-                if len(found) > _MAX_PLACES * _MAX_FOLDERS:
+                chained = [real_path(folder, value, self._links) for folder in chained if folder]
+                places += [*chained, *(real_path(folder, value, self._links) for folder in self._folders if folder)]
+                if len(places) > _MAX_PLACES * _MAX_FOLDERS:
                     raise _UnreadableError
         if basename(words[0]) in _ONLY_READ or words[0].startswith("-"):
-            return found
-        named = [_OPTION.sub("", word) for word in words[1 : _MAX_PLACES + 1] if _OPEN not in word]
-        paths = [real_path(self._folders[-1], one, self._links) for one in named if self._folders[-1] and is_path(one)]
-        return found + [one for one in paths if isdir(one)]
+            return places
+        named, last = (
+            [_OPTION.sub("", word) for word in words[1 : _MAX_PLACES + 1] if _OPEN not in word],
+            self._folders[-1],
+        )
+        paths = [real_path(last, name, self._links) for name in named if last and is_path(name)]
+        return places + [path for path in paths if isdir(path)]
 
     def _link(self, operands: Sequence[str]) -> None:
         """Remember what a link, a copy or a file that is moved is, also by the name that it gets in a folder."""
         *targets, name = operands if len(operands) > 1 else [*operands, "."]
-        for folder in (one for one in self._folders if one):
+        for folder in filter(None, self._folders):
             for target in targets:
                 if not (is_path(target) and is_path(name)):
                     continue
@@ -686,19 +697,19 @@ class _Shell:
 
     def _start_loop(self, words: list[str]) -> None:
         values = words[3:] if words[2:3] == ["in"] else [_OPEN]
-        name, *left = words[1], *(values if len(values) <= MAX_NAMES else [_OPEN])
-        self._variables[name] = left.pop(0) if left else ""
-        self._loops.append((name, left, self._at))
+        name, *rest = words[1], *(values if len(values) <= MAX_NAMES else [_OPEN])
+        self._variables[name] = rest.pop(0) if rest else ""
+        self._loops.append((name, rest, self._at))
 
     def _end_loop(self) -> None:
         if self._loops and (loop := self._loops.pop()) and loop[1]:
-            name, left, start = loop
-            self._variables[name] = left[0]
-            self._loops.append((name, left[1:], start))
+            name, rest, start = loop
+            self._variables[name] = rest[0]
+            self._loops.append((name, rest[1:], start))
             self._at = start
 
-    def _redirect(self, found: "re.Match[str]") -> None:
-        operator, self._at = found[1] or found[2], found.end()
+    def _redirect(self, match: "re.Match[str]") -> None:
+        operator, self._at = match[1] or match[2], match.end()
         if blank := _BLANK.match(self._text, self._at):
             self._at = blank.end()
         start = self._at
@@ -731,7 +742,7 @@ class _Shell:
 
     def _word(self) -> list[str]:
         """The word that begins here, or the words that its braces, its variables or its `*` stand for."""
-        found, has_quotes, start = "", False, self._at
+        text, has_quotes, start = "", False, self._at
         while self._at < len(self._text):
             char, after = self._text[self._at], self._text[self._at + 1 : self._at + 2]
             if char in " \t\n;&|()" or (char in "<>" and after != "("):
@@ -739,14 +750,14 @@ class _Shell:
             is_quoted = char in "'\"\\" or (char == "$" and after in ("'", '"'))
             has_quotes |= is_quoted
             piece = self._piece(char, is_first=self._at == start)
-            found += re.sub(r"\s+", _SPLIT, piece) if char == "$" and not is_quoted else piece
-        words = [part for word in _braced(found) for part in word.split(_SPLIT)]
-        return [name for word in words for name in self._named(word) if name or (has_quotes and _SPLIT not in found)]
+            text += re.sub(r"\s+", _SPLIT, piece) if char == "$" and not is_quoted else piece
+        words = [part for word in _braced(text) for part in word.split(_SPLIT)]
+        return [name for word in words for name in self._named(word) if name or (has_quotes and _SPLIT not in text)]
 
     def _named(self, word: str) -> list[str]:
         if _GLOB.search(word) and _OPEN not in word:
-            found = expanded(self._folders[-1], word, {_ACTIVE[char]: char for char in "*?["})
-            return [_OPEN] if found is None else found or [word.translate(_AS_WRITTEN)]
+            names = expanded(self._folders[-1], word, {_ACTIVE[char]: char for char in "*?["})
+            return [_OPEN] if names is None else names or [word.translate(_AS_WRITTEN)]
         if word.startswith(_ACTIVE["~"]) and (len(word) == 1 or word[1] == "/"):
             return [expanduser("~") + word[1:].translate(_AS_WRITTEN)]
         return [word.translate(_AS_WRITTEN)]
@@ -772,22 +783,22 @@ class _Shell:
 
     def _double(self, *, is_heredoc: bool = False) -> str:
         """The rest of a text in double quotes."""
-        found = ""
+        text = ""
         while self._at < len(self._text):
             char = self._text[self._at]
             if char == "$":
-                found += self._dollar(is_quoted=True)
+                text += self._dollar(is_quoted=True)
                 continue
             self._at += 1
             if char == '"' and (not is_heredoc or self._at == len(self._text)):
-                return found
+                return text
             if char == "`":
-                found += self._backquoted()
+                text += self._backquoted()
             elif char == "\\" and self._text[self._at : self._at + 1] in ("$", "`", '"', "\\", "\n"):
-                found += self._text[self._at].replace("\n", "")
+                text += self._text[self._at].replace("\n", "")
                 self._at += 1
             else:
-                found += char
+                text += char
         raise _UnreadableError
 
     def _dollar(self, *, is_quoted: bool) -> str:
@@ -869,32 +880,32 @@ class _Shell:
         return self._text[start:stop]
 
     def _find(self, text: str, *, or_end: bool = False) -> int:
-        found = self._text.find(text, self._at)
-        if found < 0 and not or_end:
+        end = self._text.find(text, self._at)
+        if end < 0 and not or_end:
             raise _UnreadableError
-        return found if found >= 0 else len(self._text)
+        return end if end >= 0 else len(self._text)
 
 
 def _braced(word: str) -> list[str]:
     """The words that `{a,b}` and `{1..3}` stand for. The innermost comes first."""
-    done, waiting = list[str](), [word]
+    words, waiting = list[str](), [word]
     while waiting:
-        one = waiting.pop(0)
-        choice = next((found for found in _BRACES.finditer(one) if _choices(found[1])), None)
+        part = waiting.pop(0)
+        choice = next((match for match in _BRACES.finditer(part) if _choices(match[1])), None)
         if choice is None:
-            done.append(one)
+            words.append(part)
         else:
-            waiting += [one[: choice.start()] + value + one[choice.end() :] for value in _choices(choice[1])]
-        if len(waiting) + len(done) > MAX_NAMES:
+            waiting += [part[: choice.start()] + value + part[choice.end() :] for value in _choices(choice[1])]
+        if len(waiting) + len(words) > MAX_NAMES:
             raise _UnreadableError
-    return done
+    return words
 
 
 def _choices(body: str) -> list[str]:
     if _ACTIVE[","] in body:
         return body.split(_ACTIVE[","])
-    if (found := _RANGE.fullmatch(body)) and found[1].isalpha() == found[2].isalpha():
-        start, end = (ord(one) if one.isalpha() else int(one) for one in found.groups())
+    if (match := _RANGE.fullmatch(body)) and match[1].isalpha() == match[2].isalpha():
+        start, end = (ord(char) if char.isalpha() else int(char) for char in match.groups())
         numbers = range(min(start, end), max(start, end) + 1)
-        return [chr(n) if found[1].isalpha() else str(n) for n in numbers]
+        return [chr(n) if match[1].isalpha() else str(n) for n in numbers]
     return []

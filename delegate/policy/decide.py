@@ -94,14 +94,14 @@ def decide(action: Action, policy: Policy, left: BudgetLeft = _NO_LIMITS) -> Dec
     """The strictest of all that applies to a call; of several, the first."""
     if action.changes_nothing:
         return ALLOWED
-    found = [ALLOWED, *_situations(action, policy, left)]
+    decisions = [ALLOWED, *_situations(action, policy, left)]
     compared = _Compared(action)
     for rule in policy.rules:
         if (met := compared.meets(rule)) == "may":
-            found.append(Decision("ask", "rule", f"{rule.reason} (what it does can't be read from the call)"))
+            decisions.append(Decision("ask", "rule", f"{rule.reason} (what it does can't be read from the call)"))
         elif met == "does":
-            found.append(Decision(rule.decision, "rule", rule.reason))
-    return max(found, key=lambda one: STRICTNESS.index(one.permission))
+            decisions.append(Decision(rule.decision, "rule", rule.reason))
+    return max(decisions, key=lambda decision: STRICTNESS.index(decision.permission))
 
 
 def _situations(action: Action, policy: Policy, left: BudgetLeft) -> Iterator[Decision]:
@@ -145,9 +145,9 @@ class _Compared:
             return "no"
         least: Met = "does"
         for name, pattern in rule.arguments.items():
-            if (found := self._is_found(pattern, name)) == "no":
+            if (answer := self._is_found(pattern, name)) == "no":
                 return "no"
-            least = "may" if found == "may" else least
+            least = "may" if answer == "may" else least
         is_excepted = rule.unless and all(self._is_excepted(pattern, name) for name, pattern in rule.unless.items())
         return "no" if is_excepted else least
 
@@ -161,8 +161,8 @@ class _Compared:
         compiled = regex.compile(pattern, self._flags)
 
         def found(text: str, *, partial: bool = False) -> bool:
-            left = max(ends - time.monotonic(), 0.001)
-            return compiled.search(text, timeout=left, partial=partial) is not None
+            seconds = max(ends - time.monotonic(), 0.001)
+            return compiled.search(text, timeout=seconds, partial=partial) is not None
 
         may = False
         try:
@@ -201,8 +201,10 @@ class _Compared:
         """Whether an exception for what is written is one for what it stands for."""
         if not self._action.is_command(name) or not isinstance(value, str):
             root = self._action.workspace
-            followed = {one for one in strings(value) if paths.is_followed(root, one)}
-            forms = ({one: paths.below(start, paths.real_path(root, one)) for one in followed} for start in (root, ""))
+            followed = {text for text in strings(value) if paths.is_followed(root, text)}
+            forms = (
+                {text: paths.below(start, paths.real_path(root, text)) for text in followed} for start in (root, "")
+            )
             return not followed or any(is_whole(_text(_replaced(value, form))) for form in forms)
         line = self._line(value)
         if not line.is_known:
@@ -221,7 +223,7 @@ class _Compared:
         if self._action.is_command(name):
             yield from self._line(line).readings() if (line := command_line(value)) else ()
             return
-        for path in (one for text in strings(value) for one in paths.readings(self._action.workspace, text)):
+        for path in (reading for text in strings(value) for reading in paths.readings(self._action.workspace, text)):
             yield Reading(path)
             if not path.startswith("/"):
                 yield Reading(f"{self._action.workspace}/{path}", elsewhere=f"{paths.NOWHERE}/{path}")
@@ -246,30 +248,30 @@ class _Compared:
 
 def _named(arguments: Mapping[str, Any], named: str) -> list[tuple[str, Any]]:
     """The arguments with this name, or one that this glob fits, at any depth. None in place of one that is absent."""
-    found: list[tuple[str, Any]] = []
+    parts: list[tuple[str, Any]] = []
     waiting: list[Any] = [arguments]
     while waiting:
         value = waiting.pop()
         if isinstance(value, Mapping):
             fields = [(str(name), part) for name, part in cast("Mapping[Any, Any]", value).items()]
-            found += [(name, part) for name, part in fields if fnmatchcase(name, named)]
+            parts += [(name, part) for name, part in fields if fnmatchcase(name, named)]
             waiting += [part for _, part in fields]
         elif isinstance(value, list | tuple):
             waiting += cast("list[Any]", value)
-    return found or [(named, None)]
+    return parts or [(named, None)]
 
 
 def strings(value: Any) -> Iterator[str]:
     """All texts in an argument, at any depth."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, Mapping):
-            waiting += cast("Mapping[Any, Any]", one).values()
-        elif isinstance(one, list | tuple):
-            waiting += cast("list[Any]", one)
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            waiting += cast("Mapping[Any, Any]", item).values()
+        elif isinstance(item, list | tuple):
+            waiting += cast("list[Any]", item)
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:

@@ -80,8 +80,8 @@ def _interpreter(name: str, arguments: Sequence[str]) -> bool:
 
 
 def _awk(arguments: Sequence[str]) -> bool:
-    statements = [one for word in arguments for one in re.split("[;}\n]", word)]
-    writes = any(">" in one.partition("print")[2] for one in statements)
+    statements = [statement for word in arguments for statement in re.split("[;}\n]", word)]
+    writes = any(">" in statement.partition("print")[2] for statement in statements)
     return writes or any(_AWK.search(word) for word in arguments) or "-i" in arguments
 
 
@@ -98,9 +98,9 @@ def _sed(arguments: Sequence[str]) -> bool:
 def _is_harmless(script: str) -> bool:
     at = 0
     while at < len(script):
-        if (found := _SED.match(script, at)) is None or found.end() == at:
+        if (match := _SED.match(script, at)) is None or match.end() == at:
             return False
-        at = found.end()
+        at = match.end()
     return True
 
 

@@ -65,28 +65,28 @@ def _target(path: str) -> str:
 def other_names(root: str, path: str) -> tuple[list[str], bool]:
     """The other names that a file with hard links has in the folder `root`, and whether these are all it has."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return [], True
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not root:
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink < 2 or not root:
         return [], True
-    key = root, found.st_dev, found.st_ino, found.st_nlink, found.st_ctime_ns  # a new name changes the last
+    key = root, status.st_dev, status.st_ino, status.st_nlink, status.st_ctime_ns  # a new name changes the last
     names = _names_of(*key)
     if not all(map(lexists, names)):  # a folder was renamed
         _names_of.cache_clear()
         names = _names_of(*key)
-    return [name for name in names if name != path], len({*names, path}) >= found.st_nlink
+    return [name for name in names if name != path], len({*names, path}) >= status.st_nlink
 
 
 @lru_cache(256)
 def _names_of(root: str, device: int, inode: int, links: int, changed_ns: int) -> tuple[str, ...]:
     """The names of a file in a folder, as far as they are found soon."""
     names: list[str] = []
-    waiting, left = [root], _MOST_LOOKED_AT
-    while waiting and left > 0 and len(names) < links:
+    waiting, remaining = [root], _MOST_LOOKED_AT
+    while waiting and remaining > 0 and len(names) < links:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                left -= 1
+                remaining -= 1
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 elif entry.inode() == inode and entry.stat(follow_symlinks=False).st_dev == device:
@@ -108,12 +108,12 @@ def readings(root: str, path: str) -> dict[str, None]:
     """
     if not root or not is_path(path):
         return {}
-    return dict.fromkeys(below(root, one) for one in (normpath(join(root, _plain(path))), real_path(root, path)))
+    return dict.fromkeys(below(root, real) for real in (normpath(join(root, _plain(path))), real_path(root, path)))
 
 
 def is_followed(root: str, path: str) -> bool:
     """Whether a path leads elsewhere than it says: through a link or `..`, or as a URL."""
-    if not root or (found := _WORD.fullmatch(path)) is None or not is_path(path := found[2]):
+    if not root or (match := _WORD.fullmatch(path)) is None or not is_path(path := match[2]):
         return False
     plain = _plain(path)
     return plain != path or ".." in plain.split("/") or real_path(root, path) != normpath(join(root, plain))
@@ -126,10 +126,10 @@ def resolved_word(
 
     Words that aren't the path of anything there stay as they are, unless it is `sure` that they are paths.
     """
-    found = _WORD.fullmatch(word)
-    if not root or found is None or not is_path(found[2]):
+    match = _WORD.fullmatch(word)
+    if not root or match is None or not is_path(match[2]):
         return word
-    before, path = found[1] or "", found[2]
+    before, path = match[1] or "", match[2]
     plain = _plain(path)
     if not (sure or "/" in plain or lexists(join(folder, plain)) or (links and join(folder, plain) in links)):
         return word
@@ -142,8 +142,8 @@ def expanded(folder: str, word: str, active: dict[str, str]) -> list[str] | None
     pattern = "".join(active.get(char) or escape(char) for char in word)
     if not folder or sum(any(marker in part for marker in active) for part in word.split("/")) > 2:
         return None
-    found = list(islice(iglob(pattern, root_dir=folder), MAX_NAMES + 1))
-    return sorted(found) if len(found) <= MAX_NAMES else None
+    names = list(islice(iglob(pattern, root_dir=folder), MAX_NAMES + 1))
+    return sorted(names) if len(names) <= MAX_NAMES else None
 
 
 def ignores_case(folder: str) -> bool:
@@ -163,6 +163,6 @@ def ignores_case(folder: str) -> bool:
 
 def _plain(path: str) -> str:
     """A path without the scheme of a `file:` URL, and with the home folder in place of `~`."""
-    if found := _FILE_URL.match(path):
-        path = unquote(path[found.end() :])
+    if match := _FILE_URL.match(path):
+        path = unquote(path[match.end() :])
     return expanduser(path) if path.startswith("~") and "\0" not in path else path

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from delegate.contract.patterns import pattern_fault
 from delegate.ports import Effect
 from delegate.types import Text, Value
 
@@ -16,8 +17,6 @@ SITUATIONS = ("undeclared_effect", "budget_would_break", "no_expected_outcome", 
 
 
 def _is_pattern(pattern: str) -> str:
-    from delegate.contract.patterns import pattern_fault
-
     if fault := pattern_fault(pattern):
         raise PydanticCustomError("pattern", "not a regular expression: {fault}", {"fault": fault})
     return pattern

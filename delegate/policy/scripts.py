@@ -48,23 +48,26 @@ def named_by(scripts: Sequence[str], root: str, folders: Collection[str]) -> Ite
 
 def _names(text: str) -> dict[str, bool]:
     """The names of files in a text, and whether what they name is certain to be code."""
-    found: dict[str, bool] = {}
+    files: dict[str, bool] = {}
     for name in _NAME.findall(text)[: _MOST_NAMES * 5]:
-        found.setdefault(name.lstrip("/") if name.startswith("/") else name, False)
+        files.setdefault(name.lstrip("/") if name.startswith("/") else name, False)
         if name.startswith(("./", "../")):
-            found.update(dict.fromkeys((name + ending for ending in _ENDINGS), True))
-        if len(found) > _MOST_NAMES:
+            files.update(dict.fromkeys((name + ending for ending in _ENDINGS), True))
+        if len(files) > _MOST_NAMES:
             break
     for name in _SOURCED.findall(text):
-        found[name.lstrip("/")] = True
+        files[name.lstrip("/")] = True
     for package, names, modules in _IMPORTED.findall(text):
-        dotted = (
-            [package, *(f"{package}.{one.split()[0]}" for one in names.split(",") if one.strip())] if package else []
-        )
-        for module in (*dotted, *(one.split()[0] for one in modules.split(",") if one.strip())):
+        dotted = [package, *(f"{package}.{name}" for name in _first_words(names))] if package else []
+        for module in (*dotted, *_first_words(modules)):
             path = module.strip(".").replace(".", "/")
-            found.update(dict.fromkeys((f"{path}.py", f"{path}/__init__.py"), True))
-    return found
+            files.update(dict.fromkeys((f"{path}.py", f"{path}/__init__.py"), True))
+    return files
+
+
+def _first_words(items: str) -> list[str]:
+    """The first word of each item between commas."""
+    return [item.split()[0] for item in items.split(",") if item.strip()]
 
 
 def _text(path: str) -> str:
@@ -77,7 +80,7 @@ def _text(path: str) -> str:
 def _is_file(path: str, *, any_name: bool) -> bool:
     """Whether it is a regular file of code: by its name, or because it may be executed."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(found.st_mode) and (any_name or bool(found.st_mode & 0o111) or bool(_CODE.fullmatch(path)))
+    return stat.S_ISREG(status.st_mode) and (any_name or bool(status.st_mode & 0o111) or bool(_CODE.fullmatch(path)))

@@ -51,7 +51,7 @@ class SideFiles:
                     self._files.append(self._create())
                     self._is_sealed = False
                 file = self._files[-1]
-                _append(file, "".join(f"{json.dumps(one)}\n" for one in self._kept).encode())
+                _append(file, "".join(f"{json.dumps(statement)}\n" for statement in self._kept).encode())
             except (OSError, TypeError):
                 return None
             self._kept.clear()
@@ -60,17 +60,17 @@ class SideFiles:
     def take_in(self, connection: sqlite3.Connection) -> list[FileIO]:
         """Execute all of this process, inside a transaction. Returns what to `remove` after it is committed."""
         with self._lock:
-            files, kept, self._is_sealed = list(self._files), list(self._kept), True
+            files, statements, self._is_sealed = list(self._files), list(self._kept), True
         for file in files:
             self._execute(connection, Path(str(file.name)))
-        for statement in kept:
+        for statement in statements:
             self._execute_one(connection, statement)
         return files
 
-    def remove(self, taken: Sequence[FileIO]) -> None:
+    def remove(self, files: Sequence[FileIO]) -> None:
         """Forget what was taken in and committed."""
         with self._lock:
-            for file in taken:
+            for file in files:
                 self._files.remove(file)
                 Path(str(file.name)).unlink(missing_ok=True)
                 file.close()
@@ -94,7 +94,7 @@ class SideFiles:
                 path.unlink(missing_ok=True)
 
     def refuse(self, statement: Statement) -> None:
-        """Keep a statement that SQLite rejects in a file that nobody takes in."""
+        """Keep a statement that SQLite rejects in a file that isn't taken in."""
         with contextlib.suppress(OSError, TypeError), open(f"{self._store}-refused", "a", opener=_private) as file:
             file.write(f"{json.dumps(statement)}\n")
 
@@ -107,13 +107,13 @@ class SideFiles:
         if self._kept:  # there may be room by now
             self.add(())
         with self._lock:
-            lost = len(self._kept)
+            count = len(self._kept)
             self._kept.clear()
             for file in self._files:
                 file.close()
             self._files.clear()
             self._is_sealed = True
-        return lost
+        return count
 
     def _create(self) -> FileIO:
         name = f"{self._store}-waiting-{os.urandom(8).hex()}"
@@ -146,10 +146,10 @@ def _private(path: str, flags: int) -> int:
 def _append(file: FileIO, data: bytes) -> None:
     """Write all of it to the disk, or none."""
     size = os.fstat(file.fileno()).st_size
-    left = memoryview(data)
+    rest = memoryview(data)
     try:
-        while left:
-            left = left[file.write(left) or 0 :]
+        while rest:
+            rest = rest[file.write(rest) or 0 :]
         os.fsync(file.fileno())
     except OSError:
         os.ftruncate(file.fileno(), size)
@@ -158,5 +158,5 @@ def _append(file: FileIO, data: bytes) -> None:
 
 
 def _lock(file: IO[Any]) -> None:
-    if sys.platform != "win32":  # where nobody else can remove an open file
+    if sys.platform != "win32":  # where an open file can't be removed
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -76,10 +76,10 @@ class CandidateLists:
 
     def _encode(self, candidates: tuple[Candidate, ...]) -> _Encoded:
         identity = tuple(map(id, candidates))
-        if (known := self._encoded.get(identity)) is None:
+        if (entry := self._encoded.get(identity)) is None:
             if len(self._encoded) >= _MOST:
                 self._encoded.clear()
             data = _adapter().dump_json(candidates)
-            known = _Encoded(candidates, data.decode(), hashlib.sha256(data).hexdigest()[:32])
-            self._encoded[identity] = known
-        return known
+            entry = _Encoded(candidates, data.decode(), hashlib.sha256(data).hexdigest()[:32])
+            self._encoded[identity] = entry
+        return entry

@@ -294,9 +294,9 @@ class Records:
             start = connection.execute(_SELECT_START, (handle,)).fetchone()
             return (row[0], start[0]) if row and start and _state(*row) == "outcome_unknown" else None
 
-        if (found := await self._query(lost)) is None:
+        if (owner := await self._query(lost)) is None:
             return None
-        process, state = found
+        process, state = owner
         if not await self._store.write((_TAKE_OVER, (this_process(), handle, process))):
             return None
         self._started.add(handle)
@@ -305,14 +305,14 @@ class Records:
     async def save(self, run: ChildRun, result: TaskResult, *, now: bool = True) -> TaskResult:
         """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored yet.
 
-        Results that nobody needs `now`, since other tasks of the call still run, are committed together.
+        Results that aren't needed `now`, since other tasks of the call still run, are committed together.
         """
         texts = partial(_texts, run, result)
         result, run_text, text = await run_in_thread_if(is_large(run), texts)
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
-        ended = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
-        row = (*ended, run_text, text, result.handle)
+        ending = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
+        row = (*ending, run_text, text, result.handle)
         if result.handle in self._started:
             self._started.discard(result.handle)
             self._store.post((_DELETE_START, (result.handle,)))
@@ -353,17 +353,17 @@ class Records:
 
         def select(connection: sqlite3.Connection) -> dict[str, Ending]:
             return {
-                handle: Ending(bool(started), result, spent_usd)
+                handle: Ending(bool(has_started), result, spent_usd)
                 for start in range(0, len(handles), _AT_ONCE)
-                for handle, started, result, spent_usd in _endings(connection, handles[start : start + _AT_ONCE])
+                for handle, has_started, result, spent_usd in _endings(connection, handles[start : start + _AT_ONCE])
             }
 
         return await self._query(select) or {} if handles else {}
 
     async def next_number(self, run_id: str) -> int:
         """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
-        found = await self._query(lambda connection: connection.execute(_SELECT_NUMBERS, (run_id,)).fetchone())
-        return 0 if found is None or found[0] is None else found[0] + 1
+        numbers = await self._query(lambda connection: connection.execute(_SELECT_NUMBERS, (run_id,)).fetchone())
+        return 0 if numbers is None or numbers[0] is None else numbers[0] + 1
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
         """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
@@ -384,8 +384,8 @@ class Records:
         """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
 
         def select(connection: sqlite3.Connection) -> dict[str, str]:
-            wanted = ", ".join("?" * len(keys))
-            return dict(connection.execute(f"SELECT key, reading FROM readings WHERE key IN ({wanted})", list(keys)))  # noqa: S608
+            marks = ", ".join("?" * len(keys))
+            return dict(connection.execute(f"SELECT key, reading FROM readings WHERE key IN ({marks})", list(keys)))  # noqa: S608
 
         try:
             return await self._query(select) or {}
@@ -417,14 +417,14 @@ class Records:
 
         Those that were drawn and ruled on before are left out. Raises DelegateError if the records can't be read.
         """
-        known = await self._query(rulings_table.drawn) or set[tuple[str, str]]()
-        found = [
-            (handle, str(one["id"]))
+        drawn = await self._query(rulings_table.drawn) or set[tuple[str, str]]()
+        open_criteria = [
+            (handle, str(criterion["id"]))
             for handle, _, verdict in await self.verdicts(run_id)
-            for one in _criteria_of(verdict)
-            if one.get("decided_by") == "judge" and (handle, one.get("id")) not in known
+            for criterion in _criteria_of(verdict)
+            if criterion.get("decided_by") == "judge" and (handle, criterion.get("id")) not in drawn
         ]
-        return random.sample(found, len(found) if n is None else min(n, len(found)))
+        return random.sample(open_criteria, len(open_criteria) if n is None else min(n, len(open_criteria)))
 
     async def disagreements(self) -> tuple[int, int]:
         """How many criteria several people ruled on, and on how many they disagree. Raises DelegateError."""
@@ -442,8 +442,8 @@ class Records:
         """
         sql = _SELECT_VERDICTS.format(of_run="" if run_id is None else " AND run_id = ?")
         parameters = () if run_id is None else (run_id,)
-        found = await self._query(lambda connection: connection.execute(sql, parameters).fetchall()) or []
-        return [row for row in found if all(isinstance(one, str) for one in row)]
+        rows = await self._query(lambda connection: connection.execute(sql, parameters).fetchall()) or []
+        return [row for row in rows if all(isinstance(cell, str) for cell in row)]
 
     async def aclose(self) -> None:
         """Finish pending writes and close the file. A later use opens it again."""
@@ -505,7 +505,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         return None
     run_id, task_index, process, began_at, ended_at, workspace, task, run, result = row
     header = {"run_id": run_id, "task_index": task_index, "handle": handle}
-    parts = [_object(one) for one in (task, run, result)]
+    parts = [_object(text) for text in (task, run, result)]
     texts = (task, run or None, result or None)
     is_damaged = any(text is not None and part is None for text, part in zip(texts, parts, strict=True)) or not (
         isinstance(process, str)
@@ -539,17 +539,17 @@ def _number(value: object) -> float | None:
 def _object(text: object) -> JsonObject | None:
     """The JSON object in a stored text; None if it is damaged."""
     try:
-        found = json.loads(text) if isinstance(text, str) else None
+        document = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return None
-    return cast("JsonObject", found) if isinstance(found, dict) else None
+    return cast("JsonObject", document) if isinstance(document, dict) else None
 
 
 def _criteria_of(verdict: object) -> list[JsonObject]:
     """The criteria in the JSON of a verdict, as far as it isn't damaged."""
     criteria = (_object(verdict) or {}).get("criteria")
-    listed = cast("list[Any]", criteria) if isinstance(criteria, list) else []
-    return [one for one in listed if isinstance(one, dict)]
+    items = cast("list[Any]", criteria) if isinstance(criteria, list) else []
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _endings(connection: sqlite3.Connection, handles: Sequence[str]) -> sqlite3.Cursor:
@@ -562,7 +562,7 @@ def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[Task
 
 def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
     handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = row
-    known = TaskSummary(
+    summary = TaskSummary(
         str(handle),
         str(run_id),
         depth if isinstance(depth, int) else 0,
@@ -576,7 +576,9 @@ def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
         index if isinstance(index, int) else 0,
     )
     read = (handle, run_id, depth, "damaged", began_at, ended_at, status, verdict, cost_usd, goal, index)
-    return known._replace(state=_state(process, ended_at)) if known == read and isinstance(process, str) else known
+    return (
+        summary._replace(state=_state(process, ended_at)) if summary == read and isinstance(process, str) else summary
+    )
 
 
 def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:

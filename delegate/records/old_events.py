@@ -42,14 +42,14 @@ _UNKNOWN_END: JsonObject = {"error": None, "steps": 0, "artifacts": 0, "cost_usd
 
 
 def _usage(data: JsonObject) -> JsonObject:
-    read, written = data.get("tokens") or (0, 0)
+    read, output = data.get("tokens") or (0, 0)
     return {
         "model": None,
         "model_calls": 1,
         "input_tokens": read,
         "cached_tokens": 0,
         "cache_write_tokens": 0,
-        "output_tokens": written,
+        "output_tokens": output,
         "reasoning_tokens": 0,
         "cost_usd": data.get("cost_usd"),
         "seconds": None,

@@ -27,7 +27,7 @@ MAX_REPORT_CHARS = 500_000
 """Length of a report. A longer one fails the run, and its beginning and end are kept."""
 BROKE_OFF = "[… the reply broke off here]"
 MAX_OUTPUT_CHARS = 2_000_000
-"""Length of a tool's output. Of a longer one, nobody sees more than the beginning and the end."""
+"""Length of a tool's output. Of a longer one, only the beginning and the end are kept."""
 LARGE_CHARS = 50_000
 """Work on longer texts is done in a thread."""
 _MANY = 100
@@ -73,14 +73,14 @@ class Recorder:
         self.charge += charge
         self.model = reply.model_served or self.model
         self.substituted |= substituted
-        recorded = self._ends(reply.text, MAX_REPORT_CHARS)
-        self._last_text = (reply.text, recorded)
-        if recorded.strip():
-            self.output = recorded
+        text = self._ends(reply.text, MAX_REPORT_CHARS)
+        self._last_text = (reply.text, text)
+        if text.strip():
+            self.output = text
         if self._journal is not None:
             calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
-            listed = redactor.json(json_bytes(calls, fallback=str).decode()) if calls else "[]"
-            self._write_usage(charge, self.model, recorded, seconds, listed)
+            calls_json = redactor.json(json_bytes(calls, fallback=str).decode()) if calls else "[]"
+            self._write_usage(charge, self.model, text, seconds, calls_json)
 
     def usage_reported(self, charge: Charge, *, model: str | None = None, text: str = "") -> None:
         """Record model calls that a runner made itself, with the text of the last reply if it is known."""
@@ -179,12 +179,12 @@ class Recorder:
         artifacts: tuple[Artifact, ...] = (),
     ) -> ChildRun:
         """The run in its current state, with `status`; it has failed if its output is longer than a report may be."""
-        given = self.output if output is None else output
-        if len(given) > MAX_REPORT_CHARS and status == "completed":
-            status, error = "failed", _too_long(given)
+        text = self.output if output is None else output
+        if len(text) > MAX_REPORT_CHARS and status == "completed":
+            status, error = "failed", _too_long(text)
         self._finished = ChildRun(
             status=status,
-            output=self._output(given),
+            output=self._output(text),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts[:MAX_ARTIFACTS],
             error=error and error.model_copy(update={"message": self._ends(error.message, WHOLE_CHARS)}),
@@ -204,8 +204,8 @@ class Recorder:
         if run is self._finished:
             return run
         if len(run.output) > MAX_REPORT_CHARS:
-            failed = {"status": "failed", "error": _too_long(run.output)} if run.status == "completed" else {}
-            run = run.model_copy(update={"output": self._ends(run.output, MAX_REPORT_CHARS), **failed})
+            failure = {"status": "failed", "error": _too_long(run.output)} if run.status == "completed" else {}
+            run = run.model_copy(update={"output": self._ends(run.output, MAX_REPORT_CHARS), **failure})
         if len(run.artifacts) > MAX_ARTIFACTS:
             run = run.model_copy(update={"artifacts": run.artifacts[:MAX_ARTIFACTS]})
         return ChildRun.model_validate(encodable(redactor.value(run.model_dump(exclude_defaults=True))))
@@ -284,9 +284,9 @@ def _shortened(text: str, chars: int) -> str:
     return text if len(text) <= RECEIPT_CHARS else _without_middle(text, RECEIPT_CHARS, chars)
 
 
-def _without_middle(text: str, kept: int, chars: int) -> str:
-    """`kept` characters of a text that is or was `chars` long, half of them from its end."""
-    half = kept // 2
+def _without_middle(text: str, length: int, chars: int) -> str:
+    """`length` characters of a text that is or was `chars` long, half of them from its end."""
+    half = length // 2
     return f"{text[:half]}{_note(chars - 2 * half)}{text[-half:]}"
 
 

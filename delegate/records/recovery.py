@@ -65,7 +65,7 @@ def _damage(path: Path, busy_seconds: float) -> str:
     """What SQLite finds wrong with a file; empty if nothing."""
     with closing(sqlite3.connect(path, timeout=busy_seconds)) as connection:
         try:
-            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
             if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF not in (
                 sqlite3.SQLITE_CORRUPT,
@@ -73,26 +73,26 @@ def _damage(path: Path, busy_seconds: float) -> str:
             ):
                 raise
             return str(error)
-    return "" if found == "ok" else str(found)
+    return "" if report == "ok" else str(report)
 
 
 def _replaced(path: Path, schema: str, damage: str) -> Recovery:
     new = path.with_name(f"{path.name}-new")
-    kept = path.with_name(f"{path.name}-damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    kept_as = path.with_name(f"{path.name}-damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     new.unlink(missing_ok=True)
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(new)) as target:
         target.execute("PRAGMA auto_vacuum=INCREMENTAL")
         target.executescript(aside.SCHEMA + schema)
     with _readable(path, new) as source, closing(sqlite3.connect(new)) as target:
-        copied = {table: _copy(source, target, table) for table in sorted(_tables(target) or ())}
+        copies = {table: _copy(source, target, table) for table in sorted(_tables(target) or ())}
         target.commit()
     for suffix in ("-wal", "-shm", ""):  # in this order: a log without its database would be taken for the new one's
         with suppress(FileNotFoundError):
-            os.replace(f"{path}{suffix}", f"{kept}{suffix}")
+            os.replace(f"{path}{suffix}", f"{kept_as}{suffix}")
     os.replace(new, path)
-    rows, lost = (sum(counts) for counts in zip(*((one.rows, one.lost) for one in copied.values()), strict=True))
-    return Recovery(path, damage, rows, lost, tuple(table for table, one in copied.items() if one.is_cut), kept)
+    rows, lost = sum(copy.rows for copy in copies.values()), sum(copy.lost for copy in copies.values())
+    return Recovery(path, damage, rows, lost, tuple(table for table, copy in copies.items() if copy.is_cut), kept_as)
 
 
 @contextmanager
@@ -128,9 +128,9 @@ def _by_sqlite(path: Path, folder: Path) -> Path | None:
     if command is None:
         return None
     with suppress(OSError, subprocess.SubprocessError, sqlite3.Error):
-        found = subprocess.run([command, path, ".recover"], capture_output=True, timeout=_RECOVER_SECONDS, check=True)
+        process = subprocess.run([command, path, ".recover"], capture_output=True, timeout=_RECOVER_SECONDS, check=True)
         with closing(sqlite3.connect(folder / "recovered")) as connection:
-            connection.executescript(found.stdout.decode(errors="replace"))
+            connection.executescript(process.stdout.decode(errors="replace"))
         return folder / "recovered"
     return None
 
@@ -152,23 +152,23 @@ def _tables(connection: sqlite3.Connection) -> set[str] | None:
 
 def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> _Copied:
     """Copy all rows that can be read, going on behind those that can't."""
-    known = _tables(source)
-    if known is None or table not in known:  # an earlier version didn't have it
-        return _Copied(0, 0, known is None)
+    names = _tables(source)
+    if names is None or table not in names:  # an earlier version didn't have it
+        return _Copied(0, 0, names is None)
     rows = lost = 0
     start = 1
     while True:
         try:
             for row in source.execute(_FROM.format(table=table), (start,)):
-                saved = _insert(target, table, row)
-                rows, lost, start = rows + saved, lost + (not saved), row[0] + 1
+                is_saved = _insert(target, table, row)
+                rows, lost, start = rows + is_saved, lost + (not is_saved), row[0] + 1
             return _Copied(rows, lost, False)
         except sqlite3.DatabaseError:
             row = _next_readable(source, table, start)  # may be `start`: Python reads one row ahead
         if row is None:
             return _Copied(rows, lost, True)
-        saved = _insert(target, table, row)
-        rows, lost, start = rows + saved, lost + row[0] - start + (not saved), row[0] + 1
+        is_saved = _insert(target, table, row)
+        rows, lost, start = rows + is_saved, lost + row[0] - start + (not is_saved), row[0] + 1
 
 
 def _next_readable(source: sqlite3.Connection, table: str, start: int) -> tuple[Any, ...] | None:

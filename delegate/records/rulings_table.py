@@ -131,8 +131,8 @@ def false_passes(connection: sqlite3.Connection) -> list[FalsePasses]:
 
 def _rulings(rows: Iterable[tuple[Any, ...]]) -> list[Ruling]:
     """Without those that are damaged."""
-    found: list[Ruling] = []
+    rulings: list[Ruling] = []
     for row in rows:
         with suppress(ValidationError):
-            found.append(Ruling.model_validate(dict(zip(_COLUMNS, row, strict=True))))
-    return found
+            rulings.append(Ruling.model_validate(dict(zip(_COLUMNS, row, strict=True))))
+    return rulings

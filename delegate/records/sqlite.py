@@ -42,7 +42,7 @@ LINGER_SECONDS = 0.1
 LOG_BYTES = 16 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
 PAUSE_SECONDS = 10.0
-"""How long nobody waits for other processes, after one has kept a write from being made."""
+"""How long no write waits for other processes, after one has kept a write from being made."""
 FORK_SECONDS = 1.0
 """How long a fork waits for a write to end."""
 
@@ -80,12 +80,12 @@ class Store:
         If it needn't be `now`, others are awaited as for `post`. The write is made even if the caller is canceled in
         the meantime. Raises sqlite3.Error, OSError, ValueError, after which nothing was written: see `set_aside`.
         """
-        done = asyncio.get_running_loop().create_future()
+        result = asyncio.get_running_loop().create_future()
         with self._lock:
             writer = self._open()
-            writer.pending.append(_Write(statements, done))
+            writer.pending.append(_Write(statements, result))
             writer.flush_soon(now=now)
-        return await done
+        return await result
 
     def set_aside(self, error: Exception, *statements: Statement) -> None:
         """Let statements that `write` couldn't write wait until it can. The same error is logged only once."""
@@ -127,7 +127,7 @@ class Store:
 
 
 class _Write(NamedTuple):
-    """Statements that somebody waits for. One for which nobody waits is pending as it is."""
+    """Statements whose caller waits. One without a waiting caller is pending as it is."""
 
     statements: Sequence[Statement]
     done: "asyncio.Future[int]"
@@ -141,21 +141,21 @@ _Outcomes = list[tuple["asyncio.Future[int]", "int | Exception"]]
 def _wake(outcomes: _Outcomes) -> None:
     """Wake those who wait, each on its loop."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, _Outcomes] = defaultdict(list)
-    for one in outcomes:
-        by_loop[one[0].get_loop()].append(one)
+    for outcome in outcomes:
+        by_loop[outcome[0].get_loop()].append(outcome)
     for loop, waiting in by_loop.items():
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_resolve, waiting)
 
 
 def _resolve(outcomes: _Outcomes) -> None:
-    for done, outcome in outcomes:
-        if done.done():  # canceled
+    for waiter, outcome in outcomes:
+        if waiter.done():  # canceled
             continue
         if isinstance(outcome, Exception):
-            done.set_exception(outcome)
+            waiter.set_exception(outcome)
         else:
-            done.set_result(outcome)
+            waiter.set_result(outcome)
 
 
 class _Writer:
@@ -181,12 +181,12 @@ class _Writer:
         self._waits = True
         """Whether the connection waits for other processes."""
         self._dropped: weakref.finalize[[], _Writer] | None = None
-        """Closes the connection if nobody did before this object is collected."""
+        """Closes the connection if that wasn't done before this object is collected."""
         self._file_id: tuple[int, int] | None = None
         self._lock = FileLock(Path(f"{path}-lock"), busy_seconds)
         self._aside = SideFiles(path)
         self._locked_until = 0.0
-        """Until then, nobody waits for other processes."""
+        """Until then, no write waits for other processes."""
         self._last_error = ""
         _open_writers.add(self)
         forking.watch(self)
@@ -233,7 +233,7 @@ class _Writer:
             self._close()
 
     def __del__(self) -> None:
-        # Nobody closed it. Its thread has nothing left to do, since each of its tasks refers to this object.
+        # It wasn't closed. Its thread has nothing left to do, since each of its tasks refers to this object.
         self._lock.close()
 
     def abandon(self) -> None:
@@ -268,14 +268,15 @@ class _Writer:
             try:
                 outcomes = self._commit_soon(pending)
             except Exception as error:
-                if posted := [one for one in pending if not isinstance(one, _Write)]:  # who waits gets the error
+                if posted := [item for item in pending if not isinstance(item, _Write)]:  # who waits gets the error
                     self.set_aside(error, posted)
                 outcomes = [error] * len(pending)
             else:
                 self._last_error = ""
             for _ in pending:
                 self.pending.popleft()
-        _wake([(one.done, outcome) for one, outcome in zip(pending, outcomes, strict=True) if isinstance(one, _Write)])
+        results = zip(pending, outcomes, strict=True)
+        _wake([(item.done, outcome) for item, outcome in results if isinstance(item, _Write)])
 
     def _commit_soon(self, pending: Sequence[_Pending]) -> "list[int | Exception]":
         """Commit, waiting for others unless one has just kept a write waiting, and checkpoint the log if it is long."""
@@ -298,7 +299,7 @@ class _Writer:
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
             try:
                 taken_in = self._aside.take_in(connection) if self._aside else []
-                outcomes = [self._execute(connection, one) for one in pending]
+                outcomes = [self._execute(connection, item) for item in pending]
                 connection.execute("COMMIT")
                 self._aside.remove(taken_in)
             except BaseException:
@@ -525,8 +526,8 @@ class FileLock:
                 if not wait:
                     raise
                 if time.monotonic() > give_up_at:
-                    held = f"another process has held {self._path} for {self._busy_seconds:g} s"
-                    raise TimeoutError(held) from None
+                    reason = f"another process has held {self._path} for {self._busy_seconds:g} s"
+                    raise TimeoutError(reason) from None
             except OSError:
                 self.supported = False
             time.sleep(pause)

@@ -41,13 +41,13 @@ def task_bill(result: TaskResult) -> list[BillRow]:
     """The lines of the child, its judges and what it delegated, and their total."""
     rows: list[BillRow] = []
     delegated = result.delegated
-    if result.usage.model_calls or result.cost_usd is not None:
+    if result.usage.model_calls or result.usage.total_tokens or result.cost_usd is not None:
         model = result.model or result.requested_model or ""
         rows.append(_row("child", model, result.usage, usd(costs.child_usd(result))))
     record = result.verdict.judge if result.verdict else None
     if result.claims:
-        judged = [claim for claim in result.claims if claim.usage.model_calls or claim.cost_usd is None]
-        rows += [_row("judge", f"of claim {claim.n}", claim.usage, cost(claim)) for claim in judged]
+        claims = [claim for claim in result.claims if claim.usage.model_calls or claim.cost_usd is None]
+        rows += [_row("judge", f"of claim {claim.n}", claim.usage, cost(claim)) for claim in claims]
     elif record is not None and record.attempts:
         rows.append(_row("judge", record.model or record.attempts[-1].model, record.usage, cost(record)))
     if delegated is not None and delegated.tasks:

@@ -32,10 +32,10 @@ _ROW_CHARS = 150
 class LeftFiles:
     """The files of one task, read from its workspace as it is now."""
 
-    def __init__(self, workspace: str | None, given: JsonObject | None) -> None:
-        """`given` is the workspace as the task asked for it. A copy is compared with the folder that it was made of."""
+    def __init__(self, workspace: str | None, start: JsonObject | None) -> None:
+        """`start` is the workspace as the task asked for it. A copy is compared with the folder that it was made of."""
         self._root = Path(workspace) if workspace else None
-        before = given.get("path") if given and given.get("mode") == "copy" else None
+        before = start.get("path") if start and start.get("mode") == "copy" else None
         self._before = Path(str(before)) if before else None
         self._texts: dict[str, str | None] = {}
 
@@ -72,9 +72,9 @@ class LeftFiles:
         note = "" if self._is_unchanged(artifact) else "the file has changed since its task ended"
         lines = [] if before is None else _difference(before, text)
         if lines:
-            shown = room.take("\n".join(lines), _DIFF_CHARS).splitlines()
+            diff = room.take("\n".join(lines), _DIFF_CHARS).splitlines()
             note = note or "compared with the folder that it was copied from, as that is now"
-            return FileView(path, change, note=note, lines=_diff_lines(shown))
+            return FileView(path, change, note=note, lines=_diff_lines(diff))
         return FileView(path, change, text=room.take(text, _FILE_CHARS), note=note)
 
     def _is_diff(self, artifact: Artifact) -> bool:
@@ -123,5 +123,5 @@ def _difference(before: str, after: str) -> list[str]:
 def _diff_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
     kinds = {"+": "add", "-": "del", "@": "at"}
     left_out = len(lines) - _SHOWN_LINES
-    shown = [(kinds.get(line[:1], ""), line) for line in lines[:_SHOWN_LINES]]
-    return [*shown, ("at", f"[… {left_out:,} more lines …]")] if left_out > 0 else shown
+    rows = [(kinds.get(line[:1], ""), line) for line in lines[:_SHOWN_LINES]]
+    return [*rows, ("at", f"[… {left_out:,} more lines …]")] if left_out > 0 else rows

@@ -38,9 +38,9 @@ def timeline(courses: Sequence[Course]) -> Timeline | None:
     """The lanes of all tasks on one axis; None if there are no tasks."""
     if not courses:
         return None
-    start, end = min(one.began_at for one in courses), max(one.ended_at for one in courses)
+    start, end = min(course.began_at for course in courses), max(course.ended_at for course in courses)
     span = max(end - start, 0.001)
-    lanes = [_lane(one, start, span) for one in courses]
+    lanes = [_lane(course, start, span) for course in courses]
     ticks = [f"{1_000 * span * part / 4:.0f} ms" if span < 1 else duration(span * part / 4) for part in range(5)]
     return Timeline(lanes, ticks, _paths(lanes) if len(lanes) > MOST_LABELED else {})
 
@@ -57,18 +57,18 @@ def _lane(course: Course, start: float, span: float) -> Lane:
 
 def _segments(parts: Sequence[tuple[LaneKind, float, float]], start: float, span: float) -> Iterator[Segment]:
     """The parts as they are drawn. Those of one kind that can't be told apart are one, since there may be thousands."""
-    drawn: tuple[LaneKind, float, float, float] | None = None
+    block: tuple[LaneKind, float, float, float] | None = None
     for kind, begin, end in parts:
         x, seconds = (begin - start) / span * WIDTH, end - begin
         right = x + max(LEAST_WIDTH, seconds / span * WIDTH)
-        if drawn is not None and drawn[0] == kind and drawn[1] <= x <= drawn[2]:
-            drawn = kind, drawn[1], max(drawn[2], right), drawn[3] + seconds
+        if block is not None and block[0] == kind and block[1] <= x <= block[2]:
+            block = kind, block[1], max(block[2], right), block[3] + seconds
             continue
-        if drawn is not None:
-            yield _segment(*drawn)
-        drawn = kind, x, right, seconds
-    if drawn is not None:
-        yield _segment(*drawn)
+        if block is not None:
+            yield _segment(*block)
+        block = kind, x, right, seconds
+    if block is not None:
+        yield _segment(*block)
 
 
 def _segment(kind: LaneKind, left: float, right: float, seconds: float) -> Segment:
@@ -102,6 +102,6 @@ def _parts(course: Course) -> Iterator[tuple[LaneKind, float, float]]:
 def _paths(lanes: Sequence[Lane]) -> dict[LaneKind, str]:
     parts: dict[LaneKind, list[str]] = {}
     for n, lane in enumerate(lanes):
-        for one in lane.segments:
-            parts.setdefault(one.kind, []).append(f"M{one.x:g} {4 * n + 2}h{one.width:g}")
+        for segment in lane.segments:
+            parts.setdefault(segment.kind, []).append(f"M{segment.x:g} {4 * n + 2}h{segment.width:g}")
     return {kind: "".join(path) for kind, path in parts.items()}

@@ -37,7 +37,7 @@ def report_page(view: ReportView, *, served: bool = False) -> Page:
     text = report_text(view)
     if len(text) > TEXT_CHARS:
         text = f"{text[:TEXT_CHARS]}\n[… {len(text) - TEXT_CHARS:,} more characters …]"
-    rules, live = _filter_rules(view.filters), served and view.live
+    rules, live = _menurules(view.filters), served and view.live
     return _page("report.html", rules, served=served, live=live, view=view, text=text)
 
 
@@ -105,10 +105,10 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _filter_rules(filters: Sequence[Filter]) -> str:
+def _menurules(filters: Sequence[Filter]) -> str:
     """For each choice of a filter, the rule that hides all other rows. So filters need no script."""
     return "".join(
-        f'body:has(#{one.id} option[value="{choice.key}"]:checked) .task:not(.{choice.key}){{display:none}}\n'
-        for one in filters
-        for choice in one.choices
+        f'body:has(#{menu.id} option[value="{choice.key}"]:checked) .task:not(.{choice.key}){{display:none}}\n'
+        for menu in filters
+        for choice in menu.choices
     )

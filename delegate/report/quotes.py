@@ -25,21 +25,21 @@ def find_quote(quote: str, text: str, place: str, *, context: int = CONTEXT_CHAR
     White space and typographic variants of quotes and dashes don't matter, and neither do characters that a reader
     can't see. A very long quote is shown by its beginning.
     """
-    wanted, cleaned = " ".join(clean(quote[:_MAX_QUOTE_CHARS]).text.split()), clean(text).text
-    found = _find(wanted, cleaned) if wanted else None
-    if found is None:
+    words, source = " ".join(clean(quote[:_MAX_QUOTE_CHARS]).text.split()), clean(text).text
+    span = _find(words, source) if words else None
+    if span is None:
         return None
-    start, end = found
-    first, last = max(0, start - context), min(len(cleaned), end + context)
-    return Excerpt(place, cleaned[first:start], cleaned[start:end], cleaned[end:last], first > 0, last < len(cleaned))
+    start, end = span
+    first, last = max(0, start - context), min(len(source), end + context)
+    return Excerpt(place, source[first:start], source[start:end], source[end:last], first > 0, last < len(source))
 
 
-def _find(wanted: str, text: str) -> tuple[int, int] | None:
+def _find(quote: str, text: str) -> tuple[int, int] | None:
     """Where the words stand in the text. Takes time proportional to its length, whatever both contain."""
-    if (start := text.find(wanted)) >= 0:
-        return start, start + len(wanted)
+    if (start := text.find(quote)) >= 0:
+        return start, start + len(quote)
     words = [(match.start(), match[0]) for match in re.finditer(r"\S+", text)]
-    at = " ".join(word for _, word in words).translate(_PLAIN).find(wanted.translate(_PLAIN))
+    at = " ".join(word for _, word in words).translate(_PLAIN).find(quote.translate(_PLAIN))
     if at < 0:
         return None
     joined_starts, position = list[int](), 0
@@ -47,8 +47,8 @@ def _find(wanted: str, text: str) -> tuple[int, int] | None:
         joined_starts.append(position)
         position += len(word) + 1
 
-    def in_text(joined: int) -> int:
-        n = bisect_right(joined_starts, joined) - 1
-        return words[n][0] + joined - joined_starts[n]
+    def in_text(offset: int) -> int:
+        n = bisect_right(joined_starts, offset) - 1
+        return words[n][0] + offset - joined_starts[n]
 
-    return in_text(at), in_text(at + len(wanted) - 1) + 1
+    return in_text(at), in_text(at + len(quote) - 1) + 1

@@ -65,16 +65,15 @@ class Reports:
             rows, pages = _paged(_rows(outcomes, tasks), page, _row_passed)
             records = await self._read([handle for _, handle in rows if handle])
             rulings = await self._rulings(id)
-            return await run_in_thread(
-                lambda: _batch_view(batch, outcomes, rows, pages, {one.handle: one for one in tasks}, records, rulings)
-            )
+            by_handle = {task.handle: task for task in tasks}
+            return await run_in_thread(lambda: _batch_view(batch, outcomes, rows, pages, by_handle, records, rulings))
         if tasks:
-            shown, pages = _paged(_in_order(tasks), page, lambda task: task.verdict == "PASS")
-            records, rulings = await self._read([task.handle for task in shown]), await self._rulings(id)
+            page_tasks, pages = _paged(_in_order(tasks), page, lambda task: task.verdict == "PASS")
+            records, rulings = await self._read([task.handle for task in page_tasks]), await self._rulings(id)
             others = [task.handle for task in tasks if task.handle not in records]
             results = {handle: _result(record) for handle, record in records.items()}
-            results |= {handle: _parsed(one) for handle, one in (await self._records.endings(others)).items()}
-            return await run_in_thread(lambda: _run_view("run", tasks, shown, pages, results, records, rulings))
+            results |= {handle: _parsed(ending) for handle, ending in (await self._records.endings(others)).items()}
+            return await run_in_thread(lambda: _run_view("run", tasks, page_tasks, pages, results, records, rulings))
         record = await self._records.read(id)
         if record is None:
             hint = "use `last`, or an id from `delegate runs` or its first characters"
@@ -86,10 +85,10 @@ class Reports:
 
     async def runs(self, limit: int = 100) -> list[RunLine]:
         """The latest runs and batches, newest first."""
-        batches = {one.run_id: one for one in await self._journal.latest(limit)}
-        lines = [(one.began_at, _batch_line(one)) for one in batches.values()]
+        batches = {batch.run_id: batch for batch in await self._journal.latest(limit)}
+        lines = [(batch.began_at, _batch_line(batch)) for batch in batches.values()]
         lines += [
-            (one.began_at, _run_line(one)) for one in await self._records.runs(limit) if one.run_id not in batches
+            (run.began_at, _run_line(run)) for run in await self._records.runs(limit) if run.run_id not in batches
         ]
         return [line for _, line in sorted(lines, key=lambda line: -line[0])[:limit]]
 
@@ -100,15 +99,15 @@ class Reports:
             return None
 
     async def _read(self, handles: Sequence[str]) -> dict[str, JsonObject]:
-        found = {handle: await self._records.read(handle) for handle in handles}
-        return {handle: record for handle, record in found.items() if record is not None}
+        records = {handle: await self._records.read(handle) for handle in handles}
+        return {handle: record for handle, record in records.items() if record is not None}
 
     async def _rulings(self, run_id: str) -> Mapping[str, Sequence[Ruling]]:
         """The rulings on the tasks of a run, by handle."""
-        found: dict[str, list[Ruling]] = {}
+        rulings: dict[str, list[Ruling]] = {}
         for ruling in await self._records.rulings_of_run(run_id):
-            found.setdefault(ruling.task, []).append(ruling)
-        return found
+            rulings.setdefault(ruling.task, []).append(ruling)
+        return rulings
 
 
 # -------------------------------------------------------------------------------------------------- runs and tasks
@@ -117,7 +116,7 @@ class Reports:
 def _run_view(
     kind: str,
     tasks: Sequence[TaskSummary],
-    shown: Sequence[TaskSummary],
+    page_tasks: Sequence[TaskSummary],
     pages: Pages,
     results: Mapping[str, TaskResult | None],
     records: Mapping[str, JsonObject],
@@ -125,16 +124,16 @@ def _run_view(
 ) -> ReportView:
     """The report of a run, with the tasks that are `shown` on this page. `records` are theirs, `results` of all."""
     top = min(task.depth for task in tasks)
-    ordered = _in_order(tasks)
-    roots = [task for task in ordered if task.depth == top]
-    places = {task.handle: n for n, task in enumerate(ordered, start=1)}
-    keys = _Keys(len(shown))
+    all_tasks = _in_order(tasks)
+    roots = [task for task in all_tasks if task.depth == top]
+    places = {task.handle: n for n, task in enumerate(all_tasks, start=1)}
+    keys = _Keys(len(page_tasks))
     views = list[TaskView]()
-    for task in shown:
+    for task in page_tasks:
         n = places[task.handle]
         view = _task_view(
             records.get(task.handle),
-            len(shown),
+            len(page_tasks),
             anchor=f"t{n}",
             number=str(n) if n <= len(roots) else "",
             depth=task.depth - top,
@@ -143,7 +142,7 @@ def _run_view(
         )
         views.append(view)
     began, ended = min(task.began_at for task in tasks), max(_end(task, records) for task in tasks)
-    totals = costs.totals([found for task in roots if (found := results.get(task.handle))], ended - began)
+    totals = costs.totals([result for task in roots if (result := results.get(task.handle))], ended - began)
     if any(results.get(task.handle) is None for task in roots):
         totals = totals.model_copy(update={"cost_usd": None, "child_cost_usd": None})
     live = any(task.state == "running" for task in tasks)
@@ -159,7 +158,7 @@ def _run_view(
         figures=_figures(totals, live=live),
         counts=_counts(words),
         tasks=views,
-        timeline=timeline([_course(view, task, records) for view, task in zip(views, shown, strict=True)]),
+        timeline=timeline([_course(view, task, records) for view, task in zip(views, page_tasks, strict=True)]),
         bill=run_bill(totals),
         filters=keys.filters(),
         notes=[*_notes(tasks, live=live), *_page_notes(pages, tasks[0].run_id)],
@@ -178,7 +177,11 @@ def _batch_view(
 ) -> ReportView:
     """The report of a batch, with the `rows` of this page. `outcomes` are those of all."""
     rows = [(outcome and _redacted(outcome), handle) for outcome, handle in rows]
-    keys, views, courses = _Keys(len(rows), [one for one, _ in rows if one]), list[TaskView](), list[Course]()
+    keys, views, courses = (
+        _Keys(len(rows), [outcome for outcome, _ in rows if outcome]),
+        list[TaskView](),
+        list[Course](),
+    )
     for outcome, handle in rows:
         record, task = records.get(handle or ""), by_handle.get(handle or "")
         result = outcome.result if outcome else None
@@ -197,7 +200,7 @@ def _batch_view(
             courses.append(_course(view, task, records))
     totals = _batch_totals(batch, outcomes)
     live = batch.state == "running"
-    words = [word_of(_state_of(one), one, one.result) for one in outcomes]
+    words = [word_of(_state_of(outcome), outcome, outcome.result) for outcome in outcomes]
     words += [word_of("running", None, None)] * (pages.tasks - len(outcomes))
     return ReportView(
         kind="batch",
@@ -229,8 +232,8 @@ _Row = tuple[ItemOutcome | None, str | None]
 
 def _rows(outcomes: Sequence[ItemOutcome], tasks: Sequence[TaskSummary]) -> list[_Row]:
     """The rows with an outcome in the order of the file, then the tasks that are running."""
-    ordered = sorted(outcomes, key=lambda one: (one.row is None, one.row or 0))
-    rows: list[_Row] = [(one, one.result.handle if one.result else None) for one in ordered]
+    in_order = sorted(outcomes, key=lambda outcome: (outcome.row is None, outcome.row or 0))
+    rows: list[_Row] = [(outcome, outcome.result.handle if outcome.result else None) for outcome in in_order]
     return rows + [(None, task.handle) for task in tasks if task.state == "running" and task.depth == 0]
 
 
@@ -262,10 +265,10 @@ def _paged(items: Sequence[T], number: int, passed: Callable[[T], bool]) -> tupl
 def _page_notes(pages: Pages, run_id: str) -> list[str]:
     if pages.of == 1:
         return []
-    shown = f"Page {pages.number} of {pages.of}, {pages.last - pages.first + 1:,} of {pages.tasks:,} tasks"
+    place = f"Page {pages.number} of {pages.of}, {pages.last - pages.first + 1:,} of {pages.tasks:,} tasks"
     following = f"`delegate report {run_id} --page {pages.number + 1}` writes the next one"
     end = f"; {following}." if pages.number < pages.of else "."
-    return [f"{shown}, those without a PASS first{end} The headline, the counts and the bill are those of all."]
+    return [f"{place}, those without a PASS first{end} The headline, the counts and the bill are those of all."]
 
 
 def _anchor(outcome: ItemOutcome | None, task: TaskSummary | None) -> str:
@@ -278,11 +281,11 @@ def _anchor(outcome: ItemOutcome | None, task: TaskSummary | None) -> str:
 def _batch_totals(batch: BatchSummary, outcomes: Sequence[ItemOutcome]) -> Totals:
     """The sums over all results. The cost is that of the journal, which also counts what was run again since."""
     ended = batch.ended_at if batch.ended_at is not None else time.time()
-    totals = costs.totals([one.result for one in outcomes if one.result], ended - batch.began_at)
-    known = batch.cost_known_usd
-    cost_usd = None if batch.unpriced or totals.cost_usd is None or batch.unknown else known
+    totals = costs.totals([outcome.result for outcome in outcomes if outcome.result], ended - batch.began_at)
+    known_usd = batch.cost_known_usd
+    cost_usd = None if batch.unpriced or totals.cost_usd is None or batch.unknown else known_usd
     share = costs.share(totals.judge_cost_usd, cost_usd)
-    return totals.model_copy(update={"cost_usd": cost_usd, "cost_known_usd": known, "verification_share": share})
+    return totals.model_copy(update={"cost_usd": cost_usd, "cost_known_usd": known_usd, "verification_share": share})
 
 
 def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]) -> Course:
@@ -290,14 +293,14 @@ def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]
     return Course(view.number, view.anchor, view.goal, task.began_at, _end(task, records), events)
 
 
-def _task_view(record: JsonObject | None, of: int, **known: Any) -> TaskView:
+def _task_view(record: JsonObject | None, of: int, **fields: Any) -> TaskView:
     """One of so many tasks. A record that can't be read is said to be so, and spoils no report of others."""
     try:
-        return task_view(record, Room.for_each_of(of), **known)
+        return task_view(record, Room.for_each_of(of), **fields)
     except (LookupError, TypeError, ValueError):
         if record is None:
             raise
-        return task_view(unreadable(record), Room.for_each_of(of), **known)
+        return task_view(unreadable(record), Room.for_each_of(of), **fields)
 
 
 def _parsed(ending: Ending) -> TaskResult | None:
@@ -354,8 +357,8 @@ def _counts(words: Sequence[tuple[str, Tone]], *, not_started: int = 0) -> list[
     for word, tone in words:
         tones.setdefault(word, tone)
     counts = Counter(word for word, _ in words)
-    listed: list[tuple[int, str, Tone]] = sorted(((counts[word], word, tones[word]) for word in tones), reverse=True)
-    return listed if not_started <= 0 else [*listed, (not_started, "NOT STARTED", "none")]
+    rows: list[tuple[int, str, Tone]] = sorted(((counts[word], word, tones[word]) for word in tones), reverse=True)
+    return rows if not_started <= 0 else [*rows, (not_started, "NOT STARTED", "none")]
 
 
 def _notes(tasks: Sequence[TaskSummary], *, live: bool) -> list[str]:
@@ -426,8 +429,8 @@ class _Keys:
 
 def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:
     """The columns that have a few values, each of which many rows share."""
-    names = dict.fromkeys(name for one in outcomes for name in one.input if name not in ("verdict", "code"))
-    distinct = {name: {one.input.get(name, "") for one in outcomes} for name in names}
+    names = dict.fromkeys(name for outcome in outcomes for name in outcome.input if name not in ("verdict", "code"))
+    distinct = {name: {outcome.input.get(name, "") for outcome in outcomes} for name in names}
     few = [name for name, values in distinct.items() if 1 < len(values) <= min(MOST_CHOICES, len(outcomes) / 2)]
     return few[:_MOST_COLUMNS]
 

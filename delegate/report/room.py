@@ -28,13 +28,13 @@ class Room:
 
     def take(self, text: str, most: int) -> str:
         """The text, cut with a note to what there is room for and to `most` characters."""
-        cut = text[: max(0, min(most, self._left))]
-        cut = cut if len(cut) < 1_000 else self._fitting(cut)
-        self._left -= _escaped_length(cut)
-        if len(cut) == len(text):
+        part = text[: max(0, min(most, self._left))]
+        part = part if len(part) < 1_000 else self._fitting(part)
+        self._left -= _escaped_length(part)
+        if len(part) == len(text):
             return text
         self.is_short = True
-        return f"{cut}\n[… {len(text) - len(cut):,} more characters …]" if cut else ""
+        return f"{part}\n[… {len(text) - len(part):,} more characters …]" if part else ""
 
     def has(self, chars: int) -> bool:
         """Take room for something of this size; whether there was enough."""

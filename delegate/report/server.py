@@ -1,4 +1,4 @@
-"""Serves the list of runs and their reports to a browser on this machine, and to nobody else.
+"""Serves the list of runs and their reports to a browser on this machine only.
 
 It listens on 127.0.0.1, and every address begins with a token that other users and web pages can't know. Requests that
 name another host are refused, since a page elsewhere can make its own name point here. There is nothing to change:
@@ -79,8 +79,10 @@ class _Views:
         """Close the connections of clients that don't send a whole request, until canceled."""
         slow = SlowClients[web.RequestHandler]()
         while runner.server is not None:
-            self._answered = {one: self._answered.get(one, 0) for one in runner.server.connections}
-            waiting = {one: count for one, count in self._answered.items() if one not in self._answering}
+            connections = runner.server.connections
+            self._answered = {connection: self._answered.get(connection, 0) for connection in connections}
+            answers = self._answered.items()
+            waiting = {connection: count for connection, count in answers if connection not in self._answering}
             for connection in slow.to_close(waiting):
                 if connection.transport is not None:
                     connection.transport.abort()
@@ -117,9 +119,9 @@ class _Views:
         """Whether the request names this server by its address, and knows the token."""
         name, _, port = request.headers.get("Host", "").rpartition(":")
         local = request.get_extra_info("sockname")
-        given = request.path.removeprefix("/").partition("/")[0]
-        known = hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
-        return known and name in (ADDRESS, "localhost") and local is not None and port == str(local[1])
+        token = request.path.removeprefix("/").partition("/")[0]
+        is_known = hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
+        return is_known and name in (ADDRESS, "localhost") and local is not None and port == str(local[1])
 
     async def _list(self, request: web.Request) -> web.Response:
         try:

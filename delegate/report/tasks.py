@@ -133,7 +133,9 @@ def task_view(
         is_open=bool(disputed) or (tone not in ("pass", "none") and word != "PASS"),
         criteria=details.criteria(),
         claims=details.claims(),
-        findings=[(one.severity, f"{one.code}: {room.take(one.message, 600)}") for one in _findings(verdict)],
+        findings=[
+            (finding.severity, f"{finding.code}: {room.take(finding.message, 600)}") for finding in _findings(verdict)
+        ],
         report=details.report(goal),
         judging=list(_judging(verdict)),
         bill=task_bill(result) if result and room.has(_BILL_CHARS) else (),
@@ -201,7 +203,7 @@ def _why(record: JsonObject | None, outcome: ItemOutcome | None, result: TaskRes
     verdict = result.verdict
     if verdict is None:
         return "no criteria were given, so nothing was checked"
-    failing = next((one for one in verdict.criteria if one.fails), None)
+    failing = next((criterion for criterion in verdict.criteria if criterion.fails), None)
     if failing is None or verdict.decided_by == "gate":
         rests = f" ({verdict.worth})" if verdict.verdict == "PASS" else ""
         return f"{verdict.reasoning or verdict.code}{rests}"
@@ -295,27 +297,29 @@ class _Details:
         verdict = self._result.verdict if self._result else None
         if verdict is None:
             return list(self._open_criteria())
-        failing = [one.id for one in verdict.criteria if one.fails][:_ALWAYS_SHOWN]
-        shown = [one for one in verdict.criteria if self._room.has(_CRITERION_CHARS) or one.id in failing]
-        return [self._criterion(one) for one in shown]
+        failing = [criterion.id for criterion in verdict.criteria if criterion.fails][:_ALWAYS_SHOWN]
+        criteria = [
+            criterion for criterion in verdict.criteria if self._room.has(_CRITERION_CHARS) or criterion.id in failing
+        ]
+        return [self._criterion(criterion) for criterion in criteria]
 
     def claims(self) -> list[ClaimView]:
         """In goal mode, what the child claimed when, and what came of it. The last one may still be judged."""
         began, events = float(self._record.get("began_at") or 0), self._record.get("events") or ()
-        made = {event["n"]: event for event in events if event["kind"] == "claim.made"}
-        judged = self._result.claims if self._result else _recorded_claims(events)
-        shown: list[ClaimView] = []
-        for one in judged:
+        claims_made = {event["n"]: event for event in events if event["kind"] == "claim.made"}
+        claims = self._result.claims if self._result else _recorded_claims(events)
+        views: list[ClaimView] = []
+        for claim in claims:
             if not self._room.has(_CLAIM_CHARS):
-                return shown
-            at = f"after {duration(made[one.n]['at'] - began)}" if one.n in made else ""
-            shown.append(self._claim(one, at))
-        open_claims = sorted(made.keys() - {one.n for one in judged})
+                return views
+            at = f"after {duration(claims_made[claim.n]['at'] - began)}" if claim.n in claims_made else ""
+            views.append(self._claim(claim, at))
+        open_claims = sorted(claims_made.keys() - {claim.n for claim in claims})
         for n in open_claims if self._result is None else ():
-            at, text = f"after {duration(made[n]['at'] - began)}", str(made[n]["rationale"])
+            at, text = f"after {duration(claims_made[n]['at'] - began)}", str(claims_made[n]["rationale"])
             rationale = self._room.take(text.strip(), _RATIONALE_CHARS)
-            shown.append(ClaimView(str(n), at, "not judged yet", "none", "", "", rationale))
-        return shown
+            views.append(ClaimView(str(n), at, "not judged yet", "none", "", "", rationale))
+        return views
 
     def report(self, goal: str) -> str:
         """The child's report; of a task without a result, the last that it said."""
@@ -336,18 +340,18 @@ class _Details:
         return judge.looks if judge else ()
 
     def _shown(self, receipts: Sequence[Receipt]) -> list[CallView]:
-        shown: list[CallView] = []
-        for one in receipts[:_CALLS]:
+        views: list[CallView] = []
+        for receipt in receipts[:_CALLS]:
             if not self._room.has(_CALL_CHARS):
                 break
-            args = self._room.take(_arguments(one.args), _TEXT_CHARS)
-            output = self._room.take(one.output, _TEXT_CHARS)
-            figures = f"{counted(one.output_bytes, 'byte')}, {one.seconds:.2f} s"
-            figures += f", {one.sandbox}" if one.sandbox else ""
-            tool = one_line(one.tool, 60)
-            shown.append(CallView(one.n, tool, one.status, one.status == "ok", args, output, figures))
-        self._room.is_short |= len(shown) < len(receipts)
-        return shown
+            args = self._room.take(_arguments(receipt.args), _TEXT_CHARS)
+            output = self._room.take(receipt.output, _TEXT_CHARS)
+            figures = f"{counted(receipt.output_bytes, 'byte')}, {receipt.seconds:.2f} s"
+            figures += f", {receipt.sandbox}" if receipt.sandbox else ""
+            tool = one_line(receipt.tool, 60)
+            views.append(CallView(receipt.n, tool, receipt.status, receipt.status == "ok", args, output, figures))
+        self._room.is_short |= len(views) < len(receipts)
+        return views
 
     def files(self) -> list[Any]:
         """The files that the child left."""
@@ -357,61 +361,61 @@ class _Details:
     def candidates(self) -> list[CandidateView]:
         """The models that could have judged, in the order in which they would be asked, then all others."""
         record = self._result.verdict.judge if self._result and self._result.verdict else None
-        found = record.candidates if record else ()
-        ranked = sorted(found, key=lambda one: (one.rank is None, one.rank or 0))[:_CANDIDATES]
-        chosen = record.model if record else None
-        return [_candidate(one, chosen) for one in ranked if self._room.has(_ROW_CHARS)]
+        candidates = record.candidates if record else ()
+        in_order = sorted(candidates, key=lambda candidate: (candidate.rank is None, candidate.rank or 0))[:_CANDIDATES]
+        judge = record.model if record else None
+        return [_candidate(candidate, judge) for candidate in in_order if self._room.has(_ROW_CHARS)]
 
     def steps(self) -> list[Step]:
         """The transcript."""
         began = float(self._record.get("began_at") or 0)
-        shown: list[Step] = []
+        steps: list[Step] = []
         events = self._record.get("events") or ()
         for event in events[:_STEPS]:
             if not self._room.has(_ROW_CHARS):
                 break
-            shown.append(_step(event, float(event["at"]) - began, self._room))
-        self._room.is_short |= len(shown) < len(events)
-        return shown
+            steps.append(_step(event, float(event["at"]) - began, self._room))
+        self._room.is_short |= len(steps) < len(events)
+        return steps
 
-    def _criterion(self, one: CriterionResult) -> CriterionView:
-        mark, tone = _MARKS[one.outcome]
-        tone = "warn" if one.outcome == "met" and one.level not in (None, "proven", "seen") else tone
-        evidence = self._room.take((one.evidence or "").strip(), _TEXT_CHARS)
-        place = _place(one) if one.source and one.decided_by == "judge" else ""
+    def _criterion(self, criterion: CriterionResult) -> CriterionView:
+        mark, tone = _MARKS[criterion.outcome]
+        tone = "warn" if criterion.outcome == "met" and criterion.level not in (None, "proven", "seen") else tone
+        evidence = self._room.take((criterion.evidence or "").strip(), _TEXT_CHARS)
+        place = _place(criterion) if criterion.source and criterion.decided_by == "judge" else ""
         excerpt = None
         if evidence and place and self._room.has(300 + len(evidence)):
-            source = self._source(one)
-            excerpt = find_quote(one.evidence or "", source, place) if source else None
+            source = self._source(criterion)
+            excerpt = find_quote(criterion.evidence or "", source, place) if source else None
             if excerpt and not self._room.has(len(excerpt.before) + len(excerpt.after)):
-                excerpt = find_quote(one.evidence or "", source or "", place, context=60)
+                excerpt = find_quote(criterion.evidence or "", source or "", place, context=60)
         return CriterionView(
-            id=one.id,
-            text=self._room.take(one.text, _TEXT_CHARS),
+            id=criterion.id,
+            text=self._room.take(criterion.text, _TEXT_CHARS),
             mark=mark,
-            outcome=one.outcome.replace("_", " "),
-            tone="warn" if one.findings_only and tone == "fail" else tone,
-            decided_by=one.decided_by,
-            code=one.code,
-            reason=self._room.take(one.reason, _TEXT_CHARS),
-            evidence="" if one.decided_by != "judge" and _repeats(one.reason, evidence) else evidence,
+            outcome=criterion.outcome.replace("_", " "),
+            tone="warn" if criterion.findings_only and tone == "fail" else tone,
+            decided_by=criterion.decided_by,
+            code=criterion.code,
+            reason=self._room.take(criterion.reason, _TEXT_CHARS),
+            evidence="" if criterion.decided_by != "judge" and _repeats(criterion.reason, evidence) else evidence,
             excerpt=excerpt,
             place=place,
-            level=one.level.replace("_", " ") if one.level else "",
+            level=criterion.level.replace("_", " ") if criterion.level else "",
             note="; ".join(
                 [
-                    *(["counts as a finding only"] if one.findings_only else []),
-                    *([_HELD] if one.held_before and _HELD not in one.reason else []),
-                    *([self._room.take(str(one.reading), _REFUSED_CHARS)] if one.reading is not None else []),
+                    *(["counts as a finding only"] if criterion.findings_only else []),
+                    *([_HELD] if criterion.held_before and _HELD not in criterion.reason else []),
+                    *([self._room.take(str(criterion.reading), _REFUSED_CHARS)] if criterion.reading else []),
                 ]
             ),
-            ruled=[self._ruling(ruling, one) for ruling in self._rulings if ruling.criterion == one.id],
-            commands=self._commands(one),
+            ruled=[self._ruling(ruling, criterion) for ruling in self._rulings if ruling.criterion == criterion.id],
+            commands=self._commands(criterion),
         )
 
     def _claim(self, claim: Claim, at: str) -> ClaimView:
-        passed, step = claim.verdict == "PASS", f"model call {claim.step}"
-        spent = [paid(claim)] if claim.usage.model_calls or claim.cost_usd is None else []
+        is_pass, step = claim.verdict == "PASS", f"model call {claim.step}"
+        cost = [paid(claim)] if claim.usage.model_calls or claim.cost_usd is None else []
         if claim.code == "no_progress":
             why = "nothing had changed since the claim before, so it was not judged again"
         elif claim.refused and claim.code != "not_verified":
@@ -421,46 +425,49 @@ class _Details:
         return ClaimView(
             number=str(claim.n),
             at=f"{at}, with {step}" if at else f"with {step}",
-            outcome="verified" if passed else "refused",
-            tone="pass" if passed else "fail",
+            outcome="verified" if is_pass else "refused",
+            tone="pass" if is_pass else "fail",
             why=self._room.take(why, _REFUSED_CHARS),
-            figures=", ".join([f"decided by {claim.decided_by}", claim.code, *spent, duration(claim.seconds)]),
+            figures=", ".join([f"decided by {claim.decided_by}", claim.code, *cost, duration(claim.seconds)]),
             rationale=self._room.take(claim.rationale.strip(), _RATIONALE_CHARS),
             refused=[
-                (self._room.take(one.text, _REFUSED_CHARS), self._room.take(one.reason or one.code, _REFUSED_CHARS))
-                for one in (claim.refused if claim.code != "no_progress" else ())
+                (
+                    self._room.take(criterion.text, _REFUSED_CHARS),
+                    self._room.take(criterion.reason or criterion.code, _REFUSED_CHARS),
+                )
+                for criterion in (claim.refused if claim.code != "no_progress" else ())
                 if self._room.has(_ROW_CHARS)
             ],
         )
 
-    def _ruling(self, ruling: Ruling, one: CriterionResult) -> RulingView:
+    def _ruling(self, ruling: Ruling, criterion: CriterionResult) -> RulingView:
         self._room.has(_RULING_CHARS)
-        drawn = ", drawn at random" if ruling.sampling == "random" else ""
+        sampling = ", drawn at random" if ruling.sampling == "random" else ""
         about = f", about {ruling.judge}" if ruling.judge else ""
-        text = f"{ruling.ruled_by} ruled: {ruling.ruling.replace('_', ' ')} ({when(ruling.at)}{about}{drawn})"
-        tone: Tone = "none" if _agrees(ruling, one) else "warn"
+        text = f"{ruling.ruled_by} ruled: {ruling.ruling.replace('_', ' ')} ({when(ruling.at)}{about}{sampling})"
+        tone: Tone = "none" if _agrees(ruling, criterion) else "warn"
         return RulingView(one_line(text, 300), self._room.take(ruling.because.strip(), _REFUSED_CHARS), tone)
 
-    def _commands(self, one: CriterionResult) -> list[str]:
+    def _commands(self, criterion: CriterionResult) -> list[str]:
         handle = self._record.get("handle") or (self._result.handle if self._result else None)
-        if one.decided_by != "judge" or not handle or not self._room.has(_COMMANDS_CHARS):
+        if criterion.decided_by != "judge" or not handle or not self._room.has(_COMMANDS_CHARS):
             return []
-        return [f"delegate rule {handle} {one.id} {word}" for word in ("met", "not_met")]
+        return [f"delegate rule {handle} {criterion.id} {word}" for word in ("met", "not_met")]
 
     def _open_criteria(self) -> Iterator[CriterionView]:
         """The criteria of a task that has no verdict, as they were given."""
         if self._result is not None:
             return
-        given = self._record.get("task", {}).get("acceptance_criteria") or ()
-        for one in given:
-            text = one.get("text") or one.get("question") or json.dumps(one, ensure_ascii=False)
+        criteria = self._record.get("task", {}).get("acceptance_criteria") or ()
+        for criterion in criteria:
+            text = criterion.get("text") or criterion.get("question") or json.dumps(criterion, ensure_ascii=False)
             yield CriterionView(
-                str(one.get("id", "")), self._room.take(str(text), 600), "·", "open", "none", "nobody", "", ""
+                str(criterion.get("id", "")), self._room.take(str(text), 600), "·", "open", "none", "nobody", "", ""
             )
 
-    def _source(self, one: CriterionResult) -> str | None:
+    def _source(self, criterion: CriterionResult) -> str | None:
         """The text of the source in which a judge's quote was found, from the record or the workspace."""
-        kind, _, name = (one.source or "").partition(":")
+        kind, _, name = (criterion.source or "").partition(":")
         if kind == "output":
             return self._run.output if self._run else self._result.summary if self._result else None
         if kind in ("receipt", "look"):
@@ -479,26 +486,30 @@ class _Details:
 def _recorded_claims(events: Sequence[JsonObject]) -> list[Claim]:
     """The judged claims of a task without a result, from its events."""
     fields = Claim.model_fields.keys()
-    judged = (event for event in events if event["kind"] == "claim.judged")
-    return [Claim.model_validate({name: event[name] for name in fields & event.keys()}) for event in judged]
+    judgments = (event for event in events if event["kind"] == "claim.judged")
+    return [Claim.model_validate({name: event[name] for name in fields & event.keys()}) for event in judgments]
 
 
-def _agrees(ruling: Ruling, one: CriterionResult) -> bool:
-    """Whether a ruling says what was decided. One on what nobody could decide contradicts nothing."""
-    return one.outcome not in ("met", "not_met") or ruling.ruling == one.outcome
+def _agrees(ruling: Ruling, criterion: CriterionResult) -> bool:
+    """Whether a ruling says what was decided. One on what was left undecided contradicts nothing."""
+    return criterion.outcome not in ("met", "not_met") or ruling.ruling == criterion.outcome
 
 
 def _disputed(rulings: Sequence[Ruling], verdict: Verdict | None) -> list[Ruling]:
     """The rulings in force that contradict a verdict. They come oldest first, and the latest one counts."""
-    latest = {one.criterion: one for one in rulings}
+    latest = {ruling.criterion: ruling for ruling in rulings}
     criteria = verdict.criteria if verdict else ()
-    return [latest[one.id] for one in criteria if one.id in latest and not _agrees(latest[one.id], one)]
+    return [
+        latest[criterion.id]
+        for criterion in criteria
+        if criterion.id in latest and not _agrees(latest[criterion.id], criterion)
+    ]
 
 
 def _dispute(rulings: Sequence[Ruling]) -> str:
     """What a row says of rulings that contradict its verdict."""
-    said = (f"{one.ruled_by} ruled {one.criterion} {one.ruling.replace('_', ' ')}" for one in rulings)
-    return f"; but {one_line(', '.join(said), 120)}" if rulings else ""
+    words = (f"{ruling.ruled_by} ruled {ruling.criterion} {ruling.ruling.replace('_', ' ')}" for ruling in rulings)
+    return f"; but {one_line(', '.join(words), 120)}" if rulings else ""
 
 
 def _arguments(args: JsonObject) -> str:
@@ -512,20 +523,20 @@ def _arguments(args: JsonObject) -> str:
 def _repeats(reason: str, evidence: str) -> bool:
     """Whether the reason says all that the evidence of a check does."""
     lines = (" ".join(line.split()) for line in evidence.splitlines() if any(map(str.isalnum, line)))
-    said = " ".join(reason.split())
-    return all(line in said for line in lines)
+    text = " ".join(reason.split())
+    return all(line in text for line in lines)
 
 
-def _candidate(one: Candidate, chosen: str | None) -> CandidateView:
-    why = one.reason or ("chosen" if one.model == chosen else "")
-    kind = f"{one.provider}, {one.tier}"
-    price = usd(one.estimated_cost_usd) if one.estimated_cost_usd is not None else "no price"
-    return CandidateView(one_line(one.model, 80), kind, price, one_line(why, 200), one.model == chosen)
+def _candidate(candidate: Candidate, judge: str | None) -> CandidateView:
+    why = candidate.reason or ("chosen" if candidate.model == judge else "")
+    kind = f"{candidate.provider}, {candidate.tier}"
+    price = usd(candidate.estimated_cost_usd) if candidate.estimated_cost_usd is not None else "no price"
+    return CandidateView(one_line(candidate.model, 80), kind, price, one_line(why, 200), candidate.model == judge)
 
 
-def _place(one: CriterionResult) -> str:
+def _place(criterion: CriterionResult) -> str:
     """Where the evidence was found, in words."""
-    kind, _, name = (one.source or "").partition(":")
+    kind, _, name = (criterion.source or "").partition(":")
     places = {
         "output": "the report",
         "said": "the conversation",
@@ -536,7 +547,7 @@ def _place(one: CriterionResult) -> str:
         "record": "all calls and changes",
         "check": f"check {name}",
     }
-    return one_line(places.get(kind, one.source or ""), 120)
+    return one_line(places.get(kind, criterion.source or ""), 120)
 
 
 def _recorded_calls(record: JsonObject) -> Iterator[Receipt]:
@@ -574,5 +585,5 @@ def _step(event: JsonObject, seconds: float, room: Room) -> Step:
         return Step(at, f"claim {event['n']}", one_line(came, 120))
     if kind == "verdict" and event["verdict"] == "PASS" and event.get("level"):
         return Step(at, "verdict", f"PASS ({event['level'].replace('_', ' ')})")
-    told = (str(event[name]) for name in _TOLD if event.get(name))
-    return Step(at, _STEP_WORDS.get(kind, kind.replace(".", " ")), one_line(" ".join(told), 300))
+    texts = (str(event[name]) for name in _TOLD if event.get(name))
+    return Step(at, _STEP_WORDS.get(kind, kind.replace(".", " ")), one_line(" ".join(texts), 300))

@@ -49,7 +49,7 @@ async def outcomes_of(
     delegator: Delegator, tasks: list[Task], engine: RayBackend, disrupt: Disruption | None = None, **options: Any
 ) -> tuple[str, Counter[str]]:
     """The run id, and the number of items per outcome."""
-    batch = delegator.batch(tasks, engine=engine, concurrency=CONCURRENCY, **options)
+    batch = delegator.batches.run(tasks, engine=engine, concurrency=CONCURRENCY, **options)
     states: list[str] = []
     async for outcome in batch:
         states.append(outcome.result.status if outcome.result else outcome.state)

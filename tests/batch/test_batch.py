@@ -1,4 +1,4 @@
-"""`Delegator.batch`: one outcome per task, each run at most once, and no outcome kept in memory."""
+"""`Delegator.batches.run`: one outcome per task, each run at most once, and no outcome kept in memory."""
 
 import asyncio
 import csv
@@ -39,7 +39,7 @@ async def delegator(children: Children) -> AsyncIterator[Delegator]:
 
 async def test_every_task_has_one_outcome_and_one_line_verdict_first(delegator: Delegator) -> None:
     path = Path("results.jsonl")
-    batch = delegator.batch(tasks("a", "fail b", "c"), results=path)
+    batch = delegator.batches.run(tasks("a", "fail b", "c"), results=path)
     found = await outcomes(batch)
     assert words(found) == {"1": "PASS", "2": "FAIL", "3": "PASS"}
     assert {row["id"]: row["verdict"] for row in lines(path)} == words(found)
@@ -49,12 +49,14 @@ async def test_every_task_has_one_outcome_and_one_line_verdict_first(delegator: 
 
 async def test_items_keep_their_own_ids(delegator: Delegator) -> None:
     given = [Item(id, task) for id, task in zip(("x", "y"), tasks("a", "b"), strict=True)]
-    assert words(await outcomes(delegator.batch(given))) == {"x": "PASS", "y": "PASS"}
+    assert words(await outcomes(delegator.batches.run(given))) == {"x": "PASS", "y": "PASS"}
 
 
 async def test_the_columns_of_an_items_input_are_in_a_csv_of_results(delegator: Delegator) -> None:
     (task,) = tasks("a")
-    await outcomes(delegator.batch([Item("1", task, row=1, input={"company": "Acme", "id": "7"})], results="r.csv"))
+    await outcomes(
+        delegator.batches.run([Item("1", task, row=1, input={"company": "Acme", "id": "7"})], results="r.csv")
+    )
     with Path("r.csv").open(newline="") as text:
         (row,) = csv.DictReader(text)
     assert list(row)[:4] == ["verdict", "id", "row", "company"]
@@ -79,7 +81,7 @@ async def test_concurrency_is_that_of_the_batch_and_not_that_of_a_call() -> None
         return DONE
 
     async with Delegator(client=Scripted(wait_for_the_others), max_concurrent=1) as delegator:
-        await outcomes(delegator.batch(tasks(*(f"t{n}" for n in range(20))), concurrency=5, on_event=watch))
+        await outcomes(delegator.batches.run(tasks(*(f"t{n}" for n in range(20))), concurrency=5, on_event=watch))
     assert peak == 5
 
 
@@ -91,7 +93,7 @@ async def test_results_and_events_of_a_batch_have_the_index_of_the_task(children
         return lambda event: callers.setdefault(item.id, set()).add(event.task_index)
 
     async with Delegator(client=children, on_event=operators.append) as delegator:
-        found = await outcomes(delegator.batch(tasks("a", "b", "c"), on_event=watch))
+        found = await outcomes(delegator.batches.run(tasks("a", "b", "c"), on_event=watch))
     assert {id: outcome.result and outcome.result.task_index for id, outcome in found.items()} == INDEXES
     assert sorted(event.task_index for event in operators if isinstance(event, VerdictGiven)) == [0, 1, 2]
     assert callers == {id: {index} for id, index in INDEXES.items()}
@@ -113,34 +115,34 @@ async def test_no_more_items_run_than_the_concurrency(delegator: Delegator) -> N
 
         async def aclose(self) -> None: ...
 
-    batch = delegator.batch(tasks(*(f"t{n}" for n in range(12))), concurrency=3, engine=Recorder())
+    batch = delegator.batches.run(tasks(*(f"t{n}" for n in range(12))), concurrency=3, engine=Recorder())
     await outcomes(batch)
     assert max(running) == 3
 
 
 async def test_items_of_a_batch_do_not_count_toward_max_children(children: Children) -> None:
     async with Delegator(client=children, max_children=0) as delegator:
-        assert words(await outcomes(delegator.batch(tasks("a", "b")))) == {"1": "PASS", "2": "PASS"}
+        assert words(await outcomes(delegator.batches.run(tasks("a", "b")))) == {"1": "PASS", "2": "PASS"}
 
 
 async def test_a_batch_can_t_start_inside_a_run(delegator: Delegator) -> None:
     with delegator.root_run(), pytest.raises(CallError, match="inside a run"):
-        delegator.batch(tasks("a"))
+        delegator.batches.run(tasks("a"))
 
 
 async def test_nothing_is_run_if_one_task_is_invalid(delegator: Delegator, children: Children) -> None:
     bad = Task.model_validate({"goal": "b", "acceptance_criteria": [{"kind": "regex", "pattern": "("}]})
     with pytest.raises(CallError, match="tasks: row 2: ") as error:
-        await outcomes(delegator.batch([*tasks("a"), bad], results=Path("r.jsonl")))
+        await outcomes(delegator.batches.run([*tasks("a"), bad], results=Path("r.jsonl")))
     assert "--skip-bad" in (error.value.hint or "") or error.value.hint
     assert not children.starts
     assert not Path("r.jsonl").exists()
-    assert await delegator.batches() == []
+    assert await delegator.batches.latest() == []
 
 
 async def test_bad_tasks_can_be_skipped_and_are_reported(delegator: Delegator) -> None:
     bad = Task.model_validate({"goal": "b", "model": "no-such-model"})
-    found = await outcomes(delegator.batch([*tasks("a"), bad, *tasks("c")], skip_bad=True, results="r.jsonl"))
+    found = await outcomes(delegator.batches.run([*tasks("a"), bad, *tasks("c")], skip_bad=True, results="r.jsonl"))
     assert words(found) == {"1": "PASS", "2": "bad_row", "3": "PASS"}
     assert "no-such-model" in found["2"].why
     assert ids(lines(Path("r.jsonl"))) == ["1", "2", "3"]
@@ -150,7 +152,7 @@ async def test_a_cancel_ends_running_items_and_a_resume_starts_the_rest(
     delegator: Delegator, children: Children
 ) -> None:
     given, path, stop = tasks("a", "hang b", "c", "d"), Path("r.jsonl"), Cancellation()
-    batch = delegator.batch(given, concurrency=2, results=path, cancellation=stop)
+    batch = delegator.batches.run(given, concurrency=2, results=path, cancellation=stop)
 
     async def cancel() -> None:
         await children.hanging.wait()
@@ -160,33 +162,33 @@ async def test_a_cancel_ends_running_items_and_a_resume_starts_the_rest(
     first = await outcomes(batch)
     await canceller
     assert (first["2"].state, first["2"].result and first["2"].result.status) == ("outcome_unknown", "cancelled")
-    assert (await delegator.batches())[0].state == "stopped"
-    second = await outcomes(delegator.batch(given, resume=batch.run_id, results=path))
+    assert (await delegator.batches.latest())[0].state == "stopped"
+    second = await outcomes(delegator.batches.run(given, resume=batch.run_id, results=path))
     assert not set(first) & set(second)
     assert set(first) | set(second) == {"1", "2", "3", "4"}
     assert ids(lines(path)) == ["1", "2", "3", "4"]
     assert set(children.starts.values()) == {1}
-    assert (await delegator.batches())[0].state == "ended"
+    assert (await delegator.batches.latest())[0].state == "ended"
 
 
 async def test_breaking_out_cancels_running_items_and_records_them(delegator: Delegator, children: Children) -> None:
-    batch = delegator.batch(tasks("a", "hang b"), concurrency=2)
+    batch = delegator.batches.run(tasks("a", "hang b"), concurrency=2)
     async with aclosing(batch.outcomes()) as found:
         async for outcome in found:
             assert outcome.id == "1"
             await children.hanging.wait()
             break
-    (on_record,) = await delegator.batches()
+    (on_record,) = await delegator.batches.latest()
     assert (on_record.state, on_record.settled) == ("ended", 2)
 
 
 async def test_a_canceled_loop_waits_until_all_outcomes_are_recorded(delegator: Delegator, children: Children) -> None:
-    running = asyncio.create_task(outcomes(delegator.batch(tasks("hang a", "b", "hang c"), concurrency=3)))
+    running = asyncio.create_task(outcomes(delegator.batches.run(tasks("hang a", "b", "hang c"), concurrency=3)))
     await children.hanging.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    (on_record,) = await delegator.batches()
+    (on_record,) = await delegator.batches.latest()
     assert on_record.state in ("stopped", "ended")
     assert on_record.failed == 0
     started = sum(children.starts.values())
@@ -195,10 +197,10 @@ async def test_a_canceled_loop_waits_until_all_outcomes_are_recorded(delegator: 
 
 async def test_a_failed_item_reruns_only_on_request_and_has_one_line(delegator: Delegator, children: Children) -> None:
     given, path = tasks("a", "fail b"), Path("r.jsonl")
-    first = delegator.batch(given, results=path)
+    first = delegator.batches.run(given, results=path)
     await outcomes(first)
-    assert await outcomes(delegator.batch(given, resume=first.run_id, results=path)) == {}
-    again = await outcomes(delegator.batch(given, resume=first.run_id, rerun=["fail"], results=path))
+    assert await outcomes(delegator.batches.run(given, resume=first.run_id, results=path)) == {}
+    again = await outcomes(delegator.batches.run(given, resume=first.run_id, rerun=["fail"], results=path))
     assert words(again) == {"2": "FAIL"}
     assert children.starts == {"a": 1, "fail b": 2}
     assert ids(lines(path)) == ["1", "2"]
@@ -220,24 +222,24 @@ async def test_a_lost_item_has_an_unknown_outcome_and_reruns_only_on_request(del
         async def aclose(self) -> None: ...
 
     given, path = tasks("a", "b"), Path("r.jsonl")
-    lost = delegator.batch(given, engine=LosingBackend(), results=path)
+    lost = delegator.batches.run(given, engine=LosingBackend(), results=path)
     found = await outcomes(lost)
     assert words(found) == {"1": "outcome_unknown", "2": "outcome_unknown"}
     assert found["1"].why == "its node was lost"
     assert [row["state"] for row in lines(path)] == ["outcome_unknown"] * 2
-    assert await outcomes(delegator.batch(given, resume=lost.run_id, rerun=["fail"], results=path)) == {}
-    again = await outcomes(delegator.batch(given, resume=lost.run_id, rerun=["unknown"], results=path))
+    assert await outcomes(delegator.batches.run(given, resume=lost.run_id, rerun=["fail"], results=path)) == {}
+    again = await outcomes(delegator.batches.run(given, resume=lost.run_id, rerun=["unknown"], results=path))
     assert words(again) == {"1": "PASS", "2": "PASS"}
     assert [row["verdict"] for row in lines(path)] == ["PASS", "PASS"]
 
 
 async def test_a_batch_can_t_be_resumed_with_other_tasks(delegator: Delegator, children: Children) -> None:
-    first = delegator.batch(tasks("a"))
+    first = delegator.batches.run(tasks("a"))
     await outcomes(first)
     with pytest.raises(CallError, match="aren't the tasks of batch"):
-        await outcomes(delegator.batch(tasks("b"), resume=first.run_id))
+        await outcomes(delegator.batches.run(tasks("b"), resume=first.run_id))
     with pytest.raises(CallError, match="no batch 'nothing'"):
-        await outcomes(delegator.batch(tasks("a"), resume="nothing"))
+        await outcomes(delegator.batches.run(tasks("a"), resume="nothing"))
     assert children.starts == {"a": 1}
 
 
@@ -255,32 +257,32 @@ async def test_a_batch_that_runs_in_another_process_can_t_be_resumed(
         "    print('there', flush=True); sys.stdin.read()\n"
         "asyncio.run(main())\n"
     )
-    await outcomes(delegator.batch(tasks("a")))
-    (known,) = await delegator.batches()
+    await outcomes(delegator.batches.run(tasks("a")))
+    (known,) = await delegator.batches.latest()
     command = [sys.executable, "-c", code, str(home), known.digest]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, text=True) as other:
         assert other.stdout
         assert other.stdout.readline() == "there\n"
-        assert (await delegator.batch_on_record("abc")).state == "running"
+        assert (await delegator.batches.summary("abc")).state == "running"
         with pytest.raises(CallError, match="running in another process"):
-            await outcomes(delegator.batch(tasks("a"), resume="abc"))
+            await outcomes(delegator.batches.run(tasks("a"), resume="abc"))
         other.kill()
-    assert (await delegator.batch_on_record("abc")).state == "interrupted"
-    assert words(await outcomes(delegator.batch(tasks("a"), resume="abc"))) == {"1": "PASS"}
+    assert (await delegator.batches.summary("abc")).state == "interrupted"
+    assert words(await outcomes(delegator.batches.run(tasks("a"), resume="abc"))) == {"1": "PASS"}
 
 
 async def test_the_same_tasks_are_refused_a_second_time_with_once(delegator: Delegator, children: Children) -> None:
-    first = delegator.batch(tasks("a"), results=Path("r.jsonl"), once=True)
+    first = delegator.batches.run(tasks("a"), results=Path("r.jsonl"), once=True)
     await outcomes(first)
     with pytest.raises(CallError, match=f"batch {first.run_id}.*r.jsonl") as error:
-        await outcomes(delegator.batch(tasks("a"), once=True))
+        await outcomes(delegator.batches.run(tasks("a"), once=True))
     assert "--again" in (error.value.hint or "")
     assert children.starts == {"a": 1}
 
 
 async def test_stop_after_failures_starts_no_more_items(delegator: Delegator, children: Children) -> None:
-    batch = delegator.batch(tasks(*(f"fail {n}" for n in range(20))), concurrency=1, stop_after_failures=3)
+    batch = delegator.batches.run(tasks(*(f"fail {n}" for n in range(20))), concurrency=1, stop_after_failures=3)
     found = await outcomes(batch)
     assert 3 <= len(found) <= 4, "one more may have been running"
     assert batch.stopped == "stop_after_failures (3) is reached"
@@ -289,28 +291,30 @@ async def test_stop_after_failures_starts_no_more_items(delegator: Delegator, ch
 
 async def test_max_cost_stops_a_batch_which_can_be_resumed_with_more(delegator: Delegator, children: Children) -> None:
     given = tasks(*(f"t{n}" for n in range(20)))
-    one = delegator.batch(tasks("one"))
+    one = delegator.batches.run(tasks("one"))
     (outcome,) = (await outcomes(one)).values()
     assert outcome.result
     model = Catalog.shipped().find(outcome.result.requested_model or "")
     assert model
     least, price = cost_usd(model, Usage(output_tokens=LEAST_OUTPUT), date.today()), one.tally.cost_known_usd
     assert least
-    batch = delegator.batch(given, max_cost_usd=price * 5 + least, concurrency=2)
+    batch = delegator.batches.run(given, max_cost_usd=price * 5 + least, concurrency=2)
     first = await outcomes(batch)
     assert 0 < len(first) < 20
     assert batch.tally.cost_known_usd <= price * 5 + least
     assert batch.stopped
-    assert await outcomes(delegator.batch(given, resume=batch.run_id, max_cost_usd=price * (len(first) - 0.5))) == {}
-    second = await outcomes(delegator.batch(given, resume=batch.run_id))
+    assert (
+        await outcomes(delegator.batches.run(given, resume=batch.run_id, max_cost_usd=price * (len(first) - 0.5))) == {}
+    )
+    second = await outcomes(delegator.batches.run(given, resume=batch.run_id))
     assert len(first) + len(second) == 20
     assert set(children.starts.values()) == {1}
     spent = sum(outcome.result.cost_known_usd for outcome in (*first.values(), *second.values()) if outcome.result)
-    assert spent == pytest.approx((await delegator.batches())[0].cost_known_usd)
+    assert spent == pytest.approx((await delegator.batches.latest())[0].cost_known_usd)
 
 
 async def test_running_items_are_canceled_at_the_time_limit(delegator: Delegator, children: Children) -> None:
-    batch = delegator.batch(tasks("hang a", "b"), concurrency=1, max_minutes=0.3 / 60)
+    batch = delegator.batches.run(tasks("hang a", "b"), concurrency=1, max_minutes=0.3 / 60)
     found = await outcomes(batch)
     assert words(found) == {"1": "outcome_unknown"}
     assert "max_minutes" in batch.stopped
@@ -321,17 +325,18 @@ async def test_nothing_is_run_if_the_journal_can_t_be_written(
 ) -> None:
     (home / "batches.sqlite3").mkdir(parents=True)
     with pytest.raises(DelegateError, match="the journal of batches can't be written"):
-        await outcomes(delegator.batch(tasks("a")))
+        await outcomes(delegator.batches.run(tasks("a")))
     assert not children.starts
 
 
+@pytest.mark.slow
 async def test_results_are_not_kept_in_memory(delegator: Delegator) -> None:
     def alive() -> int:
         gc.collect()
         return sum(isinstance(one, TaskResult) for one in gc.get_objects())
 
     before, most = alive(), 0
-    async for outcome in delegator.batch(tasks(*(f"t{n}" for n in range(60))), concurrency=2):
+    async for outcome in delegator.batches.run(tasks(*(f"t{n}" for n in range(60))), concurrency=2):
         if outcome.row and outcome.row % 20 == 0:
             most = max(most, alive() - before)
     assert most <= 6
@@ -339,7 +344,7 @@ async def test_results_are_not_kept_in_memory(delegator: Delegator) -> None:
 
 async def test_old_batches_are_deleted_like_old_records(children: Children, home: Path) -> None:
     async with Delegator(client=children, keep_days=1e-9) as delegator:
-        first, second = delegator.batch(tasks("a")), delegator.batch(tasks("b"))
+        first, second = delegator.batches.run(tasks("a")), delegator.batches.run(tasks("b"))
         await outcomes(first)
         await outcomes(second)
-        assert [batch.run_id for batch in await delegator.batches()] == [second.run_id]
+        assert [batch.run_id for batch in await delegator.batches.latest()] == [second.run_id]

@@ -29,7 +29,7 @@ def items(count: int) -> list[Task]:
 
 
 async def test_without_records_the_cost_is_assumed(delegator: Delegator, client: Scripted) -> None:
-    plan = await delegator.plan([*items(3), Task(goal="Find the last.", model="gpt-6-luna")])
+    plan = await delegator.batches.plan([*items(3), Task(goal="Find the last.", model="gpt-6-luna")])
     assert [(group.model, group.tasks, group.basis) for group in plan.groups] == [
         (MODEL, 3, "assumed"),
         ("gpt-6-luna", 1, "assumed"),
@@ -37,12 +37,12 @@ async def test_without_records_the_cost_is_assumed(delegator: Delegator, client:
     assert plan.usd == sum(group.usd or 0 for group in plan.groups)
     assert plan.usd
     assert client.requests == []
-    assert await delegator.batches() == []
+    assert await delegator.batches.latest() == []
 
 
 async def test_with_enough_records_the_estimate_is_their_median(delegator: Delegator) -> None:
     report = await delegator.run(*items(FEWEST_RECORDS))
-    (group,) = (await delegator.plan(items(400))).groups
+    (group,) = (await delegator.batches.plan(items(400))).groups
     costs = sorted(result.cost_usd or 0 for result in report.results)
     assert (group.basis, group.records) == ("records", FEWEST_RECORDS)
     assert group.each_usd == pytest.approx(costs[FEWEST_RECORDS // 2])
@@ -50,13 +50,15 @@ async def test_with_enough_records_the_estimate_is_their_median(delegator: Deleg
 
 async def test_the_stages_of_a_workflow_are_in_the_order_they_can_run(delegator: Delegator) -> None:
     task = Task(goal="Find the answer.")
-    plan = await delegator.plan([Item("end", task, needs=("a", "b")), Item("a", task), Item("b", task, needs=("a",))])
+    plan = await delegator.batches.plan(
+        [Item("end", task, needs=("a", "b")), Item("a", task), Item("b", task, needs=("a",))]
+    )
     assert plan.stages == (("a",), ("b",), ("end",))
 
 
 async def test_a_plan_refuses_whatever_a_batch_refuses(delegator: Delegator) -> None:
     with pytest.raises(CallError, match="no-such-model"):
-        await delegator.plan([*items(1), Task(goal="Find it.", model="no-such-model")])
+        await delegator.batches.plan([*items(1), Task(goal="Find it.", model="no-such-model")])
     task = Task(goal="Find the answer.")
     with pytest.raises(CallError, match="cycle"):
-        await delegator.plan([Item("a", task, needs=("b",)), Item("b", task, needs=("a",))])
+        await delegator.batches.plan([Item("a", task, needs=("b",)), Item("b", task, needs=("a",))])

@@ -17,7 +17,7 @@ async def main(home: Path, url: str, seed: int) -> None:
     program = Program.killed(seed)
     async with program.delegator(url, home) as delegator:
         delegator.connections.limiters.default_factory = fast_limiter
-        batch = delegator.batch(program.tasks, concurrency=program.concurrency)
+        batch = delegator.batches.run(program.tasks, concurrency=program.concurrency)
         print(batch.run_id, flush=True)
         async for outcome in batch:
             print(outcome.id, flush=True)

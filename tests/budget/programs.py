@@ -220,15 +220,15 @@ class Program:
             report = await delegator.run(*self.tasks, cancellation=cancellation)
             assert report.totals.cost_usd == report.totals.cost_known_usd
             return list(report.results)
-        batch = delegator.batch(self.tasks, concurrency=self.concurrency, cancellation=cancellation)
+        batch = delegator.batches.run(self.tasks, concurrency=self.concurrency, cancellation=cancellation)
         results: list[TaskResult] = []
         async for outcome in batch:
             if outcome.result is not None and outcome.result.handle is not None:
                 # The outcome of an item that was stopped has no verdict, but its record has.
-                record = await delegator.read(outcome.result.handle)
+                record = await delegator.records.read(outcome.result.handle)
                 assert record
                 results.append(TaskResult.model_validate(record["result"]))
-        summary = await delegator.batch_on_record(batch.run_id)
+        summary = await delegator.batches.summary(batch.run_id)
         in_all = sum(result.cost_known_usd for result in results)
         assert abs(summary.cost_known_usd - in_all) < 1e-8, "the journal has the same sum"
         return results

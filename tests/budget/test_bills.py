@@ -63,7 +63,8 @@ def test_the_server_cuts_a_stream_within_any_event(share: float, whole: int) -> 
     assert (len(events), rest != b"") == (whole, True)
 
 
-@pytest.mark.parametrize("seed", [*KILLED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE_KILLED)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*KILLED, *MORE_KILLED])
 async def test_after_a_kill_nothing_is_paid_twice_and_the_bill_is_the_servers(tmp_path: Path, seed: int) -> None:
     program, home = Program.killed(seed), tmp_path / "home"
     biller = program.biller()
@@ -72,11 +73,13 @@ async def test_after_a_kill_nothing_is_paid_twice_and_the_bill_is_the_servers(tm
         unsure = in_doubt(biller, server, at)
         async with program.delegator(server.url, home) as delegator:
             delegator.connections.limiters.default_factory = fast_limiter
-            with_verdict = {task.goal for task in await delegator.tasks(run_id) if task.state == "ended"}
+            with_verdict = {task.goal for task in await delegator.records.tasks(run_id) if task.state == "ended"}
             billed = Counter(biller.billed)
-            batch = delegator.batch(program.tasks, concurrency=program.concurrency, resume=run_id, rerun=["unknown"])
+            batch = delegator.batches.run(
+                program.tasks, concurrency=program.concurrency, resume=run_id, rerun=["unknown"]
+            )
             outcomes = [outcome async for outcome in batch]
-            summary = await delegator.batch_on_record(run_id)
+            summary = await delegator.batches.summary(run_id)
     assert summary.settled == len(program.goals)
     assert {outcome.state for outcome in outcomes} <= {"done"}
     again = biller.billed - billed

@@ -455,7 +455,7 @@ async def test_two_hundred_tasks_thirty_wide_all_run_under_one_dollar() -> None:
 
     statuses = Counter[str]()
     async with Delegator(client=Scripted(answer), model="gpt-6.1-terra", max_cost_usd=1) as delegator:
-        async for outcome in delegator.batch([Task(goal=f"part {n}") for n in range(200)], concurrency=30):
+        async for outcome in delegator.batches.run([Task(goal=f"part {n}") for n in range(200)], concurrency=30):
             assert outcome.result
             statuses[outcome.result.status] += 1
     assert statuses == {"completed": 200}

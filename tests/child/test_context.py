@@ -68,7 +68,7 @@ def turns(request: ChatRequest) -> int:
 async def run(window: Window, *tools: Tool, **task: Any) -> tuple[TaskResult, ChildRun]:
     async with Delegator(client=window.client, tools=tools, models=(window.model,), model="small") as delegator:
         report = await delegator.run(Task(goal="read everything", **task))
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
     assert record
     return report.results[0], ChildRun.model_validate(record["run"])
 

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from delegate.child.fetch import FetchPolicy, fetch_url, is_own, is_public
+from delegate.child.fetch import fetch_url, is_own, is_public
+from delegate.child.fetch_policy import FetchPolicy
 from delegate.cli.doctor.security.urls import url_attacks
 from delegate.errors import ToolDenied, ToolError
 

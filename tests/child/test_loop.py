@@ -27,7 +27,7 @@ def tool(name: str, answer: Any, parallel: bool = True) -> Tool:
 async def run(client: Scripted, *tools: Tool, **fields: Any) -> tuple[Report, JsonObject]:
     async with Delegator(client=client, tools=tools or None) as delegator:
         report = await delegator.run(Task(goal="do it", **fields))
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
     assert record
     return report, record["run"]
 

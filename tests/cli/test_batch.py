@@ -22,7 +22,7 @@ from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, tasks
-from tests.cli.command import delegate, openai_at
+from tests.cli.command import delegate, openai_at, output_of
 from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import is_judge, met_by
@@ -255,7 +255,7 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
             environment = {**os.environ, **openai_at(server)}
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
                 os.close(theirs)
-                shown = _output_of(ours)
+                shown = output_of(ours)
                 process.wait(PATIENCE)
     finally:
         os.close(ours)
@@ -265,21 +265,10 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
     assert "✗ FAIL  2: c1 " in said
 
 
-def _output_of(terminal: int) -> str:
-    """All output to the terminal until its other side is closed."""
-    found = bytearray()
-    try:
-        while chunk := os.read(terminal, 65_536):
-            found += chunk
-    except OSError:  # raised on Linux when the other side is closed
-        pass
-    return found.decode(errors="replace")
-
-
 async def test_a_progress_line_has_the_counts_and_the_remaining_time() -> None:
     """The third child never ends: it could otherwise be counted before the second outcome is read."""
     async with Delegator(client=Children()) as delegator:
-        batch = delegator.batch(tasks("a", "fail b", "hang c", "d"), concurrency=1)
+        batch = delegator.batches.run(tasks("a", "fail b", "hang c", "d"), concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 10)
         assert progress.line() == "reading the tasks"
         async with aclosing(batch.outcomes()) as found:
@@ -302,7 +291,7 @@ async def test_children_at_work_and_judging_are_counted_apart() -> None:
 
     one = Task(goal="Do it", acceptance_criteria=["report: the report says that it was done"])
     async with Delegator(client=Scripted(answer)) as delegator:
-        batch = delegator.batch([one, one], concurrency=1)
+        batch = delegator.batches.run([one, one], concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 10)
         ended = asyncio.create_task(_drain(batch))
         await asyncio.wait_for(judging.wait(), PATIENCE)
@@ -320,7 +309,7 @@ async def _drain(batch: Batch) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 async def test_the_progress_line_has_a_bar_and_never_wraps(width: int) -> None:
     async with Delegator(client=Children()) as delegator:
-        batch = delegator.batch(tasks("a", "fail b", "hang c", "d"), concurrency=1)
+        batch = delegator.batches.run(tasks("a", "fail b", "hang c", "d"), concurrency=1)
         progress = BatchProgress(batch, lambda: batch.began + 100_000)
         console = Console(width=width)
         async with aclosing(batch.outcomes()) as found:

@@ -20,7 +20,7 @@ def run_of(*replies: str, batch: bool = False) -> str:
         async with Delegator(client=client) as delegator:
             if not batch:
                 return (await delegator.run(*tasks)).run_id or ""
-            running = delegator.batch(tasks)
+            running = delegator.batches.run(tasks)
             async for _ in running:
                 pass
             return running.run_id

@@ -90,10 +90,17 @@ def test_invalid_usage_exits_with_2() -> None:
 
 def test_starting_the_command_imports_no_heavy_module() -> None:
     heavy = ("pydantic", "aiohttp", "openai", "anthropic", "google.genai", "rich.live", "yaml")
-    start = "import sys; from delegate.cli.app import app_with; app_with()"
+    start = "import sys; from delegate.cli.app import app"
     code = f"{start}; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = "import sys; from delegate.cli.app import app; app(['-h'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    assert "  calibrate  Print how often" in done.stdout
+    assert "delegate.cli.commands." not in done.stdout
 
 
 async def test_a_key_does_not_follow_a_redirect() -> None:

@@ -201,7 +201,7 @@ async def test_a_batch_moves_its_slow_consumers_to_one_thread(caplog: pytest.Log
         return lambda event: got.append(event.kind)
 
     async with delegator_with(None) as delegator:
-        async for _ in delegator.batch([Task(goal="a"), Task(goal="b")], on_event=watch):
+        async for _ in delegator.batches.run([Task(goal="a"), Task(goal="b")], on_event=watch):
             pass
     assert got.count("verdict") == 2
     assert sum("event consumer" in one.getMessage() for one in caplog.records) == 1

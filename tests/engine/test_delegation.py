@@ -48,9 +48,11 @@ def call(*goals: str, **more: object) -> dict[str, object]:
 async def test_a_started_call_has_its_handles_at_once_and_its_report_later() -> None:
     children = Children("a", "b")
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.start(Task(goal="a"), Task(goal="b"))
+        delegation = await delegator.background.start(Task(goal="a"), Task(goal="b"))
         assert not delegation.done
-        assert [(await delegator.read(handle) or {})["state"] for handle in delegation.handles] == ["running"] * 2
+        assert [(await delegator.records.read(handle) or {})["state"] for handle in delegation.handles] == [
+            "running"
+        ] * 2
         children.end()
         report = await delegation
     assert [result.handle for result in report.results] == list(delegation.handles)
@@ -59,7 +61,7 @@ async def test_a_started_call_has_its_handles_at_once_and_its_report_later() -> 
 
 async def test_a_refused_call_has_no_handles_and_its_error_as_report() -> None:
     async with Delegator(client=Scripted([])) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.start_call({"goal": ""})
+        delegation = await delegator.background.start_call({"goal": ""})
         report = await delegation
     assert delegation.handles == ()
     assert report.error
@@ -70,7 +72,7 @@ async def test_events_are_those_from_the_beginning_whenever_one_asks() -> None:
     children = Children("a")
     children.end()
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.start(Task(goal="a"))
+        delegation = await delegator.background.start(Task(goal="a"))
         live = [event.kind async for event in delegation.events()]
         await delegation
         later = [event.kind async for event in delegation.events()]
@@ -84,7 +86,7 @@ async def test_cancelling_keeps_what_was_done() -> None:
     children = Children("a", "b")
     children.end("a")
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.start(Task(goal="a"), Task(goal="b"))
+        delegation = await delegator.background.start(Task(goal="a"), Task(goal="b"))
         assert await delegation.wait(handle=delegation.handles[0])
         delegation.cancel()
         report = await delegation
@@ -94,20 +96,20 @@ async def test_cancelling_keeps_what_was_done() -> None:
 async def test_one_task_is_stopped_and_the_others_go_on() -> None:
     children = Children("a", "b")
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.start(Task(goal="a"), Task(goal="b"))
+        delegation = await delegator.background.start(Task(goal="a"), Task(goal="b"))
         await children.working["a"].wait()
-        assert await delegator.stop(delegation.handles[0])
+        assert await delegator.background.stop(delegation.handles[0])
         assert not delegation.done
         children.end("b")
         report = await delegation
-        assert not await delegator.stop(delegation.handles[0])
+        assert not await delegator.background.stop(delegation.handles[0])
     assert [result.status for result in report.results] == ["cancelled", "completed"]
 
 
 async def test_a_cancelled_wait_leaves_the_call_running() -> None:
     children = Children("a")
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.start(Task(goal="a"))
+        delegation = await delegator.background.start(Task(goal="a"))
 
         async def wait() -> Report:
             return await delegation
@@ -124,11 +126,11 @@ async def test_a_cancelled_wait_leaves_the_call_running() -> None:
 async def test_closing_stops_what_runs_and_records_it() -> None:
     children = Children("a")
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.start(Task(goal="a"))
+        delegation = await delegator.background.start(Task(goal="a"))
         await children.working["a"].wait()
     assert delegation.done
     async with Delegator(client=children.client) as delegator:
-        record = await delegator.read(delegation.handles[0])
+        record = await delegator.records.read(delegation.handles[0])
     assert record
     assert record["result"]["status"] == "cancelled"
 
@@ -136,7 +138,7 @@ async def test_closing_stops_what_runs_and_records_it() -> None:
 def test_closing_without_an_event_loop_stops_calls_of_the_own_loop() -> None:
     children = Children("a")
     delegator = Delegator(client=children.client)
-    delegation = delegator.wait_for(delegator.start(Task(goal="a")))
+    delegation = delegator.wait_for(delegator.background.start(Task(goal="a")))
     delegator.close()
     assert delegation.done
 
@@ -259,7 +261,7 @@ async def test_who_may_not_read_a_report_can_neither_wait_for_it_nor_stop_it() -
         listed = await make_read_tool(delegator, may_read=lambda session, run: False).call({})
         assert listed.text == "no tasks have been delegated yet"
         with delegator.root_run(), pytest.raises(CallError, match="another run"):
-            await delegator.stop_call({"handle": kept.running.handles[0]})
+            await delegator.background.stop_call({"handle": kept.running.handles[0]})
         children.end()
         await kept.running
 

@@ -404,7 +404,7 @@ async def test_the_judges_of_all_claims_are_part_of_the_cost() -> None:
     task = Task(goal="Count.", acceptance_criteria=["report: the report has a number"], mode="goal")
     async with Delegator(client=client) as delegator:
         report = await delegator.run(task)
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
     (result,) = report.results
     assert record
     assert result.goal_end == "verified"

@@ -35,8 +35,8 @@ async def recorded(*goals: str) -> tuple[str, list[RecordedTask]]:
         )
         assert report.run_id
         tasks = [
-            RecordedTask(await delegator.read(one.handle) or {}, one.depth)
-            for one in await delegator.tasks(report.run_id)
+            RecordedTask(await delegator.records.read(one.handle) or {}, one.depth)
+            for one in await delegator.records.tasks(report.run_id)
         ]
     return report.run_id, tasks
 

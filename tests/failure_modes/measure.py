@@ -192,6 +192,11 @@ def once_by_another_judge(row: int, wire: WireName) -> Sequence[Scene]:
     return SCENES if WIRES.index(wire) == row % len(WIRES) else ("child", "judge")
 
 
+def on_one_api(row: int, wire: WireName) -> Sequence[Scene]:
+    """With this, each row is measured on one API."""
+    return SCENES if WIRES.index(wire) == row % len(WIRES) else ()
+
+
 async def _measure_groups(groups: Sequence[Group], bench: Bench) -> list[Measured]:
     return list(chain.from_iterable(await _side_by_side([_measure_group(group, bench) for group in groups])))
 
@@ -230,7 +235,7 @@ async def _measure(group: Group, number: int, delegator: Delegator, bench: Bench
 
     async with bench.places:
         report = await delegator.run(*_tasks(case, group.scene, row), on_event=count)
-    records = [await delegator.read(result.handle or "") for result in report.results]
+    records = [await delegator.records.read(result.handle or "") for result in report.results]
     return Measured(group.wire, group.scene, row, report, bench.script.asked[case], events, records)
 
 

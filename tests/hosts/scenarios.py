@@ -81,7 +81,9 @@ class Stage:
             if watcher:
                 await watcher
             open_calls = await asyncio.to_thread(world.server.wait_until_idle)
-            tasks = [task for run in await delegator.runs() for task in await delegator.tasks(run.run_id)]
+            tasks = [
+                task for run in await delegator.records.runs() for task in await delegator.records.tasks(run.run_id)
+            ]
             receipts = [receipt for task in tasks for receipt in await _receipts(delegator, task.handle)]
         return Played(world, outcome, [str(task.status) for task in tasks], receipts, open_calls)
 
@@ -110,7 +112,7 @@ async def _cancel_when_working(world: World, cancel: asyncio.Event) -> None:
 
 
 async def _receipts(delegator: Delegator, handle: str | None) -> list[tuple[str, str]]:
-    record = await delegator.read(handle) if handle else None
+    record = await delegator.records.read(handle) if handle else None
     run: JsonObject = (record or {}).get("run") or {}
     return [(receipt["tool"], receipt["status"]) for receipt in run.get("receipts", [])]
 
@@ -294,8 +296,8 @@ async def report_read_later(stage: Stage) -> None:
     world = World([task()], child=answers(Reply("x" * 3_000 + " the end")))
     async with stage.delegator(world, result_chars=1_000) as delegator:
         first = await stage.run_again(delegator, world)
-        (run,) = await delegator.runs()
-        (record,) = await delegator.tasks(run.run_id)
+        (run,) = await delegator.records.runs()
+        (record,) = await delegator.records.tasks(run.run_id)
         world.own, world.calls = "read", [{"handle": record.handle, "offset": 2_500}]
         later = await stage.run_again(delegator, world)
     assert ["the end" in text for text in first + later] == [False, True]

@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -17,33 +16,15 @@ from delegate import Delegator, Parent
 from delegate.hosts import claude_agent_sdk
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.claude_agent_sdk import options
-from tests.support.model_server import Call, ModelServer, Reply
+from tests.hosts.world import calling, turns
+from tests.support.model_server import ModelServer
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
 TOOL = "mcp__delegate__delegate_task"
-
-
-def turns(*made: tuple[str, JsonObject]) -> Callable[[Call], Reply]:
-    """A parent that makes these calls, one per turn, and then ends."""
-
-    def answer(call: Call) -> Reply:
-        done = len(call.tool_results)
-        return Reply(tool_calls=(made[done],)) if done < len(made) else Reply("All done.")
-
-    return answer
-
-
-def calling(*calls: tuple[str, JsonObject]) -> Scripted:
-    """A child that makes these calls in its first turn and then reports."""
-
-    def answer(request: ChatRequest) -> ChatReply | str:
-        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
-
-    return Scripted(answer)
 
 
 async def results(model: ModelServer, server: McpSdkServerConfig, *names: str) -> list[JsonObject]:
@@ -156,7 +137,7 @@ async def test_a_child_uses_tools_with_every_form_of_schema(schema: Any) -> None
     client = calling(*(("look_up", {"word": word}) for word in ("tide", "nothing", 3)))
     async with Delegator(client=client, model=CHEAP, tools=claude_agent_sdk.child_tools([look_up])) as delegator:
         report = await delegator.call(GOAL)
-        record = await delegator.read(report.results[0].handle or "")
+        record = await delegator.records.read(report.results[0].handle or "")
         assert record
     found = [Receipt.model_validate(one) for one in record["run"]["receipts"]]
     assert [tool.name for tool in client.requests[0].tools] == ["look_up", "read_earlier_result"]

@@ -73,9 +73,9 @@ async def test_the_user_of_a_client_approves_one_command_and_not_another(
     assert "word-8" not in text_of(answer)
     assert [f"| echo word-$(({n}+7))" in message for n, message in enumerate(messages)] == [True, True]
     async with Delegator() as delegator:
-        (run,) = await delegator.runs()
-        (task,) = await delegator.tasks(run.run_id)
-        record = await delegator.read(task.handle)
+        (run,) = await delegator.records.runs()
+        (task,) = await delegator.records.tasks(run.run_id)
+        record = await delegator.records.read(task.handle)
     assert record
     found = [(one["approved"], one["by"]) for one in record["events"] if one["kind"] == "approval.answered"]
     assert found == [(True, "the user of the MCP client"), (False, "the user of the MCP client")]

@@ -101,7 +101,7 @@ def sandboxed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, t
 async def test_the_host_goes_on_while_a_command(
     what: str, sandboxed: str, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delegate.delegator.Commands", partial(Commands, limits=LIMITS))
+    monkeypatch.setattr("delegate.delegator.facade.Commands", partial(Commands, limits=LIMITS))
     settings = Settings(home=disk / "home", sandbox=sandboxed, commands="allow")  # type: ignore[arg-type]
     async with (
         Delegator(settings, client=Scripted(Children(COMMANDS[what]))) as delegator,

@@ -346,7 +346,7 @@ async def test_what_criteria_name_by_relative_paths_is_meant_from_the_working_fo
         call = {"goal": "g", "context": "c", "acceptance_criteria": criteria}
         report = await delegator.call(call, parent=Parent(workspace=project.workspace))
         (result,) = report.results
-        record = await delegator.read(str(result.handle))
+        record = await delegator.records.read(str(result.handle))
     assert record
     assert "given in the folder packages/web [a]* !# of the workspace" in record["task"]["context"]
     assert result.verdict

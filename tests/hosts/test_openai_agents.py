@@ -27,9 +27,11 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from delegate import ConfigError, Delegator, Report, Tool
 from delegate.hosts import openai_agents
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.openai_agents import SpanRecorder
+from tests.hosts.world import calling
+from tests.support.deadlines import in_time
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
@@ -58,15 +60,6 @@ def scripted(*turns: list[tuple[str, JsonObject]]) -> ScriptedModel:
     return ScriptedModel([*steps, [assistant_message("All done.")]], default_usage=Usage(1, 10, output_tokens=5))
 
 
-def calling(*calls: tuple[str, JsonObject]) -> Scripted:
-    """A child in delegate's own loop that makes these calls in its first turn and then reports."""
-
-    def answer(request: ChatRequest) -> ChatReply | str:
-        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
-
-    return Scripted(answer)
-
-
 def lead(delegator: Delegator, *tools: FunctionTool, model: Any = None) -> Agent[Any]:
     return Agent(name="lead", model=model or parent([GOAL]), tools=[*tools, openai_agents.tool(delegator)])
 
@@ -84,7 +77,7 @@ def reports(result: RunResult) -> list[Report]:
 async def receipts(delegator: Delegator, result: RunResult) -> list[Receipt]:
     """The recorded tool calls of the only child."""
     (report,) = reports(result)
-    record = await delegator.read(report.results[0].handle or "")
+    record = await delegator.records.read(report.results[0].handle or "")
     assert record
     return [Receipt.model_validate(one) for one in record["run"]["receipts"]]
 
@@ -294,7 +287,11 @@ async def test_the_tools_of_an_agent_that_timed_out_end_before_its_result() -> N
             ended.append("the tool")
         return ""
 
-    report, (receipt,) = await with_runner(scripted([("wait_forever", {})]), wait_forever, timeout_seconds=0.1)
+    async def play(seconds: float) -> tuple[Report, list[Receipt]]:
+        ended.clear()
+        return await with_runner(scripted([("wait_forever", {})]), wait_forever, timeout_seconds=seconds)
+
+    report, (receipt,) = await in_time(play, lambda played: bool(played[1]))
     (result,) = report.results
     assert (result.status, receipt.status, ended) == ("timeout", "timeout", ["the tool"])
     assert result.usage.model_calls == 1

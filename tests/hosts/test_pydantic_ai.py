@@ -142,7 +142,9 @@ async def test_a_cancelled_token_stops_the_children(world: World, client: openai
         token.cancel()
         with pytest.raises(RunCancelled):
             await running
-        states = [task.status for run in await delegator.runs() for task in await delegator.tasks(run.run_id)]
+        states = [
+            task.status for run in await delegator.records.runs() for task in await delegator.records.tasks(run.run_id)
+        ]
     assert states == ["cancelled"]
     assert world.server.in_flight == 0
 

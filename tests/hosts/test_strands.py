@@ -69,8 +69,8 @@ async def test_a_run_whose_task_is_cancelled_waits_for_its_children(world: World
         running.cancel()
         await asyncio.wait([running], timeout=10)
         assert running.cancelled()
-        (summary,) = await delegator.runs()
-        assert [task.status for task in await delegator.tasks(summary.run_id)] == ["cancelled"]
+        (summary,) = await delegator.records.runs()
+        assert [task.status for task in await delegator.records.tasks(summary.run_id)] == ["cancelled"]
 
 
 async def test_children_s_tokens_are_not_counted_as_the_parent_s_context(world: World) -> None:

@@ -44,8 +44,8 @@ async def test_a_ruling_has_all_that_the_judge_is_measured_by() -> None:
     async with Delegator(client=suite()) as delegator:
         handle, result = await done(delegator)
         assert result.verdict
-        (made,) = await delegator.rule(handle, "c1", "not_met", by="ann", because="it was three")
-        assert await delegator.rulings(handle) == await delegator.rulings() == [made]
+        (made,) = await delegator.records.rule(handle, "c1", "not_met", by="ann", because="it was three")
+        assert await delegator.records.rulings(handle) == await delegator.records.rulings() == [made]
     judge = result.verdict.judge.model if result.verdict.judge else None
     assert (made.task, made.criterion, made.ruling, made.judged) == (handle, "c1", "not_met", "met")
     assert (made.ruled_by, made.because, made.sampling) == ("ann", "it was three", "chosen")
@@ -60,20 +60,20 @@ async def test_a_ruling_has_all_that_the_judge_is_measured_by() -> None:
 async def test_a_ruling_outlives_the_record_and_a_second_one_replaces_the_first() -> None:
     async with Delegator(client=suite()) as delegator:
         handle, _ = await done(delegator)
-        await delegator.rule(handle, "c1", "not_met", by="ann", sampling="random")
-        await delegator.rule(handle, "c1", "met", by="ann")
-        (kept,) = await delegator.rulings(handle)
+        await delegator.records.rule(handle, "c1", "not_met", by="ann", sampling="random")
+        await delegator.records.rule(handle, "c1", "met", by="ann")
+        (kept,) = await delegator.records.rulings(handle)
         assert (kept.ruling, kept.sampling) == ("met", "random"), "it was drawn at random, and stays so"
-        await delegator.rule(handle, "c1", "not_met", by="bob")
-        assert [one.ruled_by for one in await delegator.rulings(handle)] == ["ann", "bob"]
-        assert [(one.ruled_by, one.sampling) for one in await delegator.rulings()] == [("bob", "random")]
-        assert await delegator.disagreements() == (1, 1)
+        await delegator.records.rule(handle, "c1", "not_met", by="bob")
+        assert [one.ruled_by for one in await delegator.records.rulings(handle)] == ["ann", "bob"]
+        assert [(one.ruled_by, one.sampling) for one in await delegator.records.rulings()] == [("bob", "random")]
+        assert await delegator.records.disagreements() == (1, 1)
 
 
 async def test_a_check_can_be_ruled_on_and_is_no_judge() -> None:
     async with Delegator(client=suite()) as delegator:
         handle, _ = await done(delegator)
-        (made,) = await delegator.rule(handle, "c3", "met", by="ann")
+        (made,) = await delegator.records.rule(handle, "c3", "met", by="ann")
     assert (made.decided_by, made.judge, made.judge_version) == ("check", "", "")
 
 
@@ -84,8 +84,8 @@ async def test_both_judges_of_an_escalated_criterion_are_ruled_on() -> None:
         assert result.verdict
         assert result.verdict.judge
         one, other = (attempt.model for attempt in result.verdict.judge.attempts)
-        alone = await delegator.rule(handle, "c1", "met", by="ann")
-        both = await delegator.rule(handle, "c2", "met", by="ann")
+        alone = await delegator.records.rule(handle, "c1", "met", by="ann")
+        both = await delegator.records.rule(handle, "c2", "met", by="ann")
     assert [(made.judge, made.judged) for made in alone] == [(one, "met")]
     assert [(made.judge, made.judged) for made in both] == [(one, "cannot_tell"), (other, "met")]
     assert [made.judge_version for made in both] == [judge_version(one), judge_version(other)], "each of its own"
@@ -96,7 +96,7 @@ async def test_a_batch_is_counted_by_the_same_judges_as_its_rulings() -> None:
     async with Delegator(client=suite(first, second), escalate=True) as delegator:
         handle, result = await done(delegator, CRITERIA)
         assert result.verdict
-        rulings = [made for id in ("c1", "c2") for made in await delegator.rule(handle, id, "met", by="ann")]
+        rulings = [made for id in ("c1", "c2") for made in await delegator.records.rule(handle, id, "met", by="ann")]
     assert sorted(judge_words(result.verdict)) == sorted((m.judge, m.judge_version, m.judged == "met") for m in rulings)
     assert len(rulings) == 3, "two judges answered on c2, and none on the check"
 
@@ -106,19 +106,19 @@ async def test_a_judge_that_may_not_decide_alone_is_held_to_what_it_said() -> No
         handle, result = await done(delegator, CRITERIA[:2])
         assert result.verdict
         assert result.verdict.criteria[0].outcome == "cannot_tell"
-        (made,) = await delegator.rule(handle, "c1", "not_met", by="ann")
+        (made,) = await delegator.records.rule(handle, "c1", "not_met", by="ann")
     assert (made.judged, made.reason_code) == ("met", "not_confident"), "else it would look faultless"
 
 
 async def test_criteria_are_drawn_without_those_that_were_drawn_before() -> None:
     async with Delegator(client=suite()) as delegator:
         handle, _ = await done(delegator)
-        assert sorted(await delegator.draw()) == [(handle, "c1"), (handle, "c2")], "what judges decided"
-        assert len(await delegator.draw(1)) == 1
-        await delegator.rule(handle, "c1", "met", by="ann", sampling="random")
-        await delegator.rule(handle, "c2", "met", by="ann")
-        assert await delegator.draw() == [(handle, "c2")], "it was picked, not drawn"
-        assert await delegator.draw(5, "no-such-run") == []
+        assert sorted(await delegator.records.draw()) == [(handle, "c1"), (handle, "c2")], "what judges decided"
+        assert len(await delegator.records.draw(1)) == 1
+        await delegator.records.rule(handle, "c1", "met", by="ann", sampling="random")
+        await delegator.records.rule(handle, "c2", "met", by="ann")
+        assert await delegator.records.draw() == [(handle, "c2")], "it was picked, not drawn"
+        assert await delegator.records.draw(5, "no-such-run") == []
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ async def test_a_wrong_ruling_names_the_mistake(
     async with Delegator(client=suite()) as delegator:
         real, _ = await done(delegator)
         with pytest.raises(CallError) as caught:
-            await delegator.rule(handle or real, criterion, ruling, by=by)
-        assert await delegator.rulings() == []
+            await delegator.records.rule(handle or real, criterion, ruling, by=by)
+        assert await delegator.records.rulings() == []
     for word in words:
         assert word in f"{caught.value.message} ({caught.value.hint})"
 
@@ -148,7 +148,7 @@ async def test_a_task_without_a_verdict_cant_be_ruled_on() -> None:
     async with Delegator(client=suite()) as delegator:
         handle, _ = await done(delegator, [])
         with pytest.raises(CallError, match="had no criteria"):
-            await delegator.rule(handle, "c1", "met", by="ann")
+            await delegator.records.rule(handle, "c1", "met", by="ann")
 
 
 def line(**fields: Any) -> str:
@@ -159,9 +159,9 @@ def line(**fields: Any) -> str:
 async def test_rulings_on_work_that_was_judged_elsewhere_are_imported() -> None:
     text = "\n".join([line(), "", line(criterion="c2", sampling="random", ruled_by="bob", goal="g", text="t")])
     async with Delegator(client=suite()) as delegator:
-        assert await delegator.import_rulings(text, by="ann") == 2
-        assert await delegator.import_rulings(text, by="ann") == 2, "importing twice adds nothing"
-        found = await delegator.rulings()
+        assert await delegator.records.import_rulings(text, by="ann") == 2
+        assert await delegator.records.import_rulings(text, by="ann") == 2, "importing twice adds nothing"
+        found = await delegator.records.rulings()
     assert sorted((one.criterion, one.ruled_by, one.sampling) for one in found) == [
         ("c1", "ann", "chosen"),
         ("c2", "bob", "random"),
@@ -171,8 +171,8 @@ async def test_rulings_on_work_that_was_judged_elsewhere_are_imported() -> None:
 async def test_a_line_break_that_json_allows_in_a_text_ends_no_row() -> None:
     row = json.dumps(json.loads(line(because="a\u2028b\x85c")), ensure_ascii=False)
     async with Delegator(client=suite()) as delegator:
-        assert await delegator.import_rulings(f"{row}\r\n", by="ann") == 1
-        assert (await delegator.rulings())[0].because == "a\u2028b\x85c"
+        assert await delegator.records.import_rulings(f"{row}\r\n", by="ann") == 1
+        assert (await delegator.records.rulings())[0].because == "a\u2028b\x85c"
 
 
 async def test_rows_that_were_drawn_are_imported_once_somebody_ruled() -> None:
@@ -180,8 +180,8 @@ async def test_rows_that_were_drawn_are_imported_once_somebody_ruled() -> None:
         handle, _ = await done(delegator)
         rows = [{"task": handle, "criterion": f"c{n}", "ruling": None, "sampling": "random"} for n in (1, 2)]
         rows[0]["ruling"] = "met"
-        assert await delegator.import_rulings("\n".join(map(json.dumps, rows)), by="ann") == 1
-        (made,) = await delegator.rulings()
+        assert await delegator.records.import_rulings("\n".join(map(json.dumps, rows)), by="ann") == 1
+        (made,) = await delegator.records.rulings()
     assert (made.criterion, made.judged, made.sampling, bool(made.judge)) == ("c1", "met", "random", True)
 
 
@@ -206,7 +206,7 @@ async def test_rows_that_were_drawn_are_imported_once_somebody_ruled() -> None:
 async def test_one_bad_line_imports_nothing_and_is_named(bad: str, words: list[str]) -> None:
     async with Delegator(client=suite()) as delegator:
         with pytest.raises(CallError) as caught:
-            await delegator.import_rulings(f"{line()}\n{bad}", by="ann", name="f")
-        assert await delegator.rulings() == []
+            await delegator.records.import_rulings(f"{line()}\n{bad}", by="ann", name="f")
+        assert await delegator.records.rulings() == []
     for word in words:
         assert word in caught.value.message

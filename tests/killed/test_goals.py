@@ -44,11 +44,11 @@ async def resumed(
 
     client = Scripted(answer)
     async with Delegator(client=client, home=home, commands="allow", **options) as delegator:
-        before = await delegator.read(handle)
+        before = await delegator.records.read(handle)
         assert before
         assert (before["state"], before["result"]) == ("outcome_unknown", None)
         report = await delegator.resume(handle)
-        record = await delegator.read(handle)
+        record = await delegator.records.read(handle)
         again = await delegator.resume(handle)
     assert again.error
     assert again.error.code == "cannot_resume"

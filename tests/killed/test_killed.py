@@ -13,6 +13,8 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
 from tests.support import warm
@@ -68,6 +70,7 @@ def _starts(home: Path) -> Counter[str]:
     return Counter(file.read_text().split() if file.exists() else ())
 
 
+@pytest.mark.slow
 async def test_after_a_kill_acknowledged_results_exist_and_nothing_runs_twice(tmp_path: Path) -> None:
     home, chance, acknowledged = tmp_path / "killed", random.Random(20_261_120), set[str]()
     for round in range(ROUNDS):
@@ -77,11 +80,11 @@ async def test_after_a_kill_acknowledged_results_exist_and_nothing_runs_twice(tm
     starts = _starts(home)
     async with Delegator(client=Scripted(lambda request: "did my part"), home=home) as delegator:
         states = Counter[str]()
-        for run in await delegator.runs(limit=10_000):
-            for task in await delegator.tasks(run.run_id):
+        for run in await delegator.records.runs(limit=10_000):
+            for task in await delegator.records.tasks(run.run_id):
                 states[task.state] += 1
                 assert (task.state == "ended") or task.handle not in acknowledged
-                record = await delegator.read(task.handle)
+                record = await delegator.records.read(task.handle)
                 assert record
                 if task.state == "ended":
                     assert record["run"]["output"] == f"I wrote note.md for {task.goal}"

@@ -137,16 +137,16 @@ async def test_what_a_lost_task_is_known_to_have_cost_stays_in_the_sum_of_the_ba
         spent = on_record(home, "SELECT SUM(json_extract(data, '$.cost_usd')) FROM events WHERE kind = 'child.usage'")
         assert spent > 0
         async with Delegator(home=home) as delegator:
-            (lost,) = await delegator.batches()
+            (lost,) = await delegator.batches.latest()
             assert (lost.state, lost.cost_known_usd, lost.unpriced) == ("interrupted", pytest.approx(spent), True)
         assert delegate("batch", "--resume", "last", **openai_at(server)).returncode == 3
         async with Delegator(home=home) as delegator:
-            (unknown,) = await delegator.batches()
+            (unknown,) = await delegator.batches.latest()
             assert (unknown.unknown, unknown.cost_known_usd > spent) == (AT_ONCE, True)
         done = delegate("batch", "--resume", "last", "--rerun", "unknown", **openai_at(server))
         assert (done.returncode, "cost unknown, known part $" in done.stdout) == (0, True), done.stdout
     async with Delegator(home=home) as delegator:
-        (batch,) = await delegator.batches()
+        (batch,) = await delegator.batches.latest()
         assert batch.cost_known_usd == pytest.approx(3 * spent, rel=0.01), (
             "each of the six was asked, three of them twice"
         )

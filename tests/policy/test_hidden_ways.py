@@ -238,7 +238,8 @@ def test_of_ordinary_commands_none_is_denied_and_those_that_ask_say_what_is_aske
     assert [permission(root, command, TYPICAL) for command in CODE] == ["ask"] * len(CODE)
     assert [permission(root, command, {}) for command in CODE] == ["allow"] * len(CODE)
     page = (DOCS / "approvals.md").read_text(encoding="utf-8").replace("\n", " ")
-    assert f"of {len(DENIED) + len(ASKED)} more, none gets through; {len(DENIED)} are refused" in page
+    assert f"Of {len(DENIED) + len(ASKED)} hidden ways around rules" in page
+    assert f"none gets through: {len(DENIED)} are refused" in page
     assert f"Of {len(ORDINARY)} commands that developers type, the rules of a usual project ask about 1" in page
 
 
@@ -247,6 +248,7 @@ def test_an_exception_lets_inline_code_pass(root: str) -> None:
     assert permission(root, "python -c 'print(1)'", {"rules": [rule]}) == "allow"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     ["x " + "a " * 1_900, "x " + "sudo " * 900 + "rm y", "x " + "sh -c " * 600, "x " + "'a b' " * 190, "x '" + "a b "

@@ -53,8 +53,8 @@ async def test_tasks_with_the_same_candidates_share_one_list(home: Path) -> None
     stored = [json.loads(text) for (text,) in execute(home, "SELECT result FROM tasks")]
     assert {one["candidates"] for one in stored} == set(lists(home))
     async with Delegator() as delegator:
-        records = [await delegator.read(one.handle or "") for one in results]
-        verdicts = [verdict for _, _, verdict in await delegator.verdicts()]
+        records = [await delegator.records.read(one.handle or "") for one in results]
+        verdicts = [verdict for _, _, verdict in await delegator.records.verdicts()]
     assert [TaskResult.model_validate(record and record["result"]) for record in records] == results
     assert verdicts == [one.verdict for one in results]
     assert verdicts[0].judge
@@ -65,7 +65,7 @@ async def test_where_the_first_choice_failed_the_list_is_another_one(home: Path)
     failure = ProviderError("bad_reply", "nonsense", provider="x", final=True)
     async with Delegator(client=model(failure)) as delegator:
         results = [(await delegator.run(task("x"))).results[0] for _ in range(2)]
-        records = [await delegator.read(one.handle or "") for one in results]
+        records = [await delegator.records.read(one.handle or "") for one in results]
     assert [TaskResult.model_validate(record and record["result"]) for record in records] == results
     assert len(lists(home)) == 2
     first, second = (one.verdict.judge for one in results if one.verdict)
@@ -80,8 +80,8 @@ async def test_a_record_of_an_earlier_version_has_its_list_in_it(home: Path) -> 
     execute(home, "UPDATE tasks SET result = ?", result.model_dump_json())
     execute(home, "DROP TABLE candidate_lists")
     async with Delegator() as delegator:
-        record = await delegator.read(result.handle or "")
-        ((_, _, verdict),) = await delegator.verdicts()
+        record = await delegator.records.read(result.handle or "")
+        ((_, _, verdict),) = await delegator.records.verdicts()
     assert record
     assert record["result"] == result.model_dump(mode="json")
     assert verdict == result.verdict
@@ -96,8 +96,8 @@ async def test_a_list_is_removed_with_the_last_task_of_its_day(home: Path) -> No
     async with Delegator(client=model()) as delegator:
         await delegator.run(task("new"))
         for _ in range(20):  # a removal step runs before each
-            await delegator.runs()
-        assert [run.goal for run in await delegator.runs()] == ["new"]
+            await delegator.records.runs()
+        assert [run.goal for run in await delegator.records.runs()] == ["new"]
     assert lists(home) == [kept_id]
 
 
@@ -106,8 +106,8 @@ async def test_a_result_without_its_list_can_still_be_read(lost: str, home: Path
     (result,) = await judged("x")
     execute(home, lost)
     async with Delegator() as delegator:
-        record = await delegator.read(result.handle or "")
-        ((_, _, verdict),) = await delegator.verdicts()
+        record = await delegator.records.read(result.handle or "")
+        ((_, _, verdict),) = await delegator.records.verdicts()
     read = TaskResult.model_validate(record and record["result"])
     assert read.verdict == verdict
     assert verdict.verdict == "PASS"

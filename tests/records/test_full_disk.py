@@ -52,7 +52,7 @@ async def main(home, is_batch):
     client, tasks = Scripted(reply), [Task(goal=f"task {n}") for n in range(4)]
     async with Delegator(client=client, home=home) as delegator:
         if is_batch:
-            batch = delegator.batch(tasks, concurrency=1, results=home.with_name("r.jsonl"))
+            batch = delegator.batches.run(tasks, concurrency=1, results=home.with_name("r.jsonl"))
             try:
                 async for outcome in batch:
                     written.set()
@@ -99,9 +99,9 @@ async def test_a_batch_on_a_disk_that_fills_up_yields_what_it_paid_for_and_claim
     assert raised.startswith("raised: the journal of batches can't be written")
     assert raised.endswith(" 2 2"), "both are counted, and no third one was asked"
     async with Delegator(client=Scripted(["never asked"]), home=home) as delegator:
-        (batch,) = await delegator.batches()
+        (batch,) = await delegator.batches.latest()
         assert (batch.state, batch.settled, batch.unknown, batch.total) == ("interrupted", 2, 1, 4)
-        states = [task.state for task in await delegator.tasks(batch.run_id)]
+        states = [task.state for task in await delegator.records.tasks(batch.run_id)]
         assert states == ["ended", "outcome_unknown"]
 
 

@@ -42,7 +42,7 @@ class Runner:
 
 
 async def known(delegator: Delegator, handle: str | None) -> dict[str, Any]:
-    record = await delegator.read(handle or "")
+    record = await delegator.records.read(handle or "")
     assert record is not None
     return record
 
@@ -141,7 +141,7 @@ async def test_a_cancelled_call_leaves_complete_records() -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        tasks = await delegator.tasks(run_id)
+        tasks = await delegator.records.tasks(run_id)
     assert [(task.state, task.status) for task in tasks] == [("ended", "cancelled")] * 2
 
 
@@ -160,7 +160,7 @@ class Runner:
             return job.recorder.finish("completed", output="did my part")
         n = job.recorder.next_receipt()
         job.recorder.tool_called(n, "send", {}, ToolOutput("sent"), 0.1)
-        await delegator.read("")  # flushes all posted events
+        await delegator.records.read("")  # flushes all posted events
         os._exit(9)
 
 delegator = Delegator(runner=Runner())
@@ -185,7 +185,7 @@ async def test_a_task_of_a_dead_process_is_outcome_unknown_and_not_rerun() -> No
     async with Delegator(runner=Runner(note)) as delegator:
         await delegator.run(Task(goal="another"))
         ended, lost = await known(delegator, f"{run_id}-0"), await known(delegator, f"{run_id}-1")
-        (summary,) = [run for run in await delegator.runs() if run.run_id == run_id]
+        (summary,) = [run for run in await delegator.records.runs() if run.run_id == run_id]
     assert (ended["state"], ended["result"]["status"]) == ("ended", "completed")
     assert (lost["state"], lost["result"], lost["ended_at"]) == ("outcome_unknown", None, None)
     assert [event["kind"] for event in lost["events"]] == ["child.started", "child.tool"]
@@ -217,7 +217,7 @@ async def test_a_start_that_could_not_be_stored_is_stored_before_the_end(tmp_pat
     async with Delegator(runner=Runner(restore), home=tmp_path) as delegator:
         report = await delegator.run(Task(goal="x"))
         second = await delegator.run(Task(goal="y"), Task(goal="z"))
-        assert await delegator.read(report.results[0].handle or "")
+        assert await delegator.records.read(report.results[0].handle or "")
     assert [result.status for result in report.results] == ["completed"]
     assert all(result.handle for result in second.results)
 
@@ -225,10 +225,10 @@ async def test_a_start_that_could_not_be_stored_is_stored_before_the_end(tmp_pat
 async def test_records_that_cannot_be_read_are_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "records.sqlite3").write_text("no database")
     async with Delegator(runner=Runner(), home=tmp_path) as delegator:
-        for reading in (delegator.read("x"), delegator.runs(), delegator.tasks("x")):
+        for reading in (delegator.records.read("x"), delegator.records.runs(), delegator.records.tasks("x")):
             with pytest.raises(DelegateError, match="can't be read"):
                 await reading
-        assert json.loads(await delegator.read_answer({"handle": "x"}))["error"]["code"] == "unreadable"
+        assert json.loads(await delegator.background.read_answer({"handle": "x"}))["error"]["code"] == "unreadable"
 
 
 async def test_two_delegators_on_one_home_keep_apart_what_they_write(home: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_delegator_can_be_used_from_several_loops_and_after_closing() -> None:
     delegator.close()
     reports.append(delegator.run_sync(Task(goal="d")))
     handles = [result.handle for report in reports for result in report.results]
-    records = [asyncio.run(delegator.read(handle or "")) for handle in handles]
+    records = [asyncio.run(delegator.records.read(handle or "")) for handle in handles]
     delegator.close()
     assert [record["task"]["goal"] for record in records if record] == ["a", "b", *"cccc", "d"]
 
@@ -308,9 +308,9 @@ async def kept(home: Path, **options: Any) -> list[str]:
     """The goals on record after another use, with the workspaces of all but that one still there."""
     async with Delegator(runner=Runner(), **options) as delegator:
         await delegator.run(Task(goal="new"))
-        runs = [run.goal for run in await delegator.runs(100)]  # a removal step runs before each
+        runs = [run.goal for run in await delegator.records.runs(100)]  # a removal step runs before each
         for _ in range(20):
-            runs = [run.goal for run in await delegator.runs(100)]
+            runs = [run.goal for run in await delegator.records.runs(100)]
     return sorted(runs)
 
 
@@ -421,8 +421,8 @@ async def test_runs_are_listed_newest_first_with_their_outcome() -> None:
         fails, passes = {"kind": "regex", "pattern": "nothing"}, {"kind": "regex", "pattern": "part"}
         tasks = [{"goal": "three", "acceptance_criteria": [fails]}, {"goal": "four", "acceptance_criteria": [passes]}]
         second = await delegator.run(*map(Task.model_validate, tasks))
-        runs = await delegator.runs()
-        (latest,) = await delegator.runs(limit=1)
+        runs = await delegator.records.runs()
+        (latest,) = await delegator.records.runs(limit=1)
     assert [run.run_id for run in runs] == [second.run_id, first.run_id]
     assert latest == runs[0]
     assert [(run.goal, run.state, run.tasks, run.passed, run.failed, run.other) for run in runs] == [
@@ -441,8 +441,8 @@ async def test_what_a_child_delegated_is_listed_below_it_and_counted_once() -> N
 
     async with Delegator(client=Scripted(answer), max_depth=2) as delegator:
         report = await delegator.run(Task(goal="boss"))
-        tasks = await delegator.tasks(report.run_id or "")
-        (run,) = await delegator.runs()
+        tasks = await delegator.records.tasks(report.run_id or "")
+        (run,) = await delegator.records.runs()
     assert [(task.goal, task.depth, task.state) for task in tasks] == [("boss", 0, "ended"), ("helper", 1, "ended")]
     assert tasks[1].cost_usd
     assert (run.tasks, run.cost_usd) == (1, pytest.approx(report.totals.cost_usd))
@@ -457,12 +457,12 @@ async def test_a_parent_reads_a_long_report_back_in_slices() -> None:
         report = await delegator.run(Task(goal="x"))
         handle, offset, read = report.results[0].handle, 0, ""
         for _ in range(4):
-            answer = await delegator.read_answer(json.dumps({"handle": handle, "offset": offset}))
+            answer = await delegator.background.read_answer(json.dumps({"handle": handle, "offset": offset}))
             head, _, rest = answer.partition("\n<<<")
             assert head.startswith("task 1: no verdict")
             read += rest.partition(">>>\n")[2].rpartition("\n<<<end")[0]
             offset += 1_000
-        past = json.loads(await delegator.read_answer({"handle": handle, "offset": offset}))
+        past = json.loads(await delegator.background.read_answer({"handle": handle, "offset": offset}))
     assert read == text
     assert past["error"]["code"] == "past_the_end"
 
@@ -471,11 +471,11 @@ async def test_an_unknown_handle_is_a_clear_error() -> None:
     codes: list[str] = []
 
     async def look(job: Job) -> None:
-        codes.append(json.loads(await delegator.read_answer({"handle": f"{job.run_id}-0"}))["error"]["code"])
+        codes.append(json.loads(await delegator.background.read_answer({"handle": f"{job.run_id}-0"}))["error"]["code"])
 
     async with Delegator(runner=Runner(look)) as delegator:
         await delegator.run(Task(goal="x"))
-        codes.append(json.loads(await delegator.read_answer({"handle": "nothing-0"}))["error"]["code"])
+        codes.append(json.loads(await delegator.background.read_answer({"handle": "nothing-0"}))["error"]["code"])
     assert codes == ["running", "unknown_handle"]
 
 
@@ -483,9 +483,9 @@ async def test_a_run_that_its_host_named_reads_only_its_own_reports() -> None:
     async with Delegator(runner=Runner()) as delegator:
         of_a = (await delegator.run(Task(goal="x"), parent=Parent(run_id="a"))).results[0].handle
         await delegator.run(Task(goal="y"), parent=Parent(run_id="b"))
-        same = await delegator.read_answer({"handle": of_a}, parent=Parent(run_id="a"))
-        without_a_parent = await delegator.read_answer({"handle": of_a})
-        other = await delegator.read_answer({"handle": of_a}, parent=Parent(run_id="b"))
+        same = await delegator.background.read_answer({"handle": of_a}, parent=Parent(run_id="a"))
+        without_a_parent = await delegator.background.read_answer({"handle": of_a})
+        other = await delegator.background.read_answer({"handle": of_a}, parent=Parent(run_id="b"))
     assert "did my part" in same
     assert "did my part" in without_a_parent
     assert json.loads(other)["error"]["code"] == "other_run"

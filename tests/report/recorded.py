@@ -64,9 +64,9 @@ async def batch(client: Scripted, rows: Sequence[tuple[str, dict[str, Any], dict
     """Run a batch of (id, task, input), and return its id."""
     items = [Item(id, Task.model_validate(task), n, input=given) for n, (id, task, given) in enumerate(rows, start=1)]
     async with Delegator(client=client) as delegator:
-        async for _ in delegator.batch(items, concurrency=4):
+        async for _ in delegator.batches.run(items, concurrency=4):
             pass
-        return (await delegator.batches(1))[0].run_id
+        return (await delegator.batches.latest(1))[0].run_id
 
 
 async def hostile_run() -> str:
@@ -91,7 +91,7 @@ async def hostile_run() -> str:
     ]
     report = await run(Scripted(answer), *tasks)
     async with Delegator() as delegator:
-        await delegator.rule(
+        await delegator.records.rule(
             report.results[0].handle or "", "c1", "not_met", by=HOSTILE[:190], because=HOSTILE.replace("\0", "")
         )
     return report.run_id or ""

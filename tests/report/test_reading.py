@@ -60,6 +60,7 @@ def test_quotes_are_found_across_white_space_and_typography() -> None:
     assert find_quote("a (b [c", "x a (b [c y", "the report") is not None
 
 
+@pytest.mark.slow
 def test_a_quote_made_to_be_searched_for_long_is_not() -> None:
     started = time.process_time()
     assert find_quote("a " * 1_999 + "b", "a  " * 100_000, "the report") is None
@@ -268,9 +269,11 @@ async def test_rulings_stand_at_their_criterion_and_in_the_row(home: Path) -> No
     client = words(recorded.child("It is the Rhine."), met_by("It is the Rhine."))
     report = await recorded.run(client, *({"goal": f"Name {n}", "acceptance_criteria": [RIVER]} for n in range(2)))
     async with Delegator(client=client) as delegator:
-        await delegator.rule(report.results[0].handle or "", "c1", "not_met", by="Ana", because="That is a city.")
-        await delegator.rule(report.results[1].handle or "", "c1", "not_met", by="Ana")
-        await delegator.rule(report.results[1].handle or "", "c1", "met", by="Bo")
+        await delegator.records.rule(
+            report.results[0].handle or "", "c1", "not_met", by="Ana", because="That is a city."
+        )
+        await delegator.records.rule(report.results[1].handle or "", "c1", "not_met", by="Ana")
+        await delegator.records.rule(report.results[1].handle or "", "c1", "met", by="Bo")
     disputed, settled = (await recorded.view(home, report.run_id)).tasks
     (ruling,) = disputed.criteria[0].ruled
     assert (ruling.text.partition(" (")[0], ruling.because, ruling.tone) == (

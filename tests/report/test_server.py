@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from delegate.cli.app import app_with
+from delegate.cli.app import app
 from delegate.errors import CallError
 from delegate.report.server import serve
 from tests.cli.command import COMMAND
@@ -100,14 +100,14 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
         ([str(report.run_id)[:8], "2"], "two"),
         ([str(report.results[0].handle)], "one"),
     ):
-        app_with(["report"])(["report", *arguments], standalone_mode=False)
+        app(["report", *arguments], standalone_mode=False)
         assert capsys.readouterr().out.startswith("report.html: 0 of ")
         assert f"PASS – {title}</title>" in Path("report.html").read_text()
-    app_with(["report"])(["report", "-o", "-"], standalone_mode=False)
+    app(["report", "-o", "-"], standalone_mode=False)
     assert capsys.readouterr().out.startswith("<!doctype html>")
     Path("notes.txt").write_text("mine")
     Path(".report.html.new").symlink_to("notes.txt")
-    app_with(["report"])(["report"], standalone_mode=False)
+    app(["report"], standalone_mode=False)
     assert (Path("notes.txt").read_text(), Path("report.html").is_symlink()) == ("mine", False)
     os.mkfifo("pipe")
     for output, problem in (
@@ -117,11 +117,11 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
         ("pipe", "isn't a regular file"),
     ):
         with pytest.raises(CallError, match=problem):
-            app_with(["report"])(["report", "-o", output], standalone_mode=False)
+            app(["report", "-o", output], standalone_mode=False)
     assert Path("pipe").is_fifo()
     assert Path("notes.txt").read_text() == "mine"
     with pytest.raises(CallError, match="there is no record"):
-        app_with(["report"])(["report", "nothing"], standalone_mode=False)
+        app(["report", "nothing"], standalone_mode=False)
 
 
 async def test_clients_that_send_no_whole_request_are_dropped(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

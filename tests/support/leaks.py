@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 15.0
 """Maximum wait for resources that are being released."""
 LINUX = sys.platform == "linux"
 _PR_SET_CHILD_SUBREAPER = 36

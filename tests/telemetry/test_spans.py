@@ -55,7 +55,7 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 async def test_a_batch_of_three_is_one_tree(anywhere: Traced) -> None:
     async with delegator() as own:
-        outcomes = [one async for one in own.batch([greeting() for _ in range(3)], concurrency=1)]
+        outcomes = [one async for one in own.batches.run([greeting() for _ in range(3)], concurrency=1)]
     assert [one.passed for one in outcomes] == [True] * 3
     assert anywhere.tree() == ["invoke_workflow batch", *ONE_TASK * 3]
     assert len({span.trace for span in anywhere.spans}) == 1
@@ -65,7 +65,7 @@ async def test_a_batch_of_three_is_one_tree(anywhere: Traced) -> None:
 
 async def test_parallel_items_of_a_batch_keep_their_own_spans(traced: Traced) -> None:
     async with delegator() as own:
-        async for _ in own.batch([greeting() for _ in range(6)], concurrency=3):
+        async for _ in own.batches.run([greeting() for _ in range(6)], concurrency=3):
             assert not trace.get_current_span().get_span_context().is_valid  # the consumer's own context
     agents = traced.named("invoke_agent child")
     handles = {span.id: span.attributes["gen_ai.conversation.id"] for span in agents}
@@ -192,7 +192,7 @@ def test_the_host_s_span_is_the_parent_on_every_way_in(traced: Traced) -> None:
 async def test_a_call_in_the_background_is_below_the_host_s_span(traced: Traced) -> None:
     async with delegator() as own:
         with trace.get_tracer("host").start_as_current_span("host"):
-            delegation = await own.start(greeting())
+            delegation = await own.background.start(greeting())
         await delegation
     assert traced.tree()[:2] == ["host", "  invoke_workflow delegate_task"]
     assert len({span.trace for span in traced.spans}) == 1
@@ -262,7 +262,7 @@ async def test_a_receiver_that_fails_does_not_fail_the_task(
 
 async def test_a_batch_that_is_left_early_ends_all_its_spans(traced: Traced) -> None:
     async with delegator() as own:
-        async with aclosing(own.batch([greeting() for _ in range(3)], concurrency=1).outcomes()) as outcomes:
+        async with aclosing(own.batches.run([greeting() for _ in range(3)], concurrency=1).outcomes()) as outcomes:
             await anext(outcomes)
         assert traced.tree()[:6] == ["invoke_workflow batch", *ONE_TASK]
 

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 from typer.testing import CliRunner
 
-from delegate.cli.app import app_for
+from delegate.cli.app import app
 from delegate.errors import ConfigError
 from delegate.telemetry.operations import written_to
 from delegate.telemetry.otlp_file import TraceFile
@@ -44,7 +44,7 @@ def test_commands_that_run_models_append_their_spans(server: ModelServer, name: 
     Path("tasks.jsonl").write_text(f"{json.dumps(task)}\n" * 3, encoding="utf-8")
     Path("report.md").write_text("hello reader", encoding="utf-8")
     arguments = [*COMMANDS[name], "--trace", "trace.jsonl"]
-    ran = CliRunner().invoke(app_for(arguments), arguments)
+    ran = CliRunner().invoke(app, arguments)
     assert ran.exit_code == 0, ran.output
     tree = in_file(Path("trace.jsonl")).tree()
     calls = [line for line in tree if line.strip().startswith("chat ")]
@@ -55,7 +55,7 @@ def test_commands_that_run_models_append_their_spans(server: ModelServer, name: 
 
 def test_a_file_that_can_t_be_written_is_refused_before_anything_runs(server: ModelServer) -> None:
     arguments = ["run", "Do it.", "--trace", "nowhere/trace.jsonl"]
-    ran = CliRunner().invoke(app_for(arguments), arguments)
+    ran = CliRunner().invoke(app, arguments)
     assert isinstance(ran.exception, ConfigError)
     assert str(ran.exception) == (
         "--trace: can't write nowhere/trace.jsonl: No such file or directory; name a file in an existing folder"

@@ -144,6 +144,7 @@ def test_a_secret_of_digits_keeps_numbers_and_json_intact() -> None:
     assert json.loads(redacted) == {"bytes": 12345678, "said": MARK}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["sk-" * 30_000, "eyJ" * 30_000, "eyJaaaaaaaaaa." * 8_000, "-----BEGIN PRIVATE KEY-----" * 4_000,
@@ -242,8 +243,8 @@ class Everything:
             async with Delegator(on_event=self.event, sandbox="off", commands="allow", **options) as delegator:
                 self.report = await delegator.run(*tasks)
                 self.texts["store, open"] = self._stored()
-                records = [await delegator.read(result.handle or "") for result in self.report.results]
-                runs = [await delegator.runs(), await delegator.tasks(self.report.run_id or "")]
+                records = [await delegator.records.read(result.handle or "") for result in self.report.results]
+                runs = [await delegator.records.runs(), await delegator.records.tasks(self.report.run_id or "")]
         self.texts |= {
             "report": self.report.model_dump_json(),
             "text for the parent": render(self.report, limit=100_000),

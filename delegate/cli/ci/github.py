@@ -19,12 +19,14 @@ _MARKS = {"met": "✅", "not_met": "❌", "cannot_tell": "❔", "error": "⚠️
 
 def commands(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> Iterator[str]:
     """One line per command: the verdict, then each problem and finding. A line holds nothing but its command."""
-    told = [f"{_head(verdict)}: {verdict.reasoning}", *map(_line, verdict.criteria)]
+    lines = [f"{_head(verdict)}: {verdict.reasoning}", *map(_line, verdict.criteria)]
     is_weak = verdict.verdict == "PASS" and not verdict.verified
-    yield _command("warning" if is_weak else "notice", "\n".join(told), title=f"delegate: {one_line(goal, 100)}")
-    for one in problems:
-        doubt = "" if one.examined else "nobody could look: "
-        yield _command("error", one.message, title=f"{doubt}{one.id} {one.code}: {one.text}", file=one.path)
+    yield _command("warning" if is_weak else "notice", "\n".join(lines), title=f"delegate: {one_line(goal, 100)}")
+    for problem in problems:
+        doubt = "" if problem.examined else "nobody could look: "
+        yield _command(
+            "error", problem.message, title=f"{doubt}{problem.id} {problem.code}: {problem.text}", file=problem.path
+        )
     for finding in verdict.findings:
         name = "warning" if finding.severity in ("critical", "major") else "notice"
         yield _command(name, one_line(finding.message, 1_000), title=f"{finding.severity} finding: {finding.code}")
@@ -50,18 +52,18 @@ def summary(verdict: Verdict, goal: str) -> str:
     lines = [f"<h3>{_cell(_head(verdict), 100)}: {_cell(goal, TITLE_CHARS)}</h3>", "<table>"]
     names = ("", "criterion", "about", "decided by", "level", "code", "reason")
     lines.append(f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>")
-    for one in verdict.criteria:
+    for criterion in verdict.criteria:
         cells = (
-            f"{one.id} {one.text}",
-            about_of(one),
-            one.decided_by,
-            (one.level or "").replace("_", " "),
-            one.code,
-            one.reason,
+            f"{criterion.id} {criterion.text}",
+            about_of(criterion),
+            criterion.decided_by,
+            (criterion.level or "").replace("_", " "),
+            criterion.code,
+            criterion.reason,
         )
         row = "".join(f"<td>{_cell(cell, 400)}</td>" for cell in cells)
-        lines.append(f"<tr><td>{_MARKS[one.outcome]}</td>{row}</tr>")
-    if not any(one.fails for one in verdict.criteria) and verdict.verdict == "FAIL":
+        lines.append(f"<tr><td>{_MARKS[criterion.outcome]}</td>{row}</tr>")
+    if not any(criterion.fails for criterion in verdict.criteria) and verdict.verdict == "FAIL":
         lines.append(f'<tr><td>❌</td><td colspan="6">{_cell(verdict.reasoning, 400)}</td></tr>')
     for finding in verdict.findings:
         text = f"{finding.severity} finding: {finding.code}: {finding.message}"
@@ -75,15 +77,15 @@ def _head(verdict: Verdict) -> str:
     return f"FAIL ({verdict.code})" if verdict.examined else f"FAIL, because nobody could look ({verdict.code})"
 
 
-def _line(one: CriterionResult) -> str:
+def _line(criterion: CriterionResult) -> str:
     """A criterion, with what it rests on and what it was read as."""
-    words = [one.outcome.replace("_", " "), *filter(None, [rests_on(one), about_of(one)])]
-    return f"{one.id} {'; '.join(words)}"
+    words = [criterion.outcome.replace("_", " "), *filter(None, [rests_on(criterion), about_of(criterion)])]
+    return f"{criterion.id} {'; '.join(words)}"
 
 
 def _command(name: str, message: str, **properties: str | None) -> str:
-    listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
-    return f"::{name} {listed}::{_data(message)}"
+    parameters = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+    return f"::{name} {parameters}::{_data(message)}"
 
 
 def _data(text: str) -> str:

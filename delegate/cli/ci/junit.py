@@ -1,6 +1,6 @@
 """A verdict as JUnit XML: one test case per criterion.
 
-A criterion that the work doesn't meet is a `failure`, one that nobody could look at an `error`.
+A criterion that the work doesn't meet is a `failure`, one that couldn't be examined an `error`.
 """
 
 import re
@@ -20,7 +20,7 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> str:
     by_id = {problem.id: problem for problem in problems}
     suite = Element("testsuite", name=_text(one_line(goal, TITLE_CHARS)))
     _properties(suite, _facts(verdict))
-    cases = [_case(suite, one, by_id.get(one.id)) for one in verdict.criteria]
+    cases = [_case(suite, criterion, by_id.get(criterion.id)) for criterion in verdict.criteria]
     if VERDICT in by_id and by_id[VERDICT].kind == VERDICT:
         cases.append(_verdict_case(suite, by_id[VERDICT]))
     counts = {"tests": str(len(cases))}
@@ -52,19 +52,32 @@ def _facts(verdict: Verdict) -> dict[str, str]:
     return {name: str(value) for name, value in facts.items() if value not in (None, "")}
 
 
-def _case(suite: Element, one: CriterionResult, problem: Problem | None) -> Element:
-    name = one_line(f"{one.id} {one.text}", TITLE_CHARS)
-    case = SubElement(suite, "testcase", classname=f"delegate.{one.kind}", name=_text(name))
-    facts = {"outcome": one.outcome, "decided_by": one.decided_by, "code": one.code, "source": one.source or ""}
-    facts |= {"level": one.level or "", "about": about_of(one), "held_before": "true" if one.held_before else ""}
+def _case(suite: Element, criterion: CriterionResult, problem: Problem | None) -> Element:
+    name = one_line(f"{criterion.id} {criterion.text}", TITLE_CHARS)
+    case = SubElement(suite, "testcase", classname=f"delegate.{criterion.kind}", name=_text(name))
+    facts = {
+        "outcome": criterion.outcome,
+        "decided_by": criterion.decided_by,
+        "code": criterion.code,
+        "source": criterion.source or "",
+    }
+    facts |= {
+        "level": criterion.level or "",
+        "about": about_of(criterion),
+        "held_before": "true" if criterion.held_before else "",
+    }
     _properties(case, {key: value for key, value in facts.items() if value})
     if problem is not None:
         _add_problem(case, problem)
-    elif one.outcome == "skipped" or (one.findings_only and one.outcome not in PASSING):
-        why = f"findings only: {one.code}: {one.reason}" if one.findings_only else one.reason or "skipped"
+    elif criterion.outcome == "skipped" or (criterion.findings_only and criterion.outcome not in PASSING):
+        why = (
+            f"findings only: {criterion.code}: {criterion.reason}"
+            if criterion.findings_only
+            else criterion.reason or "skipped"
+        )
         SubElement(case, "skipped", message=_text(one_line(why, 2 * TITLE_CHARS)))
-    elif one.evidence:
-        SubElement(case, "system-out").text = _text(bounded(one.evidence))
+    elif criterion.evidence:
+        SubElement(case, "system-out").text = _text(bounded(criterion.evidence))
     return case
 
 

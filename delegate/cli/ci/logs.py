@@ -52,7 +52,7 @@ def inert(text: str, escape: Callable[[str], str] = lambda char: f"{char} ", *, 
     """The text without what could be a command. `escape` is what stands for one of its characters."""
     pattern = _BUILDKITE if os.environ.get("BUILDKITE") else _COMMANDS
     before = "" if starts_line else "."
-    return pattern.sub(lambda found: found[0][:-1] + escape(found[0][-1]), before + text)[len(before) :]
+    return pattern.sub(lambda match: match[0][:-1] + escape(match[0][-1]), before + text)[len(before) :]
 
 
 def inert_json(document: str) -> str:
@@ -146,8 +146,8 @@ class LogStream(io.TextIOWrapper):
         with self._lock:
             if self._held and self.isatty():
                 before = "" if self._starts_line else "."
-                found = _UNDECIDED.search(before + self._held)
-                end = found.start() - len(before) if found else len(self._held)
+                match = _UNDECIDED.search(before + self._held)
+                end = match.start() - len(before) if match else len(self._held)
                 part, self._held = self._held[:end], self._held[end:]
                 self._print(part)
             super().flush()
@@ -162,8 +162,8 @@ class LogStream(io.TextIOWrapper):
     def finish(self) -> None:
         """Print all that is held, and close the mark."""
         with self._lock:
-            held, self._held = self._held, ""
-            self._print(held)
+            rest, self._held = self._held, ""
+            self._print(rest)
             if self._token and not self._starts_line:
                 super().write("\n")
                 self._starts_line = True
@@ -175,7 +175,7 @@ class LogStream(io.TextIOWrapper):
             return
         if self._marked and not self._token:
             self._open_mark()
-        from delegate._util.redaction import redactor
+        from delegate._util.redaction import redactor  # loads pydantic
 
         super().write(inert(redactor.text(text), starts_line=self._starts_line))
         self._starts_line = re.search(f"[{_BREAKS}]\\Z", text) is not None
@@ -183,9 +183,7 @@ class LogStream(io.TextIOWrapper):
             self._close_mark()
 
     def _open_mark(self) -> None:
-        import secrets
-
-        self._token = secrets.token_hex(16)
+        self._token = os.urandom(16).hex()
         super().write(f"{'' if self._starts_line else chr(10)}::stop-commands::{self._token}\n")
         self._starts_line = True
 

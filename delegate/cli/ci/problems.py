@@ -26,7 +26,7 @@ class Problem:
     reason: str
     evidence: str
     examined: bool
-    """False if nobody could look at the work."""
+    """False if the work couldn't be examined."""
     about: str = ""
     """What a criterion in words was read as."""
     level: str = ""
@@ -37,16 +37,16 @@ class Problem:
     @property
     def message(self) -> str:
         """What is wrong, what shows it, and how the criterion was read."""
-        shown = "" if self.evidence in self.reason else self.evidence
-        return "\n".join(filter(None, [self.reason, shown, self.about]))
+        evidence = "" if self.evidence in self.reason else self.evidence
+        return "\n".join(filter(None, [self.reason, evidence, self.about]))
 
 
 def problems(verdict: Verdict, paths: Mapping[str, str]) -> list[Problem]:
     """The reasons for a FAIL; at least one, and none for a PASS. `paths` are files by the ids of their criteria."""
     if verdict.verdict == "PASS":
         return []
-    found = [_of_criterion(one, paths.get(one.id)) for one in verdict.criteria if one.fails]
-    return found or [
+    failures = [_of_criterion(criterion, paths.get(criterion.id)) for criterion in verdict.criteria if criterion.fails]
+    return failures or [
         Problem(
             VERDICT,
             VERDICT,
@@ -59,36 +59,36 @@ def problems(verdict: Verdict, paths: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def _of_criterion(one: CriterionResult, path: str | None) -> Problem:
+def _of_criterion(criterion: CriterionResult, path: str | None) -> Problem:
     return Problem(
-        one.id,
-        one.kind,
-        one_line(one.text, TITLE_CHARS),
-        one.code,
-        bounded(one.reason or one.code),
-        bounded(one.evidence or ""),
-        one.examined,
-        about_of(one),
-        one.level or "",
+        criterion.id,
+        criterion.kind,
+        one_line(criterion.text, TITLE_CHARS),
+        criterion.code,
+        bounded(criterion.reason or criterion.code),
+        bounded(criterion.evidence or ""),
+        criterion.examined,
+        about_of(criterion),
+        criterion.level or "",
         path,
     )
 
 
-def about_of(one: CriterionResult) -> str:
+def about_of(criterion: CriterionResult) -> str:
     """What a criterion in words was read as, in one line; empty for all others."""
-    return one_line(str(one.reading), 2 * TITLE_CHARS) if one.reading is not None else ""
+    return one_line(str(criterion.reading), 2 * TITLE_CHARS) if criterion.reading is not None else ""
 
 
-def rests_on(one: CriterionResult) -> str:
+def rests_on(criterion: CriterionResult) -> str:
     """The level of a criterion in words; empty if it has none."""
-    held = ["it held before the child began"] if one.held_before else []
-    return "; ".join([*([one.level.replace("_", " ")] if one.level else []), *held])
+    before = ["it held before the child began"] if criterion.held_before else []
+    return "; ".join([*([criterion.level.replace("_", " ")] if criterion.level else []), *before])
 
 
 def bounded(text: str) -> str:
     """The text without hidden characters, cut to a limit."""
-    cleaned = clean(text[: 2 * TEXT_CHARS]).text.strip()
-    return cleaned if len(cleaned) <= TEXT_CHARS else f"{cleaned[: TEXT_CHARS - 1]}…"
+    clean_text = clean(text[: 2 * TEXT_CHARS]).text.strip()
+    return clean_text if len(clean_text) <= TEXT_CHARS else f"{clean_text[: TEXT_CHARS - 1]}…"
 
 
 def paths_of(task: Task, verdict: Verdict, workspace: Path | None) -> dict[str, str]:
@@ -98,12 +98,12 @@ def paths_of(task: Task, verdict: Verdict, workspace: Path | None) -> dict[str, 
     """
     if workspace is None:
         return {}
-    named = {one.id: one.path for one in task.criteria if isinstance(one, FileCriterion)}
-    for one in verdict.criteria:
-        if one.source and one.source.startswith("artifact:"):
-            named.setdefault(one.id, one.source.removeprefix("artifact:"))
-    found = {id: in_repository(workspace / path) for id, path in named.items() if id}
-    return {id: path for id, path in found.items() if path is not None}
+    files = {criterion.id: criterion.path for criterion in task.criteria if isinstance(criterion, FileCriterion)}
+    for criterion in verdict.criteria:
+        if criterion.source and criterion.source.startswith("artifact:"):
+            files.setdefault(criterion.id, criterion.source.removeprefix("artifact:"))
+    relative = {id: in_repository(workspace / path) for id, path in files.items() if id}
+    return {id: path for id, path in relative.items() if path is not None}
 
 
 def in_repository(path: Path) -> str | None:

@@ -1,6 +1,6 @@
 """A verdict as a SARIF 2.1.0 log: one rule per kind of criterion, one result per criterion that makes it a FAIL.
 
-A criterion that nobody could look at is a result of the kind `open`, and the log says that judging wasn't successful.
+A criterion that couldn't be examined is a result of the kind `open`, and the log says that judging wasn't successful.
 """
 
 import hashlib
@@ -19,20 +19,21 @@ _ESCAPES = str.maketrans({"[": "\\[", "]": "\\]", "\\": "\\\\", "{": "{{", "}": 
 
 def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_code: int, elsewhere: str) -> JsonObject:
     """The log. `elsewhere` is the path of a result that is about no file, since viewers drop those without a place."""
-    kinds = list(dict.fromkeys([*(one.kind for one in verdict.criteria), *(one.kind for one in problems)]))
+    kinds = list(dict.fromkeys([*(item.kind for item in verdict.criteria), *(item.kind for item in problems)]))
     rules = {kind: n for n, kind in enumerate(kinds)}
-    unseen = [one for one in problems if not one.examined]
+    unseen = [problem for problem in problems if not problem.examined]
     invocation: JsonObject = {"executionSuccessful": not unseen, "exitCode": exit_code}
     if unseen:
         invocation["toolExecutionNotifications"] = [
-            {"level": "error", "message": _message(f"{one.id} {one.code}: {one.message}")} for one in unseen
+            {"level": "error", "message": _message(f"{problem.id} {problem.code}: {problem.message}")}
+            for problem in unseen
         ]
     driver = {"name": "delegate", "version": version("delegate-task"), "rules": [_rule(kind) for kind in kinds]}
     run: JsonObject = {
         "tool": {"driver": driver},
         "invocations": [invocation],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(one, rules, elsewhere) for one in problems],
+        "results": [_result(problem, rules, elsewhere) for problem in problems],
         "properties": {
             "goal": goal,
             "verdict": verdict.verdict,
@@ -42,14 +43,14 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_c
             "examined": verdict.examined,
             "criteria": [
                 {
-                    "id": one.id,
-                    "outcome": one.outcome,
-                    "code": one.code,
-                    "level": one.level,
-                    "about": about_of(one),
-                    "held_before": one.held_before,
+                    "id": criterion.id,
+                    "outcome": criterion.outcome,
+                    "code": criterion.code,
+                    "level": criterion.level,
+                    "about": about_of(criterion),
+                    "held_before": criterion.held_before,
                 }
-                for one in verdict.criteria
+                for criterion in verdict.criteria
             ],
         },
     }
@@ -57,29 +58,29 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_c
 
 
 def _rule(kind: str) -> JsonObject:
-    described = KINDS[kind].__doc__ if kind in KINDS else "The work as a whole, apart from its criteria."
-    text = " ".join((described or kind).partition("\n\n")[0].split())
+    description = KINDS[kind].__doc__ if kind in KINDS else "The work as a whole, apart from its criteria."
+    text = " ".join((description or kind).partition("\n\n")[0].split())
     return {"id": kind, "shortDescription": _message(text), "defaultConfiguration": {"level": "error"}}
 
 
-def _result(one: Problem, rules: Mapping[str, int], elsewhere: str) -> JsonObject:
-    wanted = "" if one.kind == VERDICT else f"{one.text}: "
-    digest = hashlib.sha256(f"{one.kind}\0{one.text}".encode(errors="replace")).hexdigest()
+def _result(problem: Problem, rules: Mapping[str, int], elsewhere: str) -> JsonObject:
+    subject = "" if problem.kind == VERDICT else f"{problem.text}: "
+    digest = hashlib.sha256(f"{problem.kind}\0{problem.text}".encode(errors="replace")).hexdigest()
     return {
-        "ruleId": one.kind,
-        "ruleIndex": rules[one.kind],
-        "kind": "fail" if one.examined else "open",
-        "level": "error" if one.examined else "none",
-        "message": _message(f"{wanted}{one.message}"),
-        "locations": [{"physicalLocation": {"artifactLocation": _artifact(one.path or elsewhere)}}],
+        "ruleId": problem.kind,
+        "ruleIndex": rules[problem.kind],
+        "kind": "fail" if problem.examined else "open",
+        "level": "error" if problem.examined else "none",
+        "message": _message(f"{subject}{problem.message}"),
+        "locations": [{"physicalLocation": {"artifactLocation": _artifact(problem.path or elsewhere)}}],
         "partialFingerprints": {"criterion/v1": digest},
         "properties": {
-            "criterion": one.id,
-            "code": one.code,
-            "level": one.level or None,
-            "about": one.about,
-            "reason": one.reason,
-            "evidence": one.evidence,
+            "criterion": problem.id,
+            "code": problem.code,
+            "level": problem.level or None,
+            "about": problem.about,
+            "reason": problem.reason,
+            "evidence": problem.evidence,
         },
     }
 

@@ -1,24 +1,35 @@
 """`delegate batch`: runs each task of a file once and writes one result per task."""
 
+import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich.text import Text
 
-from delegate.cli.commands.run import TierName
-from delegate.cli.input.options import Format, FormatOption, PlanOption, TraceOption
-from delegate.cli.input.recorded import complete_batch
-
-if TYPE_CHECKING:
-    from delegate._util.cancellation import Cancellation
-    from delegate.batch.backend import Backend
-    from delegate.batch.batch import Batch
-    from delegate.batch.journal import Rerun
-    from delegate.batch.sources import TaskFile
-    from delegate.delegator import Delegator
-    from delegate.events import EventSink
-    from delegate.settings import Settings
+from delegate._util.cancellation import Cancellation
+from delegate.batch.backend import Backend, DeferredBackend
+from delegate.batch.batch import Batch
+from delegate.batch.journal import Rerun
+from delegate.batch.sources import TaskFile
+from delegate.batch.templates import Templates
+from delegate.cli import exits
+from delegate.cli.input.options import Format, FormatOption, PlanOption, TierName, TraceOption
+from delegate.cli.input.recorded import complete_batch, run_id_of
+from delegate.cli.input.task_trust import refuse_untrusted, requests_of
+from delegate.cli.input.taskfile import located_tasks, read_schema, read_task, typed_criterion
+from delegate.cli.screen.approvals import at_terminal
+from delegate.cli.screen.batch_plan import show
+from delegate.cli.screen.batch_progress import run_with_progress, summary
+from delegate.cli.screen.layout import Prose
+from delegate.cli.screen.output import console, print_as_json, refusals_as
+from delegate.cli.work import stoppable, work
+from delegate.delegator import Delegator, engine_of
+from delegate.errors import CallError
+from delegate.events import EventSink
+from delegate.settings import Settings
 
 
 class EngineName(StrEnum):
@@ -116,9 +127,6 @@ def batch(
     is bad, 2 if it was refused before anything ran (such as without a key), and
     3 if no work is bad, but some could not be looked at.
     """
-    from delegate.cli import exits
-    from delegate.cli.screen.output import refusals_as
-
     args = _Arguments(
         tasks, results, goal, tuple(criteria or ()), output_schema, tier, model, concurrency, max_cost, max_minutes,
         stop_after_failures, skip_bad, resume, tuple(rerun or ()), again, engine, address, plan, trace,
@@ -187,22 +195,17 @@ def _refuse_conflicts(args: _Arguments) -> None:
         "--again": args.again,
         "--plan": args.plan,
     }
-    if used := [option for option, value in conflicting.items() if value]:
-        message = f"can't be used with {used[0]}; remove {used[0]}, since the tasks are stored with the batch"
+    if conflicts := [option for option, value in conflicting.items() if value]:
+        message = f"can't be used with {conflicts[0]}; remove {conflicts[0]}, since the tasks are stored with the batch"
         raise typer.BadParameter(message, param_hint="--resume")
 
 
-def _run(args: _Arguments) -> "Batch":
-    from delegate.cli.screen.approvals import at_terminal
-    from delegate.cli.screen.batch_progress import run_with_progress
-    from delegate.cli.work import stoppable
-    from delegate.delegator import Delegator
-
+def _run(args: _Arguments) -> Batch:
     _raise_file_limit(args.concurrency)
     delegator = Delegator(on_approval=at_terminal())
     engine = _engine(args, delegator.settings)
 
-    async def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Batch":
+    async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> Batch:
         try:
             batch = await _batch(delegator, args, engine, cancellation)
             await run_with_progress(batch)
@@ -215,38 +218,24 @@ def _run(args: _Arguments) -> "Batch":
 
 
 def _plan(args: _Arguments, format: Format) -> None:
-    from delegate.cli.input.task_trust import requests_of
-    from delegate.cli.input.taskfile import located_tasks
-    from delegate.cli.screen.batch_plan import show
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-
     delegator, source = Delegator(), _source(_options(args))
-    plan = work(delegator, lambda _: delegator.plan(source, skip_bad=args.skip_bad))
+    plan = work(delegator, lambda _: delegator.batches.plan(source, skip_bad=args.skip_bad))
     file = None if source.is_table else source.path
     show(plan, requests_of(file, located_tasks(source), delegator.settings), format, file)
 
 
-async def _batch(
-    delegator: "Delegator", args: _Arguments, engine: "Backend | None", cancellation: "Cancellation"
-) -> "Batch":
-    import json
-
-    from delegate.cli.input.recorded import run_id_of
-    from delegate.cli.input.task_trust import refuse_untrusted
-    from delegate.cli.input.taskfile import located_tasks
-
+async def _batch(delegator: Delegator, args: _Arguments, engine: Backend | None, cancellation: Cancellation) -> Batch:
     options, results, resume = _options(args), args.results, args.resume
     if resume is not None:
         resume = await run_id_of(delegator, resume, only_batches=True)
-        before = await delegator.batch_on_record(resume)
+        before = await delegator.batches.summary(resume)
         options = _stored_options(before.options)
         results = results or (Path(before.results) if before.results else None)
     source = _source(options)
     if not source.is_table:
         refuse_untrusted(source.path, located_tasks(source), delegator.settings)
-    rerun: list[Rerun] = [one.value for one in args.rerun]
-    return delegator.batch(
+    rerun: list[Rerun] = [name.value for name in args.rerun]
+    return delegator.batches.run(
         source,
         concurrency=args.concurrency,
         max_cost_usd=args.max_cost,
@@ -263,15 +252,11 @@ async def _batch(
     )
 
 
-def _engine(args: _Arguments, settings: "Settings") -> "Backend | None":
+def _engine(args: _Arguments, settings: Settings) -> Backend | None:
     """The backend that runs the tasks; None for this process."""
     if args.engine is EngineName.local:
         return None
-    from functools import partial
-
-    from delegate.batch.backend import DeferredBackend
     from delegate.batch.ray import RayBackend
-    from delegate.delegator import engine_of
 
     return DeferredBackend(
         partial(RayBackend, partial(engine_of, settings), concurrency=args.concurrency, address=args.address)
@@ -285,16 +270,14 @@ def _raise_file_limit(concurrency: int) -> None:
     except ImportError:  # Windows, which has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 256 + 8 * concurrency
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = 256 + 8 * concurrency
+    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _options(args: _Arguments) -> dict[str, Any]:
     """The options that the tasks are made from, to be stored with the batch."""
-    from delegate.cli.input.taskfile import read_schema, typed_criterion
-
     fields = {"tier": args.tier.value if args.tier else None, "model": args.model}
     return {
         "tasks": str(args.tasks.absolute()) if args.tasks else None,
@@ -309,22 +292,16 @@ def _options(args: _Arguments) -> dict[str, Any]:
 
 def _stored_options(options: str) -> dict[str, Any]:
     """Parse the options stored with a batch. Raises CallError if a program started the batch."""
-    import json
-
-    from delegate.errors import CallError
-
-    parsed = json.loads(options)
-    if "tasks" not in parsed:
+    document = json.loads(options)
+    if "tasks" not in document:
         message = "this batch was started by a program, so its tasks aren't in a file"
-        raise CallError("not_a_file", message, field="resume", hint="resume it with Delegator.batch(tasks, resume=…)")
-    return parsed
+        raise CallError(
+            "not_a_file", message, field="resume", hint="resume it with Delegator.batches.run(tasks, resume=…)"
+        )
+    return document
 
 
-def _source(options: dict[str, Any]) -> "TaskFile":
-    from delegate.batch.sources import TaskFile
-    from delegate.batch.templates import Templates
-    from delegate.cli.input.taskfile import read_task
-
+def _source(options: dict[str, Any]) -> TaskFile:
     templates = None
     if options["goal"] or options["criteria"] or options["output_schema"] or options["fields"]:
         templates = Templates(
@@ -333,13 +310,7 @@ def _source(options: dict[str, Any]) -> "TaskFile":
     return TaskFile(Path(options["tasks"]), read_task, templates, options["name"])
 
 
-def _print(batch: "Batch", format: Format) -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.batch_progress import summary
-    from delegate.cli.screen.layout import Prose
-    from delegate.cli.screen.output import console, print_as_json
-
+def _print(batch: Batch, format: Format) -> None:
     document = {
         "run_id": batch.run_id,
         "total": batch.tally.total,

@@ -1,21 +1,29 @@
 """`delegate calibrate`: prints how often each judge is wrong, as measured by rulings."""
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from delegate._util.fencing import one_line
+from delegate.calibration import detector, picture
+from delegate.calibration.corrected import CorrectedRate, corrected
+from delegate.calibration.fitting import fit
+from delegate.calibration.layers import Ablation, ablation
+from delegate.calibration.measure import LIMITS, Measured, judge_name, measure
+from delegate.calibration.statistics import Interval
+from delegate.cli.ci.logs import inert_json, print_as_is
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run
-
-if TYPE_CHECKING:
-    from delegate.calibration.corrected import CorrectedRate
-    from delegate.calibration.layers import Ablation
-    from delegate.calibration.measure import Measured
-    from delegate.calibration.statistics import Interval
-    from delegate.delegator import Delegator
-    from delegate.types import Ruling, RulingWord
+from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.screen.layout import Trimmed
+from delegate.cli.screen.output import add_title_column, console, print_as_json, refusals_as, slim_table, title
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.judging.rulings import judge_words
+from delegate.types import Ruling, RulingWord
 
 SHOWN_CODES = 4
 
@@ -48,10 +56,6 @@ def calibrate(
     (`delegate rule --sample N`). Those on criteria that somebody picked are
     printed apart, since they say little about the others.
     """
-    from delegate.cli.screen.output import refusals_as
-    from delegate.delegator import Delegator
-    from delegate.errors import CallError
-
     with refusals_as(format):
         if (
             sum((layers, fit, toml)) > 1
@@ -61,7 +65,7 @@ def calibrate(
             hint = "use --batch alone or with --layers or --svg, and the others by themselves"
             raise CallError("invalid_options", "these options don't go together", hint=hint)
         with Delegator() as delegator:
-            rulings = delegator.wait_for(delegator.rulings())
+            rulings = delegator.wait_for(delegator.records.rulings())
             if layers:
                 _layers(delegator, rulings, batch, format)
             elif fit:
@@ -74,18 +78,14 @@ def calibrate(
 
 
 def _measure(
-    delegator: "Delegator",
-    rulings: "Sequence[Ruling]",
+    delegator: Delegator,
+    rulings: Sequence[Ruling],
     batch: str | None,
     svg: Path | None,
     format: Format,
     *,
     toml: bool,
 ) -> None:
-    from delegate.calibration.measure import measure
-    from delegate.cli.ci.logs import inert_json, print_as_is
-    from delegate.cli.screen.output import print_as_json
-
     measured = measure(rulings)
     if svg is not None:
         _write_svg(svg, measured, delegator.settings.max_false_pass)
@@ -93,15 +93,15 @@ def _measure(
     if toml:
         print_as_is(inert_json("\n".join(_toml(measured))))  # strings are escaped as in JSON
         return
-    ruled_twice, disagree = delegator.wait_for(delegator.disagreements())
+    ruled_twice, disagree = delegator.wait_for(delegator.records.disagreements())
     document = {
         "rulings": len(rulings),
         "ruled_by_several": ruled_twice,
         "disagreements": disagree,
-        "judges": [one.as_json() for one in measured],
-        "corrected": [one.as_json() for one in rates],
+        "judges": [judge.as_json() for judge in measured],
+        "corrected": [rate.as_json() for rate in rates],
     }
-    if print_as_json(format, document, [one.as_json() for one in measured]):
+    if print_as_json(format, document, [judge.as_json() for judge in measured]):
         return
     if not measured:
         print("no rulings are on record; `delegate rule --sample 50` draws criteria at random, and asks about each")
@@ -115,10 +115,7 @@ def _measure(
         print(_rate_line(rate))
 
 
-def _write_svg(file: Path, measured: "Sequence[Measured]", limit: float | None) -> None:
-    from delegate.calibration import picture
-    from delegate.errors import CallError
-
+def _write_svg(file: Path, measured: Sequence[Measured], limit: float | None) -> None:
     try:
         file.write_text(picture.svg(measured, limit), encoding="utf-8")
     except OSError as error:
@@ -126,82 +123,78 @@ def _write_svg(file: Path, measured: "Sequence[Measured]", limit: float | None) 
         raise CallError("bad_results", message, field="svg", hint="name a file that you can write") from None
 
 
-def _print(measured: "Sequence[Measured]") -> None:
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.calibration.measure import LIMITS, judge_name
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import console, slim_table
-
+def _print(measured: Sequence[Measured]) -> None:
     out = console()
     limits = [f"<{limit:.0%}" for limit in LIMITS]
-    for sampling, title in (("random", "Drawn at random"), ("chosen", "Picked by somebody: no measure of the others")):
-        rows = [one for one in measured if one.sampling == sampling and not _is_repeated(one, measured)]
+    for sampling, heading in (
+        ("random", "Drawn at random"),
+        ("chosen", "Picked by somebody: no measure of the others"),
+    ):
+        rows = [judge for judge in measured if judge.sampling == sampling and not _is_repeated(judge, measured)]
         if not rows:
             continue
-        out.print(Text(title, "bold"))
+        out.print(Text(heading, "bold"))
         table = slim_table(out)
         for name in ("judge", "n", "false PASS", "false FAIL", "kappa", *limits):
             table.add_column(name, no_wrap=True, justify="left" if name == "judge" else "right")
-        for one in rows:
+        for judge in rows:
             indent, name = (
-                ("  ", f"on {one.worker or 'unknown'}") if one.worker is not None else ("", judge_name(one, measured))
+                ("  ", f"on {judge.worker or 'unknown'}")
+                if judge.worker is not None
+                else ("", judge_name(judge, measured))
             )
-            cells = [indent + one_line(name, 44), str(one.table.n), _percent(one.false_pass_rate, one.false_pass)]
-            cells += [_percent(one.false_fail_rate, one.false_fail), _kappa(one)]
-            table.add_row(*map(Text, [*cells, *(_more(one.more[limit]) for limit in LIMITS)]))
+            cells = [indent + one_line(name, 44), str(judge.table.n), _percent(judge.false_pass_rate, judge.false_pass)]
+            cells += [_percent(judge.false_fail_rate, judge.false_fail), _kappa(judge)]
+            table.add_row(*map(Text, [*cells, *(_more(judge.more[limit]) for limit in LIMITS)]))
         out.print(Trimmed(table))
     note = "how many more random rulings would show a false-PASS rate below that"
     out.print(f"{', '.join(limits)}: {note}", soft_wrap=True)
 
 
-def _is_repeated(one: "Measured", measured: "Sequence[Measured]") -> bool:
+def _is_repeated(judge: Measured, measured: Sequence[Measured]) -> bool:
     """Whether this is the only worker of a judge, so that its line says the same as the judge's."""
     same = [
         other
         for other in measured
-        if (other.judge, other.judge_version, other.sampling) == (one.judge, one.judge_version, one.sampling)
+        if (other.judge, other.judge_version, other.sampling) == (judge.judge, judge.judge_version, judge.sampling)
     ]
-    return one.worker is not None and len(same) == 2
+    return judge.worker is not None and len(same) == 2
 
 
-def _percent(rate: float | None, interval: "Interval | None") -> str:
+def _percent(rate: float | None, interval: Interval | None) -> str:
     if rate is None or interval is None:
         return "?"
     return f"{rate:.1%} ({interval.lower:.1%}–{interval.upper:.1%})"
 
 
-def _kappa(one: "Measured") -> str:
-    if one.kappa is None:
+def _kappa(judge: Measured) -> str:
+    if judge.kappa is None:
         return "?"
-    limits = f" ({one.kappa_interval.lower:.2f}–{one.kappa_interval.upper:.2f})" if one.kappa_interval else ""
-    return f"{one.kappa:.3f}{limits}"
+    limits = f" ({judge.kappa_interval.lower:.2f}–{judge.kappa_interval.upper:.2f})" if judge.kappa_interval else ""
+    return f"{judge.kappa:.3f}{limits}"
 
 
 def _more(count: int | None) -> str:
     return "–" if count is None else "shown" if count == 0 else f"{count:,}"
 
 
-def _toml(measured: "Sequence[Measured]") -> Iterator[str]:
+def _toml(measured: Sequence[Measured]) -> Iterator[str]:
     """The newest version of each judge as an inline table."""
     yield "[judge_accuracy]"
     seen = set[str]()
-    for one in measured:
-        if one.worker is not None or one.sampling != "random" or not one.judge_version or one.judge in seen:
+    for judge in measured:
+        if judge.worker is not None or judge.sampling != "random" or not judge.judge_version or judge.judge in seen:
             continue
-        seen.add(one.judge)
-        fields = {"accuracy": round(one.accuracy or 0, 4), "rulings": one.table.n, "bad": one.table.bad}
-        fields |= {"false_passes": one.table.false_pass}
+        seen.add(judge.judge)
+        fields = {"accuracy": round(judge.accuracy or 0, 4), "rulings": judge.table.n, "bad": judge.table.bad}
+        fields |= {"false_passes": judge.table.false_pass}
         text = ", ".join(f"{name} = {value}" for name, value in fields.items())
-        judge, version = _toml_string(one.judge), _toml_string(one.judge_version)
-        yield f"{judge} = {{ {text}, judge_version = {version}, measured_on = {one.measured_on} }}"
+        key, version = _toml_string(judge.judge), _toml_string(judge.judge_version)
+        yield f"{key} = {{ {text}, judge_version = {version}, measured_on = {judge.measured_on} }}"
 
 
 def _toml_string(text: str) -> str:
     """As JSON, which is TOML but for two things: no surrogates, and DEL has to be escaped."""
-    import json
-
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -209,28 +202,21 @@ def _toml_string(text: str) -> str:
 
 
 def _corrected(
-    delegator: "Delegator", rulings: "Sequence[Ruling]", measured: "Sequence[Measured]", text: str
-) -> "list[CorrectedRate]":
-    from delegate.calibration.corrected import corrected
-    from delegate.judging.rulings import judge_words
-
+    delegator: Delegator, rulings: Sequence[Ruling], measured: Sequence[Measured], text: str
+) -> list[CorrectedRate]:
     run_id = _run_id(delegator, text)
-    everything = delegator.wait_for(delegator.verdicts())
+    everything = delegator.wait_for(delegator.records.verdicts())
     batch = [verdict for _, run, verdict in everything if run == run_id]
     answers = [word for verdict in batch for word in judge_words(verdict)]
     return corrected(batch, answers, [(handle, verdict) for handle, _, verdict in everything], rulings, measured)
 
 
-def _run_id(delegator: "Delegator", text: str) -> str:
-    from delegate.cli.input.recorded import find
-
+def _run_id(delegator: Delegator, text: str) -> str:
     _, tasks = delegator.wait_for(find(delegator, text, None))
     return tasks[0].run_id
 
 
-def _rate_line(rate: "CorrectedRate") -> str:
-    from delegate._util.fencing import one_line
-
+def _rate_line(rate: CorrectedRate) -> str:
     name = f"{rate.of} by {rate.judge}" if rate.judge else rate.of
     text = f"{name}: {rate.apparent:.1%} of {rate.n} as judged"
     if rate.rate is None:
@@ -243,33 +229,24 @@ def _rate_line(rate: "CorrectedRate") -> str:
 # ------------------------------------------------------------------------------------------------------------- layers
 
 
-def _layers(delegator: "Delegator", rulings: "Sequence[Ruling]", batch: str | None, format: Format) -> None:
-    from delegate.calibration.layers import ablation
-    from delegate.cli.screen.output import print_as_json
-
+def _layers(delegator: Delegator, rulings: Sequence[Ruling], batch: str | None, format: Format) -> None:
     run_id = _run_id(delegator, batch) if batch is not None else None
-    verdicts = delegator.wait_for(delegator.verdicts(run_id))
-    words: dict[tuple[str, str], RulingWord] = {(one.task, one.criterion): one.ruling for one in rulings}
-    found = ablation(((handle, verdict) for handle, _, verdict in verdicts), words)
-    document = found.as_json()
+    verdicts = delegator.wait_for(delegator.records.verdicts(run_id))
+    words: dict[tuple[str, str], RulingWord] = {(ruling.task, ruling.criterion): ruling.ruling for ruling in rulings}
+    layers = ablation(((handle, verdict) for handle, _, verdict in verdicts), words)
+    document = layers.as_json()
     if not print_as_json(format, document, document["layers"]):
-        _print_layers(found)
+        _print_layers(layers)
 
 
-def _print_layers(found: "Ablation") -> None:
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import add_title_column, console, slim_table, title
-
+def _print_layers(result: Ablation) -> None:
     out = console()
-    out.print(f"{found.verdicts} verdicts: {found.passed} PASS, {found.not_looked_at} at which nobody could look")
+    out.print(f"{result.verdicts} verdicts: {result.passed} PASS, {result.not_looked_at} at which nobody could look")
     table = slim_table(out)
     for name in ("layer", "stopped", "PASS without it", "unknown", "ruled", "wrongly"):
         table.add_column(name, no_wrap=True, justify="left" if name == "layer" else "right")
     add_title_column(table, "codes")
-    for layer in found.layers:
+    for layer in result.layers:
         counts = (layer.stopped, layer.alone, layer.unknown, layer.ruled, layer.wrong)
         codes = [f"{one_line(code, 40)} {count}" for code, count in layer.codes.most_common(SHOWN_CODES)]
         codes += ["…"] if len(layer.codes) > SHOWN_CODES else []
@@ -280,24 +257,20 @@ def _print_layers(found: "Ablation") -> None:
 # ----------------------------------------------------------------------------------------------------------- detector
 
 
-def _fit(delegator: "Delegator", rulings: "Sequence[Ruling]", format: Format) -> None:
-    from delegate.calibration import detector
-    from delegate.calibration.fitting import fit
-    from delegate.cli.screen.output import print_as_json
-
+def _fit(delegator: Delegator, rulings: Sequence[Ruling], format: Format) -> None:
     home = delegator.settings.home
-    found = fit(delegator.wait_for(delegator.ruled_runs(rulings)))
-    if found.is_useful:
-        detector.store(home, found.detector)
+    fitted = fit(delegator.wait_for(delegator.records.ruled_runs(rulings)))
+    if fitted.is_useful:
+        detector.store(home, fitted.detector)
     else:
         (home / detector.FILE).unlink(missing_ok=True)
-    about = {**found.detector.about, "stored": found.is_useful}
+    about = {**fitted.detector.about, "stored": fitted.is_useful}
     if print_as_json(format, about):
         return
-    low, high = found.interval
-    counts = f"{found.runs} runs, {found.false} of them false"
-    print(f"AUROC {found.auroc:.2f} ({low:.2f}–{high:.2f}) in cross-validation over {counts}")
-    if found.is_useful:
+    low, high = fitted.interval
+    counts = f"{fitted.runs} runs, {fitted.false} of them false"
+    print(f"AUROC {fitted.auroc:.2f} ({low:.2f}–{high:.2f}) in cross-validation over {counts}")
+    if fitted.is_useful:
         print(f"stored in {home / detector.FILE}; verdicts now have the finding `looks_unsupported` where it applies")
     else:
         print("no better than chance, as far as these rulings tell; nothing is stored")

@@ -1,11 +1,16 @@
 """`delegate call`: executes one tool call as a host would."""
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from delegate.cli.input.options import TraceOption
+from delegate.cli import exits
+from delegate.cli.input.options import Format, TraceOption
+from delegate.cli.screen.output import print_report_as
+from delegate.cli.work import stoppable
+from delegate.delegator import Delegator
 
 
 def call(
@@ -21,14 +26,6 @@ def call(
     `error` and exits with 2, also without a key. Otherwise exits as `delegate
     run` does.
     """
-    from functools import partial
-
-    from delegate.cli import exits
-    from delegate.cli.input.options import Format
-    from delegate.cli.screen.output import print_report_as
-    from delegate.cli.work import stoppable
-    from delegate.delegator import Delegator
-
     call_arguments = _read(arguments)
     delegator = Delegator()
     report = stoppable(delegator, partial(delegator.call, call_arguments), trace=trace)

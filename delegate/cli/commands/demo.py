@@ -2,16 +2,24 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delegate.cli.demo.script import DemoTask
-    from delegate.delegator import Delegator
-    from delegate.types import Report, TaskResult
+from delegate._util.fencing import one_line
+from delegate.cli.demo.script import DemoTask, demo_tasks, find_python_by_name, scripted
+from delegate.cli.screen.layout import Prose, Trimmed
+from delegate.cli.screen.output import NARROW, ROOMY, console, slim_table
+from delegate.cli.screen.screens import word
+from delegate.cli.work import work
+from delegate.contract.amounts import percent
+from delegate.delegator import Delegator
+from delegate.money import usd
+from delegate.settings import Settings, load_settings
+from delegate.types import Report, TaskResult
 
 WIDTH = 100
 """Maximum width of the texts, and of the table if stdout isn't a terminal."""
@@ -39,8 +47,6 @@ def demo(
     else is real. Exits with 0 if the verdicts are PASS, FAIL and FAIL, as
     expected; with --live, if all three children completed.
     """
-    from delegate.cli.demo.script import demo_tasks, find_python_by_name
-
     find_python_by_name()
     with _home(keep) as home:
         good = _live(demo_tasks(), home, yes) if live else _scripted(demo_tasks(), home)
@@ -48,13 +54,8 @@ def demo(
 
 
 @contextmanager
-def _home(keep: bool) -> "Generator[Path]":
+def _home(keep: bool) -> Generator[Path]:
     """The folder for records and workspaces; unless `keep` is set, a temporary one."""
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
-    from delegate.settings import load_settings
-
     if keep:
         yield load_settings().home
         return
@@ -62,15 +63,11 @@ def _home(keep: bool) -> "Generator[Path]":
         yield Path(folder)
 
 
-def _scripted(demo_tasks: "Sequence[DemoTask]", home: "Path") -> bool:
+def _scripted(demo_tasks: Sequence[DemoTask], home: Path) -> bool:
     """Run the tasks with scripted replies and the same settings everywhere, so that the verdicts are the same too.
 
     Also without a sandbox: no model wrote these commands, nor the files that they run.
     """
-    from delegate.cli.demo.script import scripted
-    from delegate.delegator import Delegator
-    from delegate.settings import Settings
-
     _print_texts(SCRIPTED)
     report = _run(demo_tasks, Delegator(Settings(home=home, commands="allow"), client=scripted(demo_tasks)))
     _print_table(demo_tasks, report)
@@ -78,9 +75,8 @@ def _scripted(demo_tasks: "Sequence[DemoTask]", home: "Path") -> bool:
     return _as_expected(demo_tasks, report)
 
 
-def _live(demo_tasks: "Sequence[DemoTask]", home: "Path", yes: bool) -> bool:
-    from delegate.cli.demo.live import announce, own_model
-    from delegate.delegator import Delegator
+def _live(demo_tasks: Sequence[DemoTask], home: Path, yes: bool) -> bool:
+    from delegate.cli.demo.live import announce, own_model  # loads an HTTP client
 
     delegator = Delegator(own_model(home))
     announce(delegator, len(demo_tasks), sure=yes)
@@ -90,18 +86,16 @@ def _live(demo_tasks: "Sequence[DemoTask]", home: "Path", yes: bool) -> bool:
     return all(result.status == "completed" for result in report.results)
 
 
-def _run(demo_tasks: "Sequence[DemoTask]", delegator: "Delegator") -> "Report":
+def _run(demo_tasks: Sequence[DemoTask], delegator: Delegator) -> Report:
     """Run the tasks through `run`. `call` is for parent models, which can't name folders of this machine and, without
     a sandbox, can't use shell criteria.
     """
-    from delegate.cli.work import work
-
     titles = [demo_task.title for demo_task in demo_tasks]
     tasks = [demo_task.task for demo_task in demo_tasks]
     return work(delegator, lambda sink: delegator.run(*tasks, on_event=sink), titles=titles)
 
 
-def _as_expected(demo_tasks: "Sequence[DemoTask]", report: "Report") -> bool:
+def _as_expected(demo_tasks: Sequence[DemoTask], report: Report) -> bool:
     good = True
     for demo_task, result in zip(demo_tasks, report.results, strict=True):
         verdict = result.verdict
@@ -113,25 +107,12 @@ def _as_expected(demo_tasks: "Sequence[DemoTask]", report: "Report") -> bool:
 
 
 def _print_texts(*texts: str) -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.layout import Prose
-    from delegate.cli.screen.output import console
-
     out = console(pipe_width=WIDTH)
     for text in texts:
         out.print(Prose(Text(text)), width=min(out.width, WIDTH))
 
 
-def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import NARROW, ROOMY, console, slim_table
-    from delegate.cli.screen.screens import word
-    from delegate.contract.amounts import percent
-    from delegate.money import usd
-
+def _print_table(demo_tasks: Sequence[DemoTask], report: Report) -> None:
     out = console(pipe_width=WIDTH)
     table, roomy, narrow = slim_table(out), out.width >= ROOMY, out.width < NARROW
     table.add_column("task", max_width=None if roomy else 10)
@@ -164,14 +145,16 @@ def _print_table(demo_tasks: "Sequence[DemoTask]", report: "Report") -> None:
     out.print("", Trimmed(table), "", sep="\n")
 
 
-def _reason(result: "TaskResult") -> str:
+def _reason(result: TaskResult) -> str:
     """The code of the verdict and the reason for it, preceded by the status if the child didn't complete."""
-    from delegate._util.fencing import one_line
-
     verdict, status = result.verdict, "" if result.status == "completed" else f"{result.status}, "
     if verdict is None:
         return f"{status}no criteria"
-    deciding = [one.reason for one in verdict.criteria if one.code == verdict.code and verdict.verdict == "FAIL"]
+    deciding = [
+        criterion.reason
+        for criterion in verdict.criteria
+        if criterion.code == verdict.code and verdict.verdict == "FAIL"
+    ]
     reason = deciding[0] if deciding else verdict.reasoning
     label = "" if verdict.code in ("met", "not_met") else f"{verdict.code}: "
     return f"{status}{label}{one_line(reason, 200)}"

@@ -2,15 +2,21 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from delegate.cli.doctor.diagnostics import Diagnostics, examine, without_settings
+from delegate.cli.doctor.endpoint import find_target, measure
+from delegate.cli.doctor.security.report import report_security
 from delegate.cli.input.options import Format, FormatOption
-
-if TYPE_CHECKING:
-    from delegate.cli.doctor.diagnostics import Diagnostics
-    from delegate.types import JsonObject
+from delegate.cli.screen.layout import Prose
+from delegate.cli.screen.output import console, print_as_json, refusals_as
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.errors import ConfigError
+from delegate.types import JsonObject
 
 HANG = 2
 """Columns by which the rest of a long line is indented."""
@@ -48,17 +54,10 @@ def doctor(
     0 if nothing that was measured is a problem.
     """
     if security:
-        from delegate.cli.doctor.security.report import report_security
-
         report_security(format)
         raise typer.Exit(0)
     if endpoint is not None:
         raise typer.Exit(_measure(endpoint, model, format))
-    from delegate.cli.doctor.diagnostics import examine, without_settings
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-    from delegate.errors import ConfigError
-
     if model is not None:
         raise typer.BadParameter("it needs --endpoint", param_hint="--model")
     try:
@@ -73,11 +72,6 @@ def doctor(
 
 def _measure(name: str, model: str | None, format: Format) -> int:
     """Measure an endpoint. Returns the exit code."""
-    from delegate.cli.doctor.endpoint import find_target, measure
-    from delegate.cli.screen.output import refusals_as
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-
     with refusals_as(format), Delegator() as delegator:
         target = find_target(delegator, name, model)
         print(target.announcement, file=sys.stderr)
@@ -88,12 +82,7 @@ def _measure(name: str, model: str | None, format: Format) -> int:
     return 0 if diagnostics.can_call else 1
 
 
-def _print(diagnostics: "Diagnostics", document: "JsonObject", format: Format) -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.layout import Prose
-    from delegate.cli.screen.output import console, print_as_json
-
+def _print(diagnostics: Diagnostics, document: JsonObject, format: Format) -> None:
     if print_as_json(format, document, document["checks"]):
         return
     lines, pasted = diagnostics.text().split("\n", allow_blank=True), len(diagnostics.toml.splitlines())

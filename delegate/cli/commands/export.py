@@ -1,23 +1,25 @@
 """`delegate export`: writes recorded tasks in the formats of other tools."""
 
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from delegate.cli.input.recorded import complete_run
-
-if TYPE_CHECKING:
-    from collections import Counter
-
-    from delegate.delegator import Delegator
-    from delegate.exports.atif import RecordedTask
-    from delegate.exports.preference import Preferences
-    from delegate.records.history import TaskSummary
+from delegate.cli.ci.logs import print_as_is
+from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.screen.output import as_json
+from delegate.cli.work import work
+from delegate.contract.amounts import counted
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.exports.atif import RecordedTask, run_trajectory, trajectories
+from delegate.exports.preference import Preferences
+from delegate.records.history import TaskSummary
 
 
 class ExportFormat(StrEnum):
@@ -68,9 +70,6 @@ def export(
     Labels come from people and from code. What has none is left out, and
     counted on stderr.
     """
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-
     if labels is not None and kind is not ExportFormat.preference:
         raise typer.BadParameter("can only be used with --format preference", param_hint="--labels")
     delegator = Delegator()
@@ -95,8 +94,6 @@ async def _write(lines: AsyncGenerator[str], out: Path | None) -> None:
 @contextmanager
 def _opened(out: Path | None) -> Generator[Callable[[str], None]]:
     """What writes a line to the file, or to stdout."""
-    from delegate.cli.ci.logs import print_as_is
-
     if out is None:
         yield print_as_is
         sys.stdout.flush()
@@ -109,81 +106,68 @@ def _opened(out: Path | None) -> Generator[Callable[[str], None]]:
         yield lambda line: print(line, file=file)
 
 
-class _Found(NamedTuple):
+class _Source(NamedTuple):
     """What is exported: one task with those below it, or all tasks of a run or a batch."""
 
     run_id: str
     handle: str | None
     """The handle, if one task is meant."""
     is_batch: bool
-    tasks: "Sequence[TaskSummary]"
+    tasks: Sequence[TaskSummary]
 
 
-async def _find(delegator: "Delegator", text: str) -> _Found:
+async def _find(delegator: Delegator, text: str) -> _Source:
     """What `text` names. Raises CallError if there is nothing on record."""
-    from delegate.cli.input.recorded import find
-    from delegate.errors import CallError
-
     record, tasks = await find(delegator, text, None)
     run_id, is_batch = tasks[0].run_id, True
     if record is not None:
         (own,) = (task for task in tasks if task.handle == record["handle"])
         below = [task for task in tasks if task.depth > own.depth]
-        return _Found(run_id, own.handle, False, [own, *below])
+        return _Source(run_id, own.handle, False, [own, *below])
     try:
-        await delegator.batch_on_record(run_id)
+        await delegator.batches.summary(run_id)
     except CallError:
         is_batch = False
-    return _Found(run_id, None, is_batch, tasks)
+    return _Source(run_id, None, is_batch, tasks)
 
 
-async def _recorded(delegator: "Delegator", tasks: "Sequence[TaskSummary]") -> "AsyncGenerator[RecordedTask]":
+async def _recorded(delegator: Delegator, tasks: Sequence[TaskSummary]) -> AsyncGenerator[RecordedTask]:
     """The records of tasks, one after the other, with the rulings on each."""
-    from delegate.exports.atif import RecordedTask
-
     for task in tasks:
-        record = await delegator.read(task.handle)
+        record = await delegator.records.read(task.handle)
         if record is not None:  # else it was removed in the meantime, as old records are
-            ruled = [one.model_dump(mode="json") for one in await delegator.rulings(task.handle)]
-            yield RecordedTask(record, task.depth, tuple(ruled))
+            rulings = [ruling.model_dump(mode="json") for ruling in await delegator.records.rulings(task.handle)]
+            yield RecordedTask(record, task.depth, tuple(rulings))
 
 
-async def _trajectories(delegator: "Delegator", text: str) -> AsyncGenerator[str]:
-    from delegate.cli.screen.output import as_json
-    from delegate.exports.atif import run_trajectory, trajectories
-
-    found = await _find(delegator, text)
-    if found.is_batch and len({task.depth for task in found.tasks}) == 1:
-        async for task in _recorded(delegator, found.tasks):
+async def _trajectories(delegator: Delegator, text: str) -> AsyncGenerator[str]:
+    source = await _find(delegator, text)
+    if source.is_batch and len({task.depth for task in source.tasks}) == 1:
+        async for task in _recorded(delegator, source.tasks):
             yield as_json(trajectories([task])[0])
         return
-    tasks = [task async for task in _recorded(delegator, found.tasks)]
-    if found.is_batch:
+    tasks = [task async for task in _recorded(delegator, source.tasks)]
+    if source.is_batch:
         for trajectory in trajectories(tasks):
             yield as_json(trajectory)
-    elif found.handle is not None:
-        own = (one for one in trajectories(tasks) if one["trajectory_id"] == found.handle)
+    elif source.handle is not None:
+        own = (trajectory for trajectory in trajectories(tasks) if trajectory["trajectory_id"] == source.handle)
         yield as_json(next(own), indent=2)
     else:
-        yield as_json(run_trajectory(found.run_id, tasks), indent=2)
+        yield as_json(run_trajectory(source.run_id, tasks), indent=2)
 
 
-async def _preferences(delegator: "Delegator", text: str, *, with_judges: bool) -> AsyncGenerator[str]:
-    from delegate.cli.screen.output import as_json
-    from delegate.exports.preference import Preferences
-
-    preferences, found = Preferences(with_judges=with_judges), await _find(delegator, text)
-    tasks = found.tasks if found.handle is None else found.tasks[:1]
+async def _preferences(delegator: Delegator, text: str, *, with_judges: bool) -> AsyncGenerator[str]:
+    preferences, source = Preferences(with_judges=with_judges), await _find(delegator, text)
+    tasks = source.tasks if source.handle is None else source.tasks[:1]
     async for task in _recorded(delegator, tasks):
         if example := preferences.example(task):
             yield as_json(example)
     _print_counts(preferences)
 
 
-def _print_counts(preferences: "Preferences") -> None:
-    from delegate.contract.amounts import counted
-
-    def listed(counts: "Counter[Any]") -> str:
+def _print_counts(preferences: Preferences) -> None:
+    def listed(counts: Counter[Any]) -> str:
         return ", ".join(f"{number} {name}" for name, number in counts.most_common())
 
     text = counted(preferences.labeled.total(), "example")

@@ -1,9 +1,16 @@
 """`delegate init`: writes the settings and the tasks with which one starts in a folder."""
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from delegate import trust
+from delegate.cli.input.choice import choose
+from delegate.delegator import Delegator
+from delegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from delegate.cli.input.starting import Start
@@ -20,11 +27,7 @@ def init(
     the servers on this machine offer; else it asks nothing. It replaces no file
     without --force, and calls no model.
     """
-    import sys
-
-    from delegate import trust
-    from delegate.cli.input import starting
-    from delegate.errors import ConfigError
+    from delegate.cli.input import starting  # loads an HTTP client
 
     files = [Path(trust.NAME), Path(TASKS)]
     if not force and (there := [str(file) for file in files if file.is_symlink() or file.exists()]):
@@ -41,12 +44,6 @@ def init(
 
 def _next(start: "Start") -> str:
     """What to run now."""
-    import os
-
-    from delegate import trust
-    from delegate.cli.input.choice import choose
-    from delegate.delegator import Delegator
-
     run = f"`delegate run --file {TASKS} --out results`"
     if named := os.environ.get("DELEGATE_CONFIG"):
         return f"Next: unset DELEGATE_CONFIG, since {named} is read in place of {trust.NAME}; then {run}"

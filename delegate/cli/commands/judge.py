@@ -1,19 +1,30 @@
 """`delegate judge`: gives a verdict on existing work."""
 
+import os
+import select
+import stat
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from delegate.cli.commands.run import CriteriaOption
-from delegate.cli.input.options import Format, TraceOption
-
-if TYPE_CHECKING:
-    from delegate._util.cancellation import Cancellation
-    from delegate.cli.input.workfile import LocatedCriterion
-    from delegate.events import EventSink
-    from delegate.types import Task, Verdict
+from delegate._util.cancellation import Cancellation
+from delegate._util.redaction import redactor
+from delegate.cli import PROGRAM, exits
+from delegate.cli.ci import github, junit, sarif
+from delegate.cli.ci.logs import inert_markup, print_as_is
+from delegate.cli.ci.problems import in_repository, paths_of, problems
+from delegate.cli.input.documents import STDIN, read_text
+from delegate.cli.input.options import CriteriaOption, Format, TraceOption
+from delegate.cli.input.workfile import LocatedCriterion, read_criteria, read_receipts, to_task, with_location
+from delegate.cli.screen.output import console, print_json, print_jsonl, refusals_as, verdict_text
+from delegate.cli.work import stoppable
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.events import EventSink
+from delegate.types import Task, Verdict
 
 PIPE_SECONDS = 2.0
 """Time without a word on stdin after which it is said that it is read."""
@@ -91,10 +102,6 @@ def judge(
     setting), and 3 if nobody could look: no judge, such as without a key, no
     budget, or a check that can't run here.
     """
-    from delegate.cli import exits
-    from delegate.cli.input.workfile import to_task
-    from delegate.cli.screen.output import refusals_as
-
     files = _Files(criteria, output, receipts)
     errors = Format(format.value) if format.value in tuple(Format) else Format.pretty
     with refusals_as(errors):
@@ -116,19 +123,13 @@ class _Files(NamedTuple):
 
 
 def _refuse_stdin_twice(files: _Files) -> None:
-    from delegate.cli.input.documents import STDIN
-    from delegate.errors import CallError
-
     if files.count(STDIN) > 1:
         hint = "write the others to files"
         raise CallError("one_stdin", "only one of --criteria, --output and --receipts can be `-`", hint=hint)
 
 
-def _criteria(file: Path | None, typed: list[str]) -> "list[LocatedCriterion]":
-    from delegate.cli.input.workfile import read_criteria
-    from delegate.errors import CallError
-
-    if criteria := read_criteria(file, typed):
+def _criteria(file: Path | None, texts: list[str]) -> list[LocatedCriterion]:
+    if criteria := read_criteria(file, texts):
         return criteria
     hint = "add -c CRITERION, or a --criteria FILE with at least one"
     raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
@@ -136,9 +137,6 @@ def _criteria(file: Path | None, typed: list[str]) -> "list[LocatedCriterion]":
 
 def _report(files: _Files, *, has_workspace: bool) -> str | None:
     """The report, from its file or as it was piped to stdin. None if there is none."""
-    from delegate.cli.input.documents import STDIN, read_text
-    from delegate.errors import CallError
-
     if files.output is not None:
         return read_text(files.output)
     if STDIN not in files and (piped := _piped()):
@@ -154,14 +152,6 @@ def _piped() -> str:
 
     A pipe that stays open without a word would be waited for in silence, so that is said once.
     """
-    import os
-    import select
-    import stat
-    import sys
-
-    from delegate.cli import PROGRAM
-    from delegate.cli.input.documents import STDIN, read_text
-
     if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]  (it is closed)
         return ""
     mode = os.fstat(0).st_mode
@@ -173,19 +163,14 @@ def _piped() -> str:
 
 
 def _verdict(
-    task: "Task", criteria: "list[LocatedCriterion]", files: _Files, trace: Path | None, **options: Any
-) -> "Verdict":
-    from delegate.cli.input.workfile import read_receipts, with_location
-    from delegate.cli.work import stoppable
-    from delegate.delegator import Delegator
-    from delegate.errors import CallError
-
+    task: Task, criteria: list[LocatedCriterion], files: _Files, trace: Path | None, **options: Any
+) -> Verdict:
     work: dict[str, Any] = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, **options}
     work["receipts"] = read_receipts(files.receipts) if files.receipts else None
     work["output"] = _report(files, has_workspace=options["workspace"] is not None)
     delegator = Delegator()
 
-    async def judging(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Verdict":
+    async def judging(*, on_event: EventSink | None, cancellation: Cancellation) -> Verdict:
         return await delegator.judge(**work, cancellation=cancellation)
 
     try:
@@ -194,10 +179,7 @@ def _verdict(
         raise with_location(error, criteria) from None
 
 
-def _print(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
-    from delegate._util.redaction import redactor
-    from delegate.cli.screen.output import console, print_json, print_jsonl, verdict_text
-
+def _print(verdict: Verdict, task: Task, files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
     task = redactor.model(task)
     match format:
         case JudgeFormat.pretty:
@@ -210,19 +192,12 @@ def _print(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | No
             _print_for_ci(verdict, task, files, workspace, format)
 
 
-def _print_for_ci(verdict: "Verdict", task: "Task", files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
-    from delegate.cli import exits
-    from delegate.cli.ci import github, junit, sarif
-    from delegate.cli.ci.logs import inert_markup, print_as_is
-    from delegate.cli.ci.problems import in_repository, paths_of, problems
-    from delegate.cli.input.documents import STDIN
-    from delegate.cli.screen.output import print_json
-
-    found = problems(verdict, paths_of(task, verdict, workspace))
+def _print_for_ci(verdict: Verdict, task: Task, files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
+    failures = problems(verdict, paths_of(task, verdict, workspace))
     if format is JudgeFormat.junit:
-        print_as_is(inert_markup(junit.document(verdict, task.goal, found)))
+        print_as_is(inert_markup(junit.document(verdict, task.goal, failures)))
     elif format is JudgeFormat.github:
-        print_as_is("\n".join(github.commands(verdict, task.goal, found)))
+        print_as_is("\n".join(github.commands(verdict, task.goal, failures)))
         github.write_summary(verdict, task.goal)
     else:
         places = (
@@ -230,4 +205,4 @@ def _print_for_ci(verdict: "Verdict", task: "Task", files: _Files, workspace: Pa
         )
         elsewhere = next((place for place in places if place is not None), ".")
         exit_code = exits.of_verdict(verdict)
-        print_json(sarif.document(verdict, task.goal, found, exit_code=exit_code, elsewhere=elsewhere))
+        print_json(sarif.document(verdict, task.goal, failures, exit_code=exit_code, elsewhere=elsewhere))

@@ -1,14 +1,28 @@
 """`delegate lint`: tries whether criteria can fail, and says what criteria in words are about."""
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
+from delegate._util.fencing import clean
+from delegate.batch.item import BadRow
+from delegate.batch.sources import TaskFile
+from delegate.cli.input.documents import STDIN, is_document, read_document, read_text
 from delegate.cli.input.options import Format, FormatOption
-
-if TYPE_CHECKING:
-    from delegate.types import Task
+from delegate.cli.input.task_trust import refuse_untrusted
+from delegate.cli.input.taskfile import read_task, read_tasks
+from delegate.cli.input.workfile import read_criteria, to_task, with_location
+from delegate.cli.screen.output import console, print_as_json, refusals_as
+from delegate.errors import CallError
+from delegate.judging.checks.can_fail import Trial, try_out
+from delegate.judging.reading.statements import declared, in_words
+from delegate.judging.validate import refuse_undecidable
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.workspace.folder import existing
+from delegate.settings import load_settings
+from delegate.types import ShellCriterion, Task, Workspace
 
 _LABELS = {True: "can fail", False: "can't fail", None: "not known"}
 
@@ -52,12 +66,10 @@ def lint(
     fail or that isn't known, 1 if something can't, and 2 if there is no command
     or a criterion is invalid.
     """
-    from delegate.cli.screen.output import refusals_as
-
     text = ""
     with refusals_as(format):
         if files:
-            tasks = [one for name in command or [] for one in _tasks_of(Path(name), workspace)]
+            tasks = [task for name in command or [] for task in _tasks_of(Path(name), workspace)]
         elif criteria is not None:
             tasks = [(str(criteria), "", _task_of(criteria, command, workspace))]
         else:
@@ -73,16 +85,8 @@ def lint(
     raise typer.Exit(1 if any(row["findings"] for row in rows) else 0)
 
 
-def _rows(tasks: "list[tuple[str, str, Task]]") -> list[dict[str, Any]]:
+def _rows(tasks: list[tuple[str, str, Task]]) -> list[dict[str, Any]]:
     """What was found on each criterion of these tasks, which have a file and a prefix for ids. Raises CallError."""
-    import asyncio
-
-    from delegate.judging.checks.can_fail import Trial, try_out
-    from delegate.judging.reading.statements import declared, in_words
-    from delegate.sandbox.commands.commands import Commands
-    from delegate.settings import load_settings
-    from delegate.types import ShellCriterion
-
     settings = load_settings()
     commands = Commands(
         sandbox=settings.sandbox, commands=settings.commands, network=settings.network, hidden=(settings.home,)
@@ -100,7 +104,7 @@ def _rows(tasks: "list[tuple[str, str, Task]]") -> list[dict[str, Any]]:
         for criterion, trial in zip(task.criteria, trials, strict=True):
             text, about = statements.get(criterion.id or "", ("", None))
             read_as = str(declared(text, about).parts[0]) if about is not None else "read by a model" if text else None
-            missed = trial.can_fail is None and isinstance(criterion, ShellCriterion)
+            undecided = trial.can_fail is None and isinstance(criterion, ShellCriterion)
             rows.append(
                 {
                     "file": file,
@@ -110,32 +114,25 @@ def _rows(tasks: "list[tuple[str, str, Task]]") -> list[dict[str, Any]]:
                     "can_fail": trial.can_fail,
                     "how": trial.how,
                     "findings": [f"it can't fail: {trial.how}"] if trial.can_fail is False else [],
-                    "warnings": [trial.how] if trial.held_before or missed else [],
+                    "warnings": [trial.how] if trial.held_before or undecided else [],
                 }
             )
     return rows
 
 
-def _tasks_of(file: Path, workspace: Path | None) -> "list[tuple[str, str, Task]]":
+def _tasks_of(file: Path, workspace: Path | None) -> list[tuple[str, str, Task]]:
     """The tasks of a file of tasks, or one with the criteria of a file. Raises CallError."""
-    from delegate.cli.input.task_trust import refuse_untrusted
-    from delegate.settings import load_settings
-
     if (tasks := tasks_in(file)) is None:
         return [(str(file), "", _task_of(file, None, workspace))]
     # In place of a workspace that the operator names, what the file says doesn't count.
     counts = {"workspace": None} if workspace is not None else {}
-    asked = ((f"task {id}", task.model_copy(update=counts)) for id, task in tasks)
-    refuse_untrusted(file, asked, load_settings())
+    requests = ((f"task {id}", task.model_copy(update=counts)) for id, task in tasks)
+    refuse_untrusted(file, requests, load_settings())
     return [(str(file), f"task {id}, ", _in(task, workspace)) for id, task in tasks]
 
 
-def _task_of(criteria: Path, command: list[str] | None, workspace: Path | None) -> "Task":
+def _task_of(criteria: Path, command: list[str] | None, workspace: Path | None) -> Task:
     """A task with the criteria of a file. Raises CallError."""
-    from delegate.cli.input.workfile import read_criteria, to_task, with_location
-    from delegate.errors import CallError
-    from delegate.judging.validate import refuse_undecidable
-
     if command:
         raise CallError("two_inputs", "give a command or --criteria, not both", hint="leave out one of them")
     located = read_criteria(criteria)
@@ -147,44 +144,33 @@ def _task_of(criteria: Path, command: list[str] | None, workspace: Path | None) 
     return task
 
 
-def _task_of_command(command: str, exit_code: int, workspace: Path | None) -> "Task":
-    from delegate.types import ShellCriterion, Task
-
+def _task_of_command(command: str, exit_code: int, workspace: Path | None) -> Task:
     criterion = ShellCriterion(kind="shell", command=command, exit_code=exit_code)
     return _in(Task(goal="lint", acceptance_criteria=(criterion,)), workspace)
 
 
-def _in(task: "Task", workspace: Path | None) -> "Task":
+def _in(task: Task, workspace: Path | None) -> Task:
     """The task with this workspace, if there is one. Raises CallError."""
-    from delegate.sandbox.workspace.folder import existing
-    from delegate.types import Workspace
-
     if workspace is None:
         return task
     return task.model_copy(update={"workspace": Workspace(mode="shared", path=existing(workspace))})
 
 
-def tasks_in(file: Path) -> "list[tuple[str, Task]] | None":
+def tasks_in(file: Path) -> list[tuple[str, Task]] | None:
     """The tasks of a file with their ids; None if it is a file of criteria. Raises CallError."""
-    from delegate.batch.item import BadRow
-    from delegate.batch.sources import TaskFile
-    from delegate.cli.input.documents import is_document, read_document
-    from delegate.cli.input.taskfile import read_task, read_tasks
-    from delegate.errors import CallError
-
     if is_document(file) and not _holds_tasks(read_document(file)):
         return None
     if file.suffix.lower() == ".toml":
         return [(str(n), task) for n, task in enumerate(read_tasks(file), start=1)]
     if not is_document(file) and file.suffix.lower() not in (".jsonl", ".ndjson"):
         return None
-    found: list[tuple[str, Task]] = []
-    for one in TaskFile(file, read_task):
-        if isinstance(one, BadRow):
-            error = one.error
-            raise CallError(error.code, f"{file}: row {one.row}: {error.message}", field=error.field, hint=error.hint)
-        found.append((one.id, one.task))
-    return found
+    tasks: list[tuple[str, Task]] = []
+    for item in TaskFile(file, read_task):
+        if isinstance(item, BadRow):
+            error = item.error
+            raise CallError(error.code, f"{file}: row {item.row}: {error.message}", field=error.field, hint=error.hint)
+        tasks.append((item.id, item.task))
+    return tasks
 
 
 def _holds_tasks(document: object) -> bool:
@@ -192,14 +178,11 @@ def _holds_tasks(document: object) -> bool:
     if isinstance(document, dict):
         return "tasks" in document
     return isinstance(document, list) and any(
-        isinstance(one, dict) and "goal" in one for one in cast("list[object]", document)
+        isinstance(item, dict) and "goal" in item for item in cast("list[object]", document)
     )
 
 
 def _read(command: list[str]) -> str:
-    from delegate.cli.input.documents import STDIN, read_text
-    from delegate.errors import CallError
-
     if len(command) > 1:
         hint = "write it in quotes, or add --files to check files of criteria or tasks"
         raise CallError("two_inputs", "give one command", hint=hint)
@@ -211,18 +194,14 @@ def _read(command: list[str]) -> str:
 
 
 def _print_found(rows: list[dict[str, Any]], format: Format) -> None:
-    from delegate.cli.screen.output import console, print_as_json
-
     if print_as_json(format, {"criteria": rows}, rows):
         return
     for row in rows:
-        for one in (*row["findings"], *(f"warning: {warning}" for warning in row["warnings"])):
-            console().print(f"{row['file']}: {row['id']}: {_clean(one)}", soft_wrap=True, markup=False)
+        for note in (*row["findings"], *(f"warning: {warning}" for warning in row["warnings"])):
+            console().print(f"{row['file']}: {row['id']}: {_clean(note)}", soft_wrap=True, markup=False)
 
 
 def _print_all(rows: list[dict[str, Any]], format: Format) -> None:
-    from delegate.cli.screen.output import console, print_as_json
-
     if print_as_json(format, {"criteria": rows}, rows):
         return
     for row in rows:
@@ -231,10 +210,8 @@ def _print_all(rows: list[dict[str, Any]], format: Format) -> None:
 
 
 def _print_command(command: str, exit_code: int, row: dict[str, Any], format: Format) -> None:
-    from delegate.cli.screen.output import console, print_as_json
-
-    said = {name: row[name] for name in ("can_fail", "how", "findings", "warnings")}
-    document = {"command": command, "exit_code": exit_code, **said}
+    result = {name: row[name] for name in ("can_fail", "how", "findings", "warnings")}
+    document = {"command": command, "exit_code": exit_code, **result}
     if not print_as_json(format, document, [document]):
         console().print(_outcome(row), soft_wrap=True, markup=False)
 
@@ -244,6 +221,4 @@ def _outcome(row: dict[str, Any]) -> str:
 
 
 def _clean(text: str) -> str:
-    from delegate._util.fencing import clean
-
     return clean(text).text.replace("\n", " ")

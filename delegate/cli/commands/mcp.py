@@ -1,28 +1,35 @@
 """`delegate mcp`: serves the tool to hosts that speak MCP."""
 
 import atexit
+import ipaddress
 import os
+import secrets
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from delegate._util.cancellation import Cancellation
+from delegate.child.command_line import parse_command, variables
 from delegate.cli import PROGRAM
-from delegate.cli.commands.run import RunnerEnvOption, RunnerOption, RunnerOutput, RunnerOutputOption, runner_of
+from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutput, RunnerOutputOption, runner_of
+from delegate.errors import ConfigError, DelegateError
+from delegate.events import EventSink
+from delegate.hosts.mcp import connection, definitions, opening
+from delegate.hosts.mcp.connection import Connection
+from delegate.hosts.workspaces import WorkspacePolicy
+from delegate.models.overrides import effective_catalog
+from delegate.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from delegate._util.cancellation import Cancellation
     from delegate.child.command import CommandRunner
     from delegate.delegator import Delegator
-    from delegate.events import EventSink
-    from delegate.hosts.mcp.connection import Connection
-    from delegate.hosts.workspaces import WorkspacePolicy
-    from delegate.settings import Settings
 
-Serving = Callable[["Delegator", "Cancellation"], Coroutine[Any, Any, None]]
+Serving = Callable[["Delegator", Cancellation], Coroutine[Any, Any, None]]
 """Serves a delegator until the cancellation is cancelled."""
 
 MakeRunner = Callable[[], "CommandRunner | None"]
@@ -44,15 +51,15 @@ _ReachableOption = typer.Option(
 )
 _SharedOption = typer.Option(
     "--shared-records",
-    help="With --http: let clients read every recorded report whose handle they have, and share the limits of a run "
-    "that several of them name. By default, a client reads only the reports of its own calls.",
+    help="With --http: let clients list and read every recorded report, and share the limits of a run that several of "
+    "them name. By default, a client reads only the reports of its own calls.",
 )
 
 _AnswerOption = typer.Option(
     min=0,
     metavar="SECONDS",
-    help="Answer a call that still runs after this time with handles, for read_delegation. Many clients give up after "
-    "60 seconds; with one that waits longer, set it to a little less than that.",
+    help="Answer a call that still runs after this time with handles, for read_delegation. By default, as long as the "
+    "client is known to wait, or else 45 seconds; with one that waits longer, set it to a little less than that.",
 )
 _StructuredOption = typer.Option(
     "--structured",
@@ -82,7 +89,7 @@ def mcp(
     token: Annotated[str | None, _TokenOption] = None,
     reachable_as: Annotated[list[str] | None, _ReachableOption] = None,
     shared_records: Annotated[bool, _SharedOption] = False,
-    answer_within: Annotated[float, _AnswerOption] = 45,
+    answer_within: Annotated[float | None, _AnswerOption] = None,
     structured: Annotated[bool, _StructuredOption] = False,
     keep: Annotated[bool, _KeepOption] = False,
     workspace: Annotated[str | None, _WorkspaceOption] = None,
@@ -105,7 +112,9 @@ def mcp(
     if context.invoked_subcommand is not None:
         return
     names = reachable_as or []
-    options = {"answer_within": answer_within, "structured": structured, "workspaces": _policy(workspace, http=http)}
+    options: dict[str, Any] = {"structured": structured, "workspaces": _policy(workspace, http=http), "keep": keep}
+    if answer_within is not None:
+        options["answer_within"] = answer_within
     _check_runner(runner, runner_output, runner_env)
     worker = partial(runner_of, runner, runner_output, runner_env)
     if http:
@@ -120,8 +129,6 @@ def mcp(
 
 def _check_runner(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> None:
     """Raise the errors of `runner_of` now. The runner itself takes longer to load than clients wait."""
-    from delegate.child.command_line import parse_command, variables
-
     if command is None:
         runner_of(command, output, env)
     else:
@@ -145,53 +152,61 @@ def _leave_the_clients_process() -> None:
     atexit.register(os.write, ending, b".")
 
 
-def _policy(workspace: str | None, *, http: bool) -> "WorkspacePolicy":
+def _policy(workspace: str | None, *, http: bool) -> WorkspacePolicy:
     """Where children work. A client over HTTP may be on another machine, so it can't name a folder of this one."""
-    from delegate.hosts.workspaces import WorkspacePolicy
-
     policy = WorkspacePolicy.parse(workspace or ("fresh" if http else "auto"))
     if http and policy.mode != "fresh" and policy.path is None:
         raise typer.BadParameter(f"with --http, name the project: {policy.mode}:PATH", param_hint="--workspace")
     return policy
 
 
-def _serve_stdio(options: dict[str, Any], runner: MakeRunner, *, keep: bool) -> None:
-    """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
-    from delegate.hosts.mcp import connection, definitions, opening
-    from delegate.models.overrides import effective_catalog
-    from delegate.settings import load_settings
+def serve_problem(problem: str) -> None:
+    """Serve the client on stdin and stdout as if nothing were wrong, and answer each call with the problem: of a server
+    that ends at its start, many clients tell nobody.
+    """
+    _serve_stdio({"problem": problem}, lambda: None, Settings(), keep=False)
 
+
+def _serve_stdio(options: dict[str, Any], runner: MakeRunner, settings: Settings | None = None, *, keep: bool) -> None:
+    """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
     if sys.stdin.isatty():
         _log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
-    settings = load_settings()
+    settings = settings or load_settings()
     effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)  # a client is told of no wrong one
-    shown = {name: options[name] for name in ("structured", "workspaces")}
+    shown = {name: options[name] for name in ("structured", "workspaces") if name in options}
     with _sdk_required():
         first = opening.Opening(definitions.listed(settings, **shown))
     if keep:
         _leave_the_clients_process()
     with connection.reserved_stdio(first) as client:
-        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), runner, settings)
+        adapter = _adapter("serve_stdio", "server")
+        try:
+            _serve(_over_stdio(adapter, client, options, keep=keep), runner, settings)
+        except DelegateError as error:
+            _log(str(error))
+            os.environ["DELEGATE_PARENT"] = ""  # nothing is run, and no run can be joined
+            told = {**options, "problem": str(error)}
+            _serve(_over_stdio(adapter, client, told, keep=keep), lambda: None, Settings())
 
 
-def _serve(serving: Serving, runner: MakeRunner, settings: "Settings | None" = None) -> None:
+def _serve(serving: Serving, runner: MakeRunner, settings: Settings | None = None) -> None:
     """Serve until the client leaves, or the first Ctrl-C or SIGTERM."""
-    from delegate.cli.work import stoppable
+    from delegate.cli.work import stoppable  # both take long to load, and the first requests have been answered
     from delegate.delegator import Delegator
 
     delegator = Delegator(settings, runner=runner())
 
-    def call(*, on_event: "EventSink | None", cancellation: "Cancellation") -> Coroutine[Any, Any, None]:
+    def call(*, on_event: EventSink | None, cancellation: Cancellation) -> Coroutine[Any, Any, None]:
         return serving(delegator, cancellation)
 
     stoppable(delegator, call, titles=None)
 
 
-def _over_stdio(adapter: Any, client: "Connection", options: dict[str, Any], *, keep: bool) -> Serving:
-    async def serve(delegator: "Delegator", cancellation: "Cancellation") -> None:
+def _over_stdio(adapter: Any, client: Connection, options: dict[str, Any], *, keep: bool) -> Serving:
+    async def serve(delegator: "Delegator", cancellation: Cancellation) -> None:
         with suppress(TimeoutError):
             async with cancellation.deadline():
-                before_end = delegator.join if keep else None
+                before_end = delegator.background.join if keep else None
                 await adapter.serve_stdio(adapter.server(delegator, **options), client, before_end=before_end)
 
     return serve
@@ -200,13 +215,11 @@ def _over_stdio(adapter: Any, client: "Connection", options: dict[str, Any], *, 
 def _over_http(
     adapter: Any, host: str, port: int, token: str | None, names: list[str], options: dict[str, Any], *, keep: bool
 ) -> Serving:
-    import secrets
-
-    async def serve(delegator: "Delegator", cancellation: "Cancellation") -> None:
+    async def serve(delegator: "Delegator", cancellation: Cancellation) -> None:
         listener = adapter.listen(host, port)
         bearer = token or secrets.token_urlsafe(32)
-        shown = f"[{host}]" if ":" in host else host
-        _log(f"serving MCP at http://{shown}:{listener.getsockname()[1]}{adapter.PATH}")
+        address = f"[{host}]" if ":" in host else host
+        _log(f"serving MCP at http://{address}:{listener.getsockname()[1]}{adapter.PATH}")
         if token is None:
             _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
         allowed_names = (*adapter.LOOPBACK, *names)
@@ -220,8 +233,6 @@ def _over_http(
 
 def _adapter(*needed: str) -> Any:
     """The host adapter, with the names that are needed of it. It is untyped, because the SDK may not be installed."""
-    from importlib import import_module
-
     with _sdk_required():
         module = import_module("delegate.hosts.mcp")
         for name in needed:
@@ -232,8 +243,6 @@ def _adapter(*needed: str) -> Any:
 @contextmanager
 def _sdk_required() -> Generator[None]:
     """Raise ConfigError if the SDK turns out to be missing."""
-    from delegate.errors import ConfigError
-
     try:
         yield
     except ModuleNotFoundError as error:  # includes PackageNotFoundError
@@ -259,8 +268,6 @@ def _refuse_weak_token(token: str | None) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    import ipaddress
-
     if host == "localhost":
         return True
     try:

@@ -1,20 +1,24 @@
 """`delegate models`: lists the models, the one that would judge, and why the others would not."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from datetime import date
+from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from delegate._util.fencing import one_line
+from delegate.cli.input.choice import Choice, choose
 from delegate.cli.input.options import VERDICT_TOKENS, Format, FormatOption
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.table import Table
-
-    from delegate.cli.input.choice import Choice
-    from delegate.models.catalog import Catalog, Model
-    from delegate.settings import Settings
-    from delegate.types import Candidate, JsonObject
+from delegate.cli.screen.layout import Prose, Trimmed
+from delegate.cli.screen.output import NARROW, ROOMY, console, plain, print_as_json, slim_table
+from delegate.delegator import Delegator
+from delegate.models.catalog import Catalog, Model
+from delegate.models.routing import NEAR_TIE
+from delegate.money import usd
+from delegate.settings import Settings
+from delegate.types import Candidate, JsonObject
 
 NARROWING = ("judge_model", "min_judge_accuracy", "max_false_pass", "max_cost_usd", "parent_tier", "max_tier")
 """Settings that exclude models from judging, or put others before them."""
@@ -34,10 +38,6 @@ def models(
 
     Shows today's prices and the cost of a verdict.
     """
-    from delegate.cli.input.choice import choose
-    from delegate.cli.screen.output import print_as_json
-    from delegate.delegator import Delegator
-
     with Delegator() as delegator:
         choice = choose(delegator, worker=worker, tokens=tokens)
         rows = _rows(delegator.catalog, choice, tokens)
@@ -48,19 +48,19 @@ def models(
         _print(choice, rows, list(_summary(choice, in_force, worker, tokens)))
 
 
-def _rows(catalog: "Catalog", choice: "Choice", tokens: int) -> "list[JsonObject]":
+def _rows(catalog: Catalog, choice: Choice, tokens: int) -> list[JsonObject]:
     """One row per model: first those that can judge, best first, then the others sorted by their obstacle."""
     rows = [_row(catalog, candidate, tokens, choice) for candidate in choice.judging.candidates]
     eligible = len(choice.judging.ranked)
     return rows[:eligible] + sorted(rows[eligible:], key=_obstacle_then_cost)
 
 
-def _obstacle_then_cost(row: "JsonObject") -> tuple[str, float, str]:
+def _obstacle_then_cost(row: JsonObject) -> tuple[str, float, str]:
     cost = row["verdict_cost_usd"]
     return row["reason"] or "", float("inf") if cost is None else cost, row["model"]
 
 
-def _row(catalog: "Catalog", candidate: "Candidate", tokens: int, choice: "Choice") -> "JsonObject":
+def _row(catalog: Catalog, candidate: Candidate, tokens: int, choice: Choice) -> JsonObject:
     model = catalog.find(candidate.model)
     assert model is not None
     worker = choice.worker.id if choice.worker else None
@@ -85,10 +85,8 @@ def _row(catalog: "Catalog", candidate: "Candidate", tokens: int, choice: "Choic
     }
 
 
-def _prices(model: "Model", tokens: int) -> "JsonObject":
+def _prices(model: Model, tokens: int) -> JsonObject:
     """Today's prices for a call with this many input tokens; all None if no price is known for today."""
-    from datetime import date
-
     price = model.price(date.today(), model.tokens(tokens))
     return {
         "input_price": price.input if price else None,
@@ -99,13 +97,13 @@ def _prices(model: "Model", tokens: int) -> "JsonObject":
     }
 
 
-def _in_force(settings: "Settings", names: tuple[str, ...]) -> "JsonObject":
+def _in_force(settings: Settings, names: tuple[str, ...]) -> JsonObject:
     """The settings that differ from their defaults."""
     defaults = type(settings).model_fields
     return {name: value for name in names if (value := getattr(settings, name)) != defaults[name].default}
 
 
-def _summary(choice: "Choice", in_force: "JsonObject", worker: str | None, tokens: int) -> "Iterator[str]":
+def _summary(choice: Choice, in_force: JsonObject, worker: str | None, tokens: int) -> Iterator[str]:
     """The models of children and judge, the cost of a verdict, the next judge, and the settings that apply."""
     yield f"{_work(choice, worker)}; {_judge(choice)}."
     if choice.judging.chosen is not None:
@@ -117,29 +115,24 @@ def _summary(choice: "Choice", in_force: "JsonObject", worker: str | None, token
 
 
 def _cost_text(cost: float | None) -> str:
-    from delegate.money import usd
-
     if cost is None:
         return "an unknown amount"
     return f"about {usd(cost)}" if cost else "nothing"
 
 
-def _work(choice: "Choice", worker: str | None) -> str:
+def _work(choice: Choice, worker: str | None) -> str:
     problem = choice.problem
     if problem is not None:
         return f"Children can't run: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
     return f"{'Worker:' if worker else 'Children run on'} {choice.worker.id if choice.worker else 'no model'}"
 
 
-def _judge(choice: "Choice") -> str:
+def _judge(choice: Choice) -> str:
     chosen = choice.judging.chosen
     return f"{chosen.id} judges" if chosen else "no model can judge; the last column gives the reasons"
 
 
-def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> None:
-    from delegate.cli.screen.layout import Prose, Trimmed
-    from delegate.cli.screen.output import NARROW, ROOMY, console, plain, slim_table
-
+def _print(choice: Choice, rows: list[JsonObject], summary: list[str]) -> None:
     out = console()
     for line in summary:
         out.print(Prose(plain(line)))
@@ -155,10 +148,8 @@ def _print(choice: "Choice", rows: "list[JsonObject]", summary: list[str]) -> No
         out.print("* price of calls of this length")
 
 
-def _columns(rows: "list[JsonObject]", standings: list[str], *, roomy: bool) -> dict[str, list[str]]:
+def _columns(rows: list[JsonObject], standings: list[str], *, roomy: bool) -> dict[str, list[str]]:
     """The columns of the table: providers only on a wide console, accuracy only if one is known."""
-    from delegate.money import usd
-
     in_prices, out_prices = _prices_in(rows, "input_price"), _prices_in(rows, "output_price")
     columns = {"model": [row["model"] for row in rows]}
     columns |= {"provider": [row["provider"] for row in rows]} if roomy else {}
@@ -169,11 +160,7 @@ def _columns(rows: "list[JsonObject]", standings: list[str], *, roomy: bool) -> 
     return columns | {"judges?": standings}
 
 
-def _fill(table: "Table", columns: dict[str, list[str]], styles: list[str]) -> None:
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-
+def _fill(table: Table, columns: dict[str, list[str]], styles: list[str]) -> None:
     *short, last = columns
     for name in short:
         table.add_column(name, justify="left" if name in ("model", "provider", "tier") else "right", no_wrap=True)
@@ -182,11 +169,11 @@ def _fill(table: "Table", columns: dict[str, list[str]], styles: list[str]) -> N
         table.add_row(*(Text(one_line(cell, 60)) for cell in cells), Text(one_line(standing, 200), style))
 
 
-def _style(row: "JsonObject") -> str:
+def _style(row: JsonObject) -> str:
     return "bold green" if row["judges"] else "" if row["rank"] else "dim"
 
 
-def _prices_in(rows: "list[JsonObject]", field: str) -> list[str]:
+def _prices_in(rows: list[JsonObject], field: str) -> list[str]:
     """The prices of one kind; those for long calls are marked with `*`."""
     unmarked = " " if any(row["above_tokens"] for row in rows) else ""
     return [_price(row[field]) + ("*" if row["above_tokens"] else unmarked) for row in rows]
@@ -202,10 +189,8 @@ def _price(price: float | None) -> str:
     return f"{price:.2f}" if round(price, 2) == price else f"{price:g}"
 
 
-def _standing(choice: "Choice", row: "JsonObject", first: "JsonObject") -> str:
+def _standing(choice: Choice, row: JsonObject, first: JsonObject) -> str:
     """Why a model judges, its rank among those that can, or why it can't."""
-    from delegate.models.routing import NEAR_TIE
-
     if row["judges"]:
         return f"judges: {_advantage(choice, first['verdict_cost_usd'])}"
     if row["rank"] is None:
@@ -222,11 +207,12 @@ def _without_repeats(texts: list[str]) -> list[str]:
     return ["as above" if text == before else text for text, before in zip(texts, ["", *texts], strict=False)]
 
 
-def _advantage(choice: "Choice", cost: float | None) -> str:
+def _advantage(choice: Choice, cost: float | None) -> str:
     ranked = choice.judging.candidates[: len(choice.judging.ranked)]
-    cheaper = [one for one in ranked if one.estimated_cost_usd is not None and one.estimated_cost_usd < (cost or 0)]
+    costs = [candidate.estimated_cost_usd for candidate in ranked]
+    is_cheapest = all(other is None or other >= (cost or 0) for other in costs)
     if choice.pinned:
         return "the setting judge_model"
     if len(ranked) == 1:
         return "the only model that can"
-    return "near tie, different family" if cheaper else "the cheapest"
+    return "the cheapest" if is_cheapest else "near tie, different family"

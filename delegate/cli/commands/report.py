@@ -1,15 +1,19 @@
 """`delegate report`: writes a run, a batch or a task as one HTML page."""
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from delegate.cli.input.recorded import LAST, complete_run
-
-if TYPE_CHECKING:
-    from delegate.delegator import Delegator
-    from delegate.report.values import ReportView
+from delegate.cli.ci.logs import inert_markup, print_as_is
+from delegate.cli.input.recorded import LAST, complete_run, find, run_id_of
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.report.page import report_page
+from delegate.report.reading import Reports
+from delegate.report.values import ReportView
 
 _MARK = b'<meta name="generator" content="delegate report">'
 
@@ -39,11 +43,6 @@ def report(
     contains what children wrote and read, as far as secrets weren't removed.
     With more than 1,000 tasks, those that didn't pass are on the first page.
     """
-    from delegate.cli.ci.logs import inert_markup, print_as_is
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-    from delegate.report.page import report_page
-
     if output != Path("-"):
         _refuse_unusable(output)
     delegator = Delegator()
@@ -57,22 +56,17 @@ def report(
     print(f"{output}: {', '.join([view.tally, *view.figures, *pages])}")
 
 
-async def _read(delegator: "Delegator", text: str, number: int | None, page: int) -> "ReportView":
-    from delegate.report.reading import Reports
-
+async def _read(delegator: Delegator, text: str, number: int | None, page: int) -> ReportView:
     id = await _id_of(delegator, text, number)
     async with Reports(delegator.settings.home) as reports:
         return await reports.report(id, page)
 
 
-async def _id_of(delegator: "Delegator", text: str, number: int | None) -> str:
+async def _id_of(delegator: Delegator, text: str, number: int | None) -> str:
     """The id of the run or batch, or the handle of the task, that is named. Raises CallError if there is none."""
-    from delegate.cli.input.recorded import find, run_id_of
-    from delegate.errors import CallError
-
     if number is None:
         try:
-            return (await delegator.batch_on_record(await run_id_of(delegator, text))).run_id
+            return (await delegator.batches.summary(await run_id_of(delegator, text))).run_id
         except CallError as error:
             if error.code != "unknown_batch":
                 raise
@@ -82,8 +76,6 @@ async def _id_of(delegator: "Delegator", text: str, number: int | None) -> str:
 
 def _refuse_unusable(path: Path) -> None:
     """Raise CallError for a path that can't be written, or that holds something other than a report."""
-    from delegate.errors import CallError
-
     if path.is_dir():
         raise CallError("bad_output", f"{path} is a folder", field="output", hint="name a file")
     if not path.absolute().parent.is_dir():
@@ -98,11 +90,7 @@ def _refuse_unusable(path: Path) -> None:
 
 
 def _write(path: Path, html: str) -> None:
-    """Replace the file in one step, so that nobody reads half a report."""
-    import os
-
-    from delegate.errors import CallError
-
+    """Replace the file in one step, so that a reader never gets half a report."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         temporary.unlink(missing_ok=True)  # a link that a child left here would lead to another file

@@ -1,40 +1,34 @@
 """`delegate run`: runs tasks from the command line or a file."""
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from delegate.cli.input.options import Format, FormatOption, PlanOption, TraceOption
+from delegate._util.cancellation import Cancellation
+from delegate.batch.sources import Listed
+from delegate.child.command import CommandRunner
+from delegate.cli import exits
+from delegate.cli.input.options import CriteriaOption, Format, FormatOption, PlanOption, TierName, TraceOption
+from delegate.cli.input.recorded import find
+from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
+from delegate.cli.input.task_trust import refuse_untrusted, requests_of
+from delegate.cli.input.taskfile import read_schema, read_task, read_tasks, typed_criterion
+from delegate.cli.screen.approvals import at_terminal
+from delegate.cli.screen.batch_plan import show
+from delegate.cli.screen.out import Out
+from delegate.cli.screen.output import print_report, print_report_as
+from delegate.cli.work import stoppable, work
+from delegate.codes import CallErrorCode
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.events import EventSink
+from delegate.sandbox.workspace.folder import existing
+from delegate.settings import Settings, load_settings
+from delegate.types import Report, Task
 
-if TYPE_CHECKING:
-    from delegate.child.command import CommandRunner
-    from delegate.codes import CallErrorCode
-    from delegate.settings import Settings
-    from delegate.types import Report, Task
-
-
-class TierName(StrEnum):
-    """The tier of a model."""
-
-    deep = "deep"
-    standard = "standard"
-    fast = "fast"
-
-
-class RunnerOutput(StrEnum):
-    """The output format of the program given as --runner."""
-
-    text = "text"
-    json = "json"
-
-
-CriteriaOption = Annotated[
-    list[str] | None,
-    typer.Option("-c", "--criterion", metavar="CRITERION", help="An acceptance criterion; may be repeated."),
-]
 FolderOption = Annotated[
     Path | None,
     typer.Option(
@@ -79,26 +73,12 @@ MaxClaimsOption = Annotated[
 FileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Run the tasks of a .json, .yaml or .toml file instead of GOAL.")
 ]
-RunnerOption = Annotated[
-    str | None,
-    typer.Option(metavar="COMMAND", help="Run this program as the child, such as `claude -p`."),
-]
-RunnerOutputOption = Annotated[
-    RunnerOutput | None,
-    typer.Option(help="What the program prints: its report as text, or JSON that contains it."),
-]
 ResumeOption = Annotated[
     str | None,
     typer.Option(
         metavar="HANDLE",
         help="Go on with a task of --until-verified whose process was lost, in its folder as it is and within what is "
         "left of its limits.",
-    ),
-]
-RunnerEnvOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME", help="Pass this environment variable, such as an API key, to the program; may be repeated."
     ),
 ]
 
@@ -184,8 +164,6 @@ def run(
     for the children, such as without a key), and 3 if no work is bad, but a
     child couldn't run or nobody could look at its work.
     """
-    from delegate.cli.input.taskfile import read_schema, read_tasks
-
     worker = runner_of(runner, runner_output, runner_env)
     fields: dict[str, Any] = {
         "context": context,
@@ -213,7 +191,7 @@ def run(
         tasks = read_tasks(file)
         if plan:
             _plan(tasks, file, worker, format)
-        _refuse_untrusted(file, tasks)
+        refuse_untrusted(file, _located(tasks), load_settings())
         _run(tasks, format, worker, out, force=force, trace=trace)
     if goal is None:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
@@ -228,26 +206,16 @@ def run(
 def _refuse_options_with_resume(
     goal: str | None, file: Path | None, runner: str | None, out: Path | None, options: dict[str, Any]
 ) -> None:
-    given = {"GOAL": goal, "--file": file, "--runner": runner, "--out": out, **options}
-    if used := next((name for name, value in given.items() if value is not None), None):
-        raise typer.BadParameter(f"can't be used with {used}; the task is on record", param_hint="--resume")
+    others = {"GOAL": goal, "--file": file, "--runner": runner, "--out": out, **options}
+    if conflict := next((name for name, value in others.items() if value is not None), None):
+        raise typer.BadParameter(f"can't be used with {conflict}; the task is on record", param_hint="--resume")
 
 
 def _resume(text: str, format: Format) -> NoReturn:
     """Go on with a task on record, and print its report."""
-    from delegate.cli import exits
-    from delegate.cli.input.recorded import find
-    from delegate.cli.screen.approvals import at_terminal
-    from delegate.cli.work import stoppable
-    from delegate.delegator import Delegator
-
-    if TYPE_CHECKING:
-        from delegate._util.cancellation import Cancellation
-        from delegate.events import EventSink
-
     delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
 
-    async def resume(*, on_event: "EventSink | None", cancellation: "Cancellation") -> "Report":
+    async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> Report:
         record, tasks = await find(delegator, text, None)
         goals[:] = [record["task"]["goal"] if record else tasks[0].goal]
         return await delegator.resume(
@@ -259,11 +227,8 @@ def _resume(text: str, format: Format) -> NoReturn:
     raise typer.Exit(exits.of_report(report))
 
 
-def _print(report: "Report", goals: Sequence[str], format: Format) -> None:
+def _print(report: Report, goals: Sequence[str], format: Format) -> None:
     """Print a report. Raises CallError if nothing was run."""
-    from delegate.cli.screen.output import print_report, print_report_as
-    from delegate.errors import CallError
-
     if format is not Format.pretty:
         print_report_as(format, report)
     elif (error := report.error) is not None:
@@ -282,50 +247,27 @@ def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, 
     return {"mode": "worktree" if worktree else "copy" if copy else "shared", "path": folder or Path.cwd()}
 
 
-def runner_of(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
-    """The runner of these options, if they name one. Raises ConfigError, and BadParameter for options without it."""
-    if command is not None:
-        from delegate.child.command import CommandRunner
-
-        return CommandRunner(command, output=output.value if output else "text", env=env or ())
-    if output is not None or env:
-        option = "--runner-output" if output is not None else "--runner-env"
-        raise typer.BadParameter("can only be used with --runner", param_hint=option)
-    return None
-
-
 def _refuse_options_with_file(goal: str | None, options: dict[str, Any]) -> None:
-    used = "GOAL" if goal is not None else next(iter(options), None)
-    if used is not None:
-        raise typer.BadParameter(f"can't be used with {used}; write {used} into the file", param_hint="--file")
+    conflict = "GOAL" if goal is not None else next(iter(options), None)
+    if conflict is not None:
+        raise typer.BadParameter(f"can't be used with {conflict}; write {conflict} into the file", param_hint="--file")
 
 
-def _task_from_options(goal: str, options: dict[str, Any]) -> "Task":
-    from delegate.cli.input.taskfile import read_task, typed_criterion
-
+def _task_from_options(goal: str, options: dict[str, Any]) -> Task:
     criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
     return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
 
 
 def _run(
-    tasks: "Sequence[Task]",
+    tasks: Sequence[Task],
     format: Format,
-    runner: "CommandRunner | None",
+    runner: CommandRunner | None,
     folder: Path | None,
     *,
     force: bool,
     trace: Path | None,
 ) -> NoReturn:
     """Run the tasks, print the report, and copy the files of the children to `folder` if there is one."""
-    from functools import partial
-
-    from delegate.cli import exits
-    from delegate.cli.screen.approvals import at_terminal
-    from delegate.cli.screen.out import Out
-    from delegate.cli.work import stoppable
-    from delegate.delegator import Delegator
-    from delegate.settings import load_settings
-
     if runner is not None:
         _refuse_limits_with_runner(tasks)
     goals = [task.goal for task in tasks]
@@ -338,39 +280,22 @@ def _run(
     raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
 
 
-def _plan(tasks: "Sequence[Task]", file: Path | None, runner: "CommandRunner | None", format: Format) -> NoReturn:
+def _plan(tasks: Sequence[Task], file: Path | None, runner: CommandRunner | None, format: Format) -> NoReturn:
     """Print what would be run."""
-    from delegate.batch.sources import Listed
-    from delegate.cli.input.task_trust import requests_of
-    from delegate.cli.screen.batch_plan import show
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-    from delegate.settings import load_settings
-
     settings = load_settings()
     delegator = Delegator(_raise_limits(settings, tasks), runner=runner)
     source = Listed(tasks, str(file) if file else "the command line")
-    plan = work(delegator, lambda _: delegator.plan(source))
+    plan = work(delegator, lambda _: delegator.batches.plan(source))
     show(plan, requests_of(file, _located(tasks), settings), format, file)
     raise typer.Exit
 
 
-def _refuse_untrusted(file: Path, tasks: "Sequence[Task]") -> None:
-    from delegate.cli.input.task_trust import refuse_untrusted
-    from delegate.settings import load_settings
-
-    refuse_untrusted(file, _located(tasks), load_settings())
-
-
-def _located(tasks: "Sequence[Task]") -> Iterator[tuple[str, "Task"]]:
+def _located(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
     return ((f"task {n}", task) for n, task in enumerate(tasks, start=1))
 
 
-def _refuse_absent_workspaces(tasks: "Sequence[Task]") -> None:
+def _refuse_absent_workspaces(tasks: Sequence[Task]) -> None:
     """Raise CallError for a folder that doesn't exist, before anything is run."""
-    from delegate.errors import CallError
-    from delegate.sandbox.workspace.folder import existing
-
     for n, task in enumerate(tasks, start=1):
         try:
             if task.workspace is not None and task.workspace.path is not None:
@@ -380,10 +305,8 @@ def _refuse_absent_workspaces(tasks: "Sequence[Task]") -> None:
             raise
 
 
-def _refuse_limits_with_runner(tasks: "Sequence[Task]") -> None:
+def _refuse_limits_with_runner(tasks: Sequence[Task]) -> None:
     """Raise CallError for fields that can't be enforced on a program, which makes its own model and tool calls."""
-    from delegate.errors import CallError
-
     for n, task in enumerate(tasks, start=1):
         for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
             if getattr(task, field) is not None:
@@ -397,7 +320,7 @@ def _refuse_limits_with_runner(tasks: "Sequence[Task]") -> None:
                 )
 
 
-def _raise_limits(settings: "Settings", tasks: "Sequence[Task]") -> "Settings":
+def _raise_limits(settings: Settings, tasks: Sequence[Task]) -> Settings:
     """Raise the limits of the settings, which are meant for models, to what the person asked for."""
     seconds = max([settings.timeout_seconds, *(task.timeout_seconds or 0 for task in tasks)])
     steps = max([settings.max_steps, *(task.max_steps or 0 for task in tasks)])

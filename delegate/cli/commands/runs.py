@@ -1,17 +1,37 @@
 """`delegate runs`: lists the latest runs on record."""
 
+import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from delegate.batch import journal
+from delegate.batch.journal import BatchSummary
 from delegate.cli.input.options import Format, FormatOption
-
-if TYPE_CHECKING:
-    from delegate.batch.journal import BatchSummary
-    from delegate.delegator import Delegator
-    from delegate.records.history import RunSummary
-    from delegate.records.recovery import Recovery
+from delegate.cli.input.recorded import short_ids
+from delegate.cli.screen.layout import Trimmed
+from delegate.cli.screen.output import (
+    NARROW,
+    VERY_ROOMY,
+    add_title_column,
+    console,
+    print_as_json,
+    refusals_as,
+    slim_table,
+    title,
+)
+from delegate.cli.screen.transcript import when, when_shortly
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.errors import ConfigError
+from delegate.money import usd
+from delegate.records import history, recovery
+from delegate.records.history import RunSummary
+from delegate.records.recovery import Recovery
+from delegate.records.trouble import trouble_of
+from delegate.settings import load_settings
 
 
 def runs(
@@ -37,10 +57,6 @@ def runs(
     with all that can be read of it, and keeps the damaged one. It exits with 1
     if anything was lost.
     """
-    from delegate.cli.screen.output import print_as_json, refusals_as
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-
     with refusals_as(format):
         if recover:
             _recover(format)
@@ -55,50 +71,40 @@ def runs(
 
 
 def _recover(format: Format) -> None:
-    import sqlite3
-
-    from delegate.batch import journal
-    from delegate.cli.screen.output import print_as_json
-    from delegate.errors import ConfigError
-    from delegate.records import history, recovery
-    from delegate.records.trouble import trouble_of
-    from delegate.settings import load_settings
-
-    home, found = load_settings().home, list[recovery.Recovery]()
+    home, recoveries = load_settings().home, list[Recovery]()
     for path, schema in ((home / "records.sqlite3", history.SCHEMA), (home / "batches.sqlite3", journal.SCHEMA)):
         try:
-            one = recovery.recover(path, schema)
+            result = recovery.recover(path, schema)
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"{path} can't be recovered: {trouble_of(error, path)}") from error
-        found += [] if one is None else [one]
-    rows = [one._asdict() for one in found]
+        recoveries += [] if result is None else [result]
+    rows = [row._asdict() for row in recoveries]
     if not print_as_json(format, rows, rows):
-        for line in map(_recovery_line, found) if found else [f"there are no records in {home}"]:
+        for line in map(_recovery_line, recoveries) if recoveries else [f"there are no records in {home}"]:
             print(line)
-    if any(one.lost or one.tables_cut for one in found):
+    if any(row.lost or row.tables_cut for row in recoveries):
         raise typer.Exit(1)
 
 
-def _recovery_line(found: "Recovery") -> str:
-    if not found.damage:
-        return f"{found.path} is whole"
-    lost = [f"up to {found.lost:,} are lost"] if found.lost else []
-    lost += [f"an unknown number is lost of {', '.join(found.tables_cut)}"] if found.tables_cut else []
-    saved = f"{found.rows:,} rows were saved, {' and '.join(lost) or 'none is lost'}"
-    more = "" if found.rows else f"; try `sqlite3 {found.kept_as} .recover`, which may show single rows"
-    return f"{found.path} was damaged ({found.damage}): {saved}; the damaged file is kept as {found.kept_as}{more}"
+def _recovery_line(recovery: Recovery) -> str:
+    if not recovery.damage:
+        return f"{recovery.path} is whole"
+    losses = [f"up to {recovery.lost:,} are lost"] if recovery.lost else []
+    losses += [f"an unknown number is lost of {', '.join(recovery.tables_cut)}"] if recovery.tables_cut else []
+    result = f"{recovery.rows:,} rows were saved, {' and '.join(losses) or 'none is lost'}"
+    more = "" if recovery.rows else f"; try `sqlite3 {recovery.kept_as} .recover`, which may show single rows"
+    damage = f"{recovery.path} was damaged ({recovery.damage})"
+    return f"{damage}: {result}; the damaged file is kept as {recovery.kept_as}{more}"
 
 
-async def _latest(delegator: "Delegator", limit: int) -> "list[RunSummary]":
+async def _latest(delegator: Delegator, limit: int) -> list[RunSummary]:
     """The latest runs. The line of a batch comes from the journal, which also counts tasks that haven't started."""
-    batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches(limit)}
-    runs = {run.run_id: run for run in await delegator.runs(limit)}
+    batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches.latest(limit)}
+    runs = {run.run_id: run for run in await delegator.records.runs(limit)}
     return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
 
 
-def _batch_line(batch: "BatchSummary") -> "RunSummary":
-    from delegate.records.history import RunSummary
-
+def _batch_line(batch: BatchSummary) -> RunSummary:
     return RunSummary(
         batch.run_id,
         batch.state,
@@ -113,15 +119,7 @@ def _batch_line(batch: "BatchSummary") -> "RunSummary":
     )
 
 
-def _print(lines: "Sequence[RunSummary]") -> None:
-    from rich.text import Text
-
-    from delegate.cli.input.recorded import short_ids
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import NARROW, VERY_ROOMY, add_title_column, console, slim_table, title
-    from delegate.cli.screen.transcript import when, when_shortly
-    from delegate.money import usd
-
+def _print(lines: Sequence[RunSummary]) -> None:
     out = console()
     if not lines:
         out.print("no runs are on record")

@@ -1,22 +1,36 @@
 """`delegate show`: prints the record of a task, or the tasks of a run."""
 
+import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from delegate.cli.screen.layout import Screen
-    from delegate.delegator import Delegator
-    from delegate.records.history import TaskSummary
-    from delegate.types import JsonObject, Receipt
+from delegate.cli.input.recorded import complete_run, find, numbers, short_ids
+from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
+from delegate.cli.screen.output import (
+    VERY_ROOMY,
+    add_title_column,
+    console,
+    print_as_json,
+    refusals_as,
+    slim_table,
+    title,
+)
+from delegate.cli.screen.screens import record_screen, task_screen
+from delegate.cli.screen.transcript import approvals, latest_text, receipts, transcript_lines, when
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.money import usd
+from delegate.records.history import TaskSummary
+from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 
 ROWS, SCREENS = 100, 20
 """How many tasks a page has: in a table, and with the reasons of each."""
@@ -52,103 +66,91 @@ def show(
     always contain the transcript, and all tasks of a run unless a --page is
     given.
     """
-    from delegate.cli.screen.output import print_as_json, refusals_as
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-
     delegator, pretty = Delegator(), format is Format.pretty
     with refusals_as(format):
-        found = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty, page=page))
-    rows = [task._asdict() for task in found.tasks]
-    if print_as_json(format, found.record or rows, None if found.record else rows):
+        selection = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty, page=page))
+    rows = [task._asdict() for task in selection.tasks]
+    if print_as_json(format, selection.record or rows, None if selection.record else rows):
         return
-    if found.record:
-        _print_task(found.record, found.number, transcript=transcript)
+    if selection.record:
+        _print_task(selection.record, selection.number, transcript=transcript)
     elif failed:
-        _print_failed(found)
+        _print_failed(selection)
     else:
-        _print_run(found)
+        _print_run(selection)
 
 
-class _Found(NamedTuple):
+class _Selection(NamedTuple):
     """What is shown: the record of a task, or tasks of a run."""
 
-    record: "JsonObject | None" = None
+    record: JsonObject | None = None
     number: int | None = None
     """The number of the record among the tasks of its run, from 1; None if it is the only one."""
-    tasks: "Sequence[TaskSummary]" = ()
+    tasks: Sequence[TaskSummary] = ()
     """Those of one page."""
-    numbers: "Mapping[str, int]" = MappingProxyType({})
+    numbers: Mapping[str, int] = MappingProxyType({})
     """The numbers of the run's tasks, from 1, by their handles."""
     name: str = ""
     """How the run was named."""
     rest: str = ""
     """Which tasks these are of how many, and how to see the others; empty if these are all."""
-    records: "Mapping[int, JsonObject]" = MappingProxyType({})
+    records: Mapping[int, JsonObject] = MappingProxyType({})
     """The records of failed tasks, by their numbers."""
 
 
 async def _find(
-    delegator: "Delegator", text: str, number: int | None, *, failed: bool, pretty: bool, page: int | None
-) -> _Found:
+    delegator: Delegator, text: str, number: int | None, *, failed: bool, pretty: bool, page: int | None
+) -> _Selection:
     """What `text` and `number` name. For people, a run of one task is this task, and one of many is a page of them."""
-    from delegate.cli.input.recorded import find, numbers
-
     record, tasks = await find(delegator, text, number)
-    known = numbers(tasks)
+    positions = numbers(tasks)
     if record is None and pretty and not failed and len(tasks) == 1:
-        record = await delegator.read(tasks[0].handle)
+        record = await delegator.records.read(tasks[0].handle)
     if record is not None:
-        return _Found(record, known.get(record["handle"]) if len(known) > 1 else None)
+        return _Selection(record, positions.get(record["handle"]) if len(positions) > 1 else None)
     if failed:
-        tasks = [task for task in tasks if task.handle in known and task.state != "running" and _has_failed(task)]
-    if failed or len(known) == len(tasks):
-        tasks = sorted(tasks, key=lambda task: known[task.handle])
+        tasks = [task for task in tasks if task.handle in positions and task.state != "running" and _has_failed(task)]
+    if failed or len(positions) == len(tasks):
+        tasks = sorted(tasks, key=lambda task: positions[task.handle])
     more = f"{PROGRAM} show {text}{' --failed' if failed else ''}"
-    shown, rest = tasks, ""
+    page_tasks, rest = tasks, ""
     if pretty or page is not None:
-        shown, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
-    records = {known[task.handle]: await delegator.read(task.handle) or {} for task in shown if failed and pretty}
-    return _Found(tasks=shown, numbers=known, name=text, rest=rest, records=records)
+        page_tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
+    records = {
+        positions[task.handle]: await delegator.records.read(task.handle) or {}
+        for task in page_tasks
+        if failed and pretty
+    }
+    return _Selection(tasks=page_tasks, numbers=positions, name=text, rest=rest, records=records)
 
 
-def _page(tasks: "Sequence[TaskSummary]", page: int, length: int, command: str) -> "tuple[Sequence[TaskSummary], str]":
+def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) -> tuple[Sequence[TaskSummary], str]:
     """The tasks of a page, and what to say below them."""
-    from delegate.errors import CallError
-
     pages = max(1, -(-len(tasks) // length))
     if page > pages:
         raise CallError("unknown_page", f"there is no page {page}", hint=f"the last one is {pages}")
     if pages == 1:
         return tasks, ""
     first, last = (page - 1) * length, min(page * length, len(tasks))
-    passed = sum(task.verdict == "PASS" for task in tasks)
-    rest = f"{first + 1:,} to {last:,} of {len(tasks):,} tasks" + (f", {passed:,} of them PASS" if passed else "")
+    passes = sum(task.verdict == "PASS" for task in tasks)
+    rest = f"{first + 1:,} to {last:,} of {len(tasks):,} tasks" + (f", {passes:,} of them PASS" if passes else "")
     return tasks[first:last], rest + (f"; the next: {command} --page {page + 1}" if page < pages else "")
 
 
-def _has_failed(task: "TaskSummary") -> bool:
+def _has_failed(task: TaskSummary) -> bool:
     return task.verdict == "FAIL" or task.status != "completed"
 
 
-def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import console, slim_table
-    from delegate.cli.screen.screens import record_screen
-    from delegate.cli.screen.transcript import approvals, receipts, transcript_lines
-    from delegate.types import ChildRun, TaskResult
-
+def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> None:
     out = console()
     if record["result"]:
         run, result = ChildRun.model_validate(record["run"]), TaskResult.model_validate(record["result"])
         out.print(record_screen(result, record["task"]["goal"], number=number, report=run.output))
     else:
         out.print(_unfinished(record))
-    if asked := approvals(record):
+    if lines := approvals(record):
         out.print()
-        out.print(Text("\n").join((Text("approvals:", "dim"), *asked)), soft_wrap=True)
+        out.print(Text("\n").join((Text("approvals:", "dim"), *lines)), soft_wrap=True)
     if transcript:
         out.print()
         out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)
@@ -157,51 +159,36 @@ def _print_task(record: "JsonObject", number: int | None, *, transcript: bool) -
         out.print(Trimmed(_receipts(calls, slim_table(out))))
 
 
-def _print_failed(found: _Found) -> None:
+def _print_failed(selection: _Selection) -> None:
     """The short screen of each failed task."""
-    from delegate.cli.screen.output import console
-    from delegate.cli.screen.screens import task_screen
-    from delegate.types import TaskResult
-
     out = console()
-    if not found.records:
+    if not selection.records:
         out.print("no task of this run failed")
-    for n, record in found.records.items():
-        if n != min(found.records):
+    for n, record in selection.records.items():
+        if n != min(selection.records):
             out.print()
         if record.get("result"):
-            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {found.name} {n}"
+            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {selection.name} {n}"
             out.print(task_screen(result, record["task"]["goal"], number=n, more=more))
         else:
             out.print(_unfinished(record))
-    _print_rest(found)
+    _print_rest(selection)
 
 
-def _print_rest(found: _Found) -> None:
-    from rich.text import Text
-
-    from delegate.cli.screen.layout import Prose
-    from delegate.cli.screen.output import console
-
-    if found.rest:
-        console().print("", Prose(Text(found.rest, "dim")), sep="\n")
+def _print_rest(selection: _Selection) -> None:
+    if selection.rest:
+        console().print("", Prose(Text(selection.rest, "dim")), sep="\n")
 
 
-def _unfinished(record: "JsonObject") -> "Screen":
+def _unfinished(record: JsonObject) -> Screen:
     """What is recorded of a task without a result."""
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.cli.screen.layout import Screen, row
-    from delegate.cli.screen.transcript import latest_text, when
-
     running = record["state"] == "running"
     head = Text.assemble(("RUNNING" if running else "OUTCOME UNKNOWN", "bold yellow"))
     if running:
         rows = [row("since", when(record["began_at"]))]
     else:
-        lost = f"{when(record['began_at'])} by a process that was lost, and may have done anything"
-        rows = [row("started", lost), row("", "it is not run again automatically")]
+        start = f"{when(record['began_at'])} by a process that was lost, and may have done anything"
+        rows = [row("started", start), row("", "it is not run again automatically")]
         if record["task"].get("mode") == "goal":
             rows.append(row("go on", f"{PROGRAM} run --resume {one_line(record['handle'], 80)}"))
     if record["workspace"]:
@@ -214,38 +201,23 @@ def _unfinished(record: "JsonObject") -> "Screen":
     return Screen(head.append("  ").append(one_line(record["task"]["goal"], 200), "bold"), "", rows)
 
 
-def _receipts(calls: "Sequence[Receipt]", table: "Table") -> "Table":
-    import json
-
-    from rich.text import Text
-
-    from delegate._util.fencing import one_line
-    from delegate.cli.screen.output import add_title_column, title
-
+def _receipts(calls: Sequence[Receipt], table: Table) -> Table:
     for name in ("n", "tool", "status"):
         table.add_column(name, no_wrap=True, justify="right" if name == "n" else "left")
     for name in ("arguments", "answer"):
         add_title_column(table, name)
     for name in ("bytes", "sec"):
         table.add_column(name, no_wrap=True, justify="right")
-    for one in calls:
-        cells = (str(one.n), one_line(one.tool, 30), one.status)
-        args = title(json.dumps(one.args, ensure_ascii=False))
-        table.add_row(*map(Text, cells), args, title(one.output), str(one.output_bytes), f"{one.seconds:.2f}")
+    for call in calls:
+        cells = (str(call.n), one_line(call.tool, 30), call.status)
+        args = title(json.dumps(call.args, ensure_ascii=False))
+        table.add_row(*map(Text, cells), args, title(call.output), str(call.output_bytes), f"{call.seconds:.2f}")
     return table
 
 
-def _print_run(found: _Found) -> None:
+def _print_run(selection: _Selection) -> None:
     """A table of the tasks, those that children delegated indented and without a number."""
-    from rich.text import Text
-
-    from delegate.cli.input.recorded import short_ids
-    from delegate.cli.screen.layout import Trimmed
-    from delegate.cli.screen.output import VERY_ROOMY, add_title_column, console, slim_table, title
-    from delegate.cli.screen.transcript import when
-    from delegate.money import usd
-
-    out, tasks = console(), found.tasks
+    out, tasks = console(), selection.tasks
     table, full = slim_table(out), out.width >= VERY_ROOMY
     run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]
     for name in ("n", "handle", *(["started"] if full else []), "state", "verdict", "cost"):
@@ -255,7 +227,7 @@ def _print_run(found: _Found) -> None:
     for task in tasks:
         handle = "  " * (task.depth - top) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
-        cells = [str(found.numbers.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
+        cells = [str(selection.numbers.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
         table.add_row(*map(Text, [*cells, state, task.verdict or "-", usd(task.cost_usd)]), title(task.goal))
     out.print(Trimmed(table))
-    _print_rest(found)
+    _print_rest(selection)

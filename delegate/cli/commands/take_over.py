@@ -51,7 +51,7 @@ async def _records(delegator: "Delegator", names: list[str]) -> "list[JsonObject
         if record is None and len(tasks) > 1:
             handles = " ".join(task.handle for task in tasks[:10])
             raise CallError("ambiguous_id", f"run {name} has {len(tasks)} tasks", hint=f"name those of {handles}")
-        record = record or await delegator.read(tasks[0].handle) or {}
+        record = record or await delegator.records.read(tasks[0].handle) or {}
         found[record["handle"]] = record
     return list(found.values())
 

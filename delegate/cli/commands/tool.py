@@ -5,6 +5,10 @@ from typing import Annotated, cast
 
 import typer
 
+from delegate.cli.screen.output import print_json
+from delegate.contract import Dialect
+from delegate.delegator import Delegator
+
 
 class VariantName(StrEnum):
     """How many typed criteria the definition describes."""
@@ -25,9 +29,5 @@ def tool(
     ] = VariantName.compact,
 ) -> None:
     """Print the tool definition as JSON in the dialect of a host, with the current limits."""
-    from delegate.cli.screen.output import print_json
-    from delegate.contract import Dialect
-    from delegate.delegator import Delegator
-
     with Delegator() as delegator:  # raises CallError for an unknown dialect
         print_json(delegator.tool(cast("Dialect", dialect), variant=variant.value))

@@ -1,12 +1,18 @@
 """`delegate trust`: lets a folder's settings file, or a file of tasks, count in full, as long as it stays as it is."""
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from delegate.trust import SettingsFile
+from delegate import trust as trusting
+from delegate._util.fencing import clean
+from delegate.cli.commands.lint import tasks_in
+from delegate.cli.input.task_trust import lines_of, requests_of
+from delegate.errors import ConfigError
+from delegate.settings import Settings, load_settings, parse
+from delegate.trust import SettingsFile, is_model_key
 
 _TASKS = (".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".toml")
 _PATH = typer.Argument(help="The settings file, its folder, or a file of tasks.")
@@ -26,9 +32,6 @@ def trust(
     outside of its folder. Either could be a repository's: read it first. Any
     change of the file ends the trust.
     """
-    from delegate import trust as trusting
-    from delegate.errors import ConfigError
-
     if listed:
         for file in sorted(trusting.trusted()):
             print(f"{file}  {_state(file)}")
@@ -46,41 +49,26 @@ def trust(
 
 def _trust_tasks(path: Path) -> None:
     """Trust a file of tasks, and print what it asks for. Raises ConfigError, and CallError for an invalid file."""
-    from delegate import trust
-    from delegate.cli.commands.lint import tasks_in
-    from delegate.cli.input.task_trust import lines_of, requests_of
-    from delegate.errors import ConfigError
-    from delegate.settings import load_settings
-
-    digest = trust.digest_of(path)
+    digest = trusting.digest_of(path)
     if (tasks := tasks_in(path)) is None:
-        raise ConfigError(f"{path} isn't a file of tasks; name one, or a {trust.NAME}")
+        raise ConfigError(f"{path} isn't a file of tasks; name one, or a {trusting.NAME}")
     requests = requests_of(None, ((f"task {id}", task) for id, task in tasks), load_settings())
-    if trust.digest_of(path) != digest:
+    if trusting.digest_of(path) != digest:
         raise ConfigError(f"{path} was changed while it was read; trust it when it no longer changes")
     print("\n".join((f"trusted as it is now: {path.resolve()}", *lines_of(requests, path))))
-    trust.trust_tasks(path, digest)
+    trusting.trust_tasks(path, digest)
 
 
 def _state(file: Path) -> str:
     """Whether a file that was trusted still is."""
-    from delegate import trust
-    from delegate.errors import ConfigError
-
     try:
-        return "trusted" if trust.is_trusted(file) else "changed since, so no longer trusted"
+        return "trusted" if trusting.is_trusted(file) else "changed since, so no longer trusted"
     except ConfigError:
         return "missing"
 
 
-def _reach(file: "SettingsFile") -> str:
+def _reach(file: SettingsFile) -> str:
     """What a file sets, and which variables it sends where. Raises ConfigError if it is invalid."""
-    import shlex
-
-    from delegate._util.fencing import clean
-    from delegate.settings import Settings, parse
-    from delegate.trust import is_model_key
-
     fields = parse(file)
     lines = [f"trusted as it is now: {file.path}", f"it sets: {', '.join(fields) or 'nothing'}"]
     for endpoint in Settings(**fields).endpoints:

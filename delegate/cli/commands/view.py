@@ -1,8 +1,13 @@
 """`delegate view`: serves the list of runs and their reports to a browser on this machine."""
 
+import asyncio
+from contextlib import suppress
 from typing import Annotated
 
 import typer
+
+from delegate.report.server import serve
+from delegate.settings import load_settings
 
 
 def view(
@@ -16,12 +21,6 @@ def view(
     127.0.0.1 only, and only the printed address works: it contains a token
     that is new each time. Nothing can be changed there.
     """
-    import asyncio
-    from contextlib import suppress
-
-    from delegate.report.server import serve
-    from delegate.settings import load_settings
-
     with suppress(KeyboardInterrupt):
         asyncio.run(serve(load_settings().home, port=port, on_ready=_announce))
 

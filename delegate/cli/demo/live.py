@@ -40,8 +40,8 @@ def own_model(home: Path) -> Settings:
     if worker is not None and (worker.id in served.models or (worker.provider, worker.endpoint) != ("openai", None)):
         return settings
     name = settings.model or _only_model(served, endpoint.url)
-    chosen = settings.model_copy(update={"model": name, "judge_model": settings.judge_model or name})
-    return chosen if delegator.catalog.find(name) else _declare(chosen, endpoint.url, name)
+    settings = settings.model_copy(update={"model": name, "judge_model": settings.judge_model or name})
+    return settings if delegator.catalog.find(name) else _declare(settings, endpoint.url, name)
 
 
 def announce(delegator: Delegator, tasks: int, *, sure: bool) -> None:
@@ -50,8 +50,8 @@ def announce(delegator: Delegator, tasks: int, *, sure: bool) -> None:
     if choice.worker is None or choice.problem is not None:
         raise choice.problem or CallError("no_model", "no model can be called; set an API key")
     judge = choice.judging.chosen
-    judged = f"judged by {judge.id}" if judge else "and no model can judge them"
-    print(f"Three children will run on {choice.worker.id}, {judged}; estimated cost: {_estimate(choice, tasks)}.")
+    judging = f"judged by {judge.id}" if judge else "and no model can judge them"
+    print(f"Three children will run on {choice.worker.id}, {judging}; estimated cost: {_estimate(choice, tasks)}.")
     if sure:
         return
     if not sys.stdin.isatty():
@@ -70,21 +70,21 @@ def _only_model(served: ServedModels, url: str) -> str:
 
 def _declare(settings: Settings, url: str, name: str) -> Settings:
     print(f"{name} at {url} isn't in the catalog. This demo treats it as tier standard with an unknown price.")
-    declared = DeclaredEndpoint(
+    endpoint = DeclaredEndpoint(
         name="OPENAI_BASE_URL",
         base_url=url,
         key_env="OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None,
         models=(DeclaredModel(id=name, tier="standard"),),
     )
-    return settings.model_copy(update={"endpoints": (*settings.endpoints, declared)})
+    return settings.model_copy(update={"endpoints": (*settings.endpoints, endpoint)})
 
 
 def _estimate(choice: Choice, tasks: int) -> str:
     costs = [_cost(choice.worker, CHILD), _cost(choice.judging.chosen, JUDGE)]
-    known = [cost for cost in costs if cost is not None]
-    if len(known) < len(costs):
+    prices = [cost for cost in costs if cost is not None]
+    if len(prices) < len(costs):
         return "unknown, because the price of a model is unknown"
-    return f"about {usd(sum(known) * tasks)}"
+    return f"about {usd(sum(prices) * tasks)}"
 
 
 def _cost(model: Model | None, usage: Usage) -> float | None:

@@ -41,7 +41,7 @@ def scripted(demo_tasks: Sequence[DemoTask]) -> Scripted:
     async def answer(request: ChatRequest) -> ChatReply | str:
         await asyncio.sleep(seconds)
         prompt = request.messages[0].text
-        demo_task = next(one for one in demo_tasks if one.task.goal in prompt)
+        demo_task = next(candidate for candidate in demo_tasks if candidate.task.goal in prompt)
         if request.reply_schema is not None:
             return demo_task.judge
         return demo_task.child[sum(message.role == "assistant" for message in request.messages)]

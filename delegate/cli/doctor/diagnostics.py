@@ -60,7 +60,8 @@ class Diagnostics:
     def document(self) -> dict[str, Any]:
         """The diagnostics as JSON data. The fix has the key `mend`, which scripts may rely on."""
         checks = [
-            {"subject": one.subject, "status": one.status, "text": one.text, "mend": one.fix} for one in self.checks
+            {"subject": check.subject, "status": check.status, "text": check.text, "mend": check.fix}
+            for check in self.checks
         ]
         return {"can_call": self.can_call, "checks": checks, "delegate_toml": self.toml}
 
@@ -108,8 +109,8 @@ async def examine(delegator: Delegator) -> Diagnostics:
         *_keys(environ),
         *_endpoints(endpoints, answers),
         *(
-            DiagnosticCheck(name, "note", f"serves models at {found.url}", "declare it with the lines below")
-            for name, found in new.items()
+            DiagnosticCheck(name, "note", f"serves models at {server.url}", "declare it with the lines below")
+            for name, server in new.items()
         ),
         *_models(choice, fault, answers),
         _sandbox(mechanism, settings),
@@ -123,9 +124,13 @@ async def examine(delegator: Delegator) -> Diagnostics:
 async def undeclared_servers(delegator: Delegator) -> dict[str, ServedModels]:
     """Servers with models that aren't in the catalog: local ones, and the one that OPENAI_BASE_URL names."""
     endpoints = find_endpoints(delegator.settings.endpoints, os.environ)
-    asked = {key: one for key, one in endpoints.items() if key == ("openai", None) and not one.is_openai_itself}
-    served, local = await asyncio.gather(asyncio.gather(*map(ask, asked.values())), ask_local())
-    return _undeclared(delegator, asked, dict(zip(asked, served, strict=True)), local)
+    own = {
+        key: endpoint
+        for key, endpoint in endpoints.items()
+        if key == ("openai", None) and not endpoint.is_openai_itself
+    }
+    served, local = await asyncio.gather(asyncio.gather(*map(ask, own.values())), ask_local())
+    return _undeclared(delegator, own, dict(zip(own, served, strict=True)), local)
 
 
 def _undeclared(
@@ -135,23 +140,23 @@ def _undeclared(
     local: Mapping[str, ServedModels],
 ) -> dict[str, ServedModels]:
     """As `undeclared_servers`, from what was asked already."""
-    found = dict(local)
+    servers = dict(local)
     own = endpoints.get(("openai", None))
     if own is not None and not own.is_openai_itself and own.url not in {server.url for server in local.values()}:
         key_env = None if own.api_key == NO_KEY else "OPENAI_API_KEY"
-        found["own-server"] = ServedModels(own.url, answers["openai", None].models, key_env=key_env)
-    declared = {endpoint.base_url.rstrip("/") for endpoint in delegator.settings.endpoints if endpoint.base_url}
-    unknown = {name: [id for id in server.models if not delegator.catalog.find(id)] for name, server in found.items()}
+        servers["own-server"] = ServedModels(own.url, answers["openai", None].models, key_env=key_env)
+    addresses = {endpoint.base_url.rstrip("/") for endpoint in delegator.settings.endpoints if endpoint.base_url}
+    unknown = {name: [id for id in server.models if not delegator.catalog.find(id)] for name, server in servers.items()}
     return {
         name: replace(server, models=tuple(unknown[name]))
-        for name, server in found.items()
-        if unknown[name] and server.url not in declared
+        for name, server in servers.items()
+        if unknown[name] and server.url not in addresses
     }
 
 
-def toml_lines(found: Mapping[str, ServedModels]) -> str:
+def toml_lines(servers: Mapping[str, ServedModels]) -> str:
     """The lines of `delegate.toml` that declare these servers. JSON strings are valid TOML strings."""
-    return "\n\n".join(_toml_table(name, server) for name, server in found.items())
+    return "\n\n".join(_toml_table(name, server) for name, server in servers.items())
 
 
 def _toml_table(name: str, server: ServedModels) -> str:
@@ -163,9 +168,9 @@ def _toml_table(name: str, server: ServedModels) -> str:
 
 
 def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
-    found = [name for name in KEYS if environ.get(name)]
-    if found:
-        yield DiagnosticCheck("keys", "ok", f"set: {', '.join(found)}")
+    names = [name for name in KEYS if environ.get(name)]
+    if names:
+        yield DiagnosticCheck("keys", "ok", f"set: {', '.join(names)}")
     elif not environ.get("OPENAI_BASE_URL"):
         yield DiagnosticCheck(
             "keys", "note", "none set", f"set one of {', '.join(KEYS)}, or declare a server in your own delegate.toml"
@@ -173,11 +178,11 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
     for name, keys in BASE_URLS.items():
         if not environ.get(name):
             continue
-        called = f"{name} is set: the models of its provider are called there"
-        if any(key in found for key in keys):
-            yield DiagnosticCheck("keys", "ok", called)
+        note = f"{name} is set: the models of its provider are called there"
+        if any(key in names for key in keys):
+            yield DiagnosticCheck("keys", "ok", note)
         elif name == "OPENAI_BASE_URL":
-            yield DiagnosticCheck("keys", "ok", f"{called}, without a key")
+            yield DiagnosticCheck("keys", "ok", f"{note}, without a key")
         else:
             yield DiagnosticCheck("keys", "note", f"{name} is set, but without a key", f"set {' or '.join(keys)}")
 
@@ -223,8 +228,8 @@ def _models(
         yield DiagnosticCheck("model", "problem", choice.problem.message, choice.problem.hint or "")
     elif choice.worker is not None and fault is not None:
         served = answers[choice.worker.provider, choice.worker.endpoint]
-        listed = ", ".join(served.models[:5]) or "a model that the server lists"
-        fix = f"set DELEGATE_MODEL to {listed}, and declare it in your own delegate.toml if need be"
+        names = ", ".join(served.models[:5]) or "a model that the server lists"
+        fix = f"set DELEGATE_MODEL to {names}, and declare it in your own delegate.toml if need be"
         fix = served.fix if served.fault is not None else fix
         yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", fix)
     elif choice.worker is not None:

@@ -70,20 +70,22 @@ class Target:
 def find_target(delegator: Delegator, name: str, model: str | None) -> Target:
     """The endpoint with this name, or that of a provider, and its model. Raises CallError with the known names."""
     endpoints = find_endpoints(delegator.settings.endpoints, os.environ)
-    known = {key[1] or key[0]: key for key in endpoints}
-    declared = {one.name: one for one in delegator.settings.endpoints}
-    if name not in known:
-        listed = ", ".join(known) or "none"
-        fix = f"set {declared[name].key_env}" if name in declared else f"known endpoints: {listed}"
-        what = f"the endpoint {name!r} has no key" if name in declared else f"there is no endpoint {name!r}"
+    keys = {key[1] or key[0]: key for key in endpoints}
+    declarations = {endpoint.name: endpoint for endpoint in delegator.settings.endpoints}
+    if name not in keys:
+        names = ", ".join(keys) or "none"
+        fix = f"set {declarations[name].key_env}" if name in declarations else f"known endpoints: {names}"
+        what = f"the endpoint {name!r} has no key" if name in declarations else f"there is no endpoint {name!r}"
         raise CallError("unknown_endpoint", what, field="endpoint", hint=fix)
-    served = _models_at(delegator, known[name])
-    chosen = next((one for one in served if model is None or delegator.catalog.find(model) == one), None)
-    if chosen is None:
-        listed = ", ".join(one.id for one in served[:10]) or "none"
+    served = _models_at(delegator, keys[name])
+    match = next(
+        (candidate for candidate in served if model is None or delegator.catalog.find(model) == candidate), None
+    )
+    if match is None:
+        names = ", ".join(candidate.id for candidate in served[:10]) or "none"
         what = f"the endpoint {name!r} has no model" + (f" {model!r}" if model else "")
-        raise CallError("unknown_model", what, field="model", hint=f"models declared there: {listed}")
-    return Target(name, endpoints[known[name]], chosen)
+        raise CallError("unknown_model", what, field="model", hint=f"models declared there: {names}")
+    return Target(name, endpoints[keys[name]], match)
 
 
 def _models_at(delegator: Delegator, key: EndpointKey) -> list[Model]:
@@ -154,14 +156,14 @@ class _EndpointProbe:
         )
         no_tools = f"set tools = false for {self._target.model.id}, or choose a model that calls tools"
         try:
-            called = await self._ask(question, tools=(_TOOL,))
-            if not called.tool_calls:
-                return DiagnosticCheck("tools", "problem", f"no tool was called (ended as {called.stop})", no_tools)
+            reply = await self._ask(question, tools=(_TOOL,))
+            if not reply.tool_calls:
+                return DiagnosticCheck("tools", "problem", f"no tool was called (ended as {reply.stop})", no_tools)
             results = tuple(
-                ToolReply(call.id, call.name, "attested since the 15th century") for call in called.tool_calls
+                ToolReply(call.id, call.name, "attested since the 15th century") for call in reply.tool_calls
             )
-            said = Message("assistant", called.text, called.tool_calls, native=called.native)
-            answer = await self._ask(question, said, Message("tool", tool_replies=results), tools=(_TOOL,))
+            message = Message("assistant", reply.text, reply.tool_calls, native=reply.native)
+            answer = await self._ask(question, message, Message("tool", tool_replies=results), tools=(_TOOL,))
         except ProviderError as error:
             return DiagnosticCheck("tools", "problem", f"no reply: {error}", no_tools)
         read = "reads their results" if "15" in answer.text else "its answer doesn't show their results"
@@ -177,11 +179,9 @@ class _EndpointProbe:
         if efforts == ():
             status, text = ("note" if declared else "ok"), "it takes no reasoning effort; requests have none"
             return DiagnosticCheck("effort", status, text)
-        taken = (
-            f"it takes the efforts {', '.join(efforts)}" if efforts else "it takes a reasoning effort, or ignores it"
-        )
+        text = f"it takes the efforts {', '.join(efforts)}" if efforts else "it takes a reasoning effort, or ignores it"
         fix = "" if declared else f"set effort = true for {self._target.model.id} to use it"
-        return DiagnosticCheck("effort", "ok" if declared else "note", taken, fix)
+        return DiagnosticCheck("effort", "ok" if declared else "note", text, fix)
 
     async def context(self) -> DiagnosticCheck:
         """Whether the server takes as long requests as the catalog says."""
@@ -192,14 +192,12 @@ class _EndpointProbe:
         served = await served_context(self._target.endpoint, listing, headers, model.id)
         if served is None:
             return DiagnosticCheck("context", "note", f"the server doesn't say how much it takes; declared: {declared}")
-        said = f"the server takes {served.tokens:,} tokens ({served.source}); declared: {declared}"
+        text = f"the server takes {served.tokens:,} tokens ({served.source}); declared: {declared}"
         if served.tokens >= model.context_tokens:
-            return DiagnosticCheck("context", "ok", said)
+            return DiagnosticCheck("context", "ok", text)
         declare = f"declare context_tokens = {served.tokens} for {model.id}"
-        raised = f"{served.how_to_raise}, or {declare}" if served.how_to_raise else declare
-        return DiagnosticCheck(
-            "context", "problem", f"{said}: longer requests are refused, or cut without a word", raised
-        )
+        fix = f"{served.how_to_raise}, or {declare}" if served.how_to_raise else declare
+        return DiagnosticCheck("context", "problem", f"{text}: longer requests are refused, or cut without a word", fix)
 
     def streams(self) -> DiagnosticCheck:
         """Whether it sends replies as events."""
@@ -218,8 +216,10 @@ class _EndpointProbe:
 
     async def _ask(self, *messages: str | Message, **fields: Any) -> ChatReply:
         model = self._target.model
-        said = [Message("user", one) if isinstance(one, str) else one for one in messages]
-        return await self._client.complete(ChatRequest(model.id, "", said, self._target.output_tokens, **fields))
+        conversation = [Message("user", message) if isinstance(message, str) else message for message in messages]
+        return await self._client.complete(
+            ChatRequest(model.id, "", conversation, self._target.output_tokens, **fields)
+        )
 
 
 _NO_JUDGE = "set structured_output = false for it, so that it isn't asked to judge"

@@ -82,7 +82,7 @@ def paths(endpoint: Endpoint, key: str) -> tuple[str, str, dict[str, str]]:
 
 
 async def _knows(url: str, headers: Mapping[str, str]) -> bool:
-    """Whether the server knows this path. It is sent a call without a model, which it refuses and nobody pays for."""
+    """Whether the server knows this path. It is sent a call without a model, which it refuses, so it costs nothing."""
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     try:
         async with (
@@ -101,8 +101,8 @@ async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, Serve
     bases = {name: f"http://127.0.0.1:{port}/v1" for name, port in ports.items()}
     queries = (_get(f"{base}/models", {}, LOCAL_SECONDS, trust_env=False) for base in bases.values())
     answers = await asyncio.gather(*queries)
-    found = zip(bases.items(), answers, strict=True)
-    return {name: ServedModels(base, answer.models) for (name, base), answer in found if answer.models}
+    replies = zip(bases.items(), answers, strict=True)
+    return {name: ServedModels(base, answer.models) for (name, base), answer in replies if answer.models}
 
 
 async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_env: bool) -> ServedModels:

@@ -48,9 +48,9 @@ async def served_context(
     """
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, trust_env=True, headers=headers) as session:
-        listed = _named(await _json(session, endpoint.url + listing), model)
+        entry = _named(await _json(session, endpoint.url + listing), model)
         for name, how in _IN_LISTS.items():
-            if tokens := _tokens(listed, name):
+            if tokens := _tokens(entry, name):
                 return ServedContext(tokens, f"{name} in {listing}", how)
         if endpoint.base_url is None:
             return None
@@ -61,10 +61,10 @@ async def served_context(
             return ServedContext(tokens, "n_ctx in /props", _LLAMA_CPP)
         if tokens := _tokens(_named(await _json(session, f"{root}/api/v0/models"), model), "loaded_context_length"):
             return ServedContext(tokens, "loaded_context_length in /api/v0/models", _LM_STUDIO)
-        shown = await _json(session, f"{root}/api/show", {"model": model})
-        parameters = cast("dict[str, object]", shown).get("parameters") if isinstance(shown, dict) else None
-        found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
-        return ServedContext(int(found[1]), "num_ctx in /api/show", _OLLAMA) if found else None
+        details = await _json(session, f"{root}/api/show", {"model": model})
+        parameters = cast("dict[str, object]", details).get("parameters") if isinstance(details, dict) else None
+        match = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+        return ServedContext(int(match[1]), "num_ctx in /api/show", _OLLAMA) if match else None
 
 
 async def _json(session: aiohttp.ClientSession, url: str, body: object = None) -> object:

@@ -39,7 +39,7 @@ def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VER
             model = choose_child(delegator.catalog, _child_request(delegator, bounds))
         except CallError as error:
             problem = error
-    table = delegator.wait_for(delegator.false_pass()) if settings.max_false_pass is not None else None
+    table = delegator.wait_for(delegator.records.false_pass()) if settings.max_false_pass is not None else None
     judging = choose_judge(delegator.catalog, _judge_request(delegator, bounds, model, tokens, table))
     return Choice(model, problem, judging, pinned=settings.judge_model is not None, false_pass=table)
 

@@ -18,6 +18,14 @@ class Format(StrEnum):
     jsonl = "jsonl"
 
 
+class TierName(StrEnum):
+    """The tier of a model."""
+
+    deep = "deep"
+    standard = "standard"
+    fast = "fast"
+
+
 FormatOption = Annotated[
     Format,
     typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result."),
@@ -33,6 +41,11 @@ TraceOption = Annotated[
     typer.Option(metavar="FILE", help="Append OpenTelemetry spans to this file, as OTLP JSON. Needs the extra `otel`."),
 ]
 
+CriteriaOption = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--criterion", metavar="CRITERION", help="An acceptance criterion; may be repeated."),
+]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 
 
@@ -46,8 +59,8 @@ def with_json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_json(*, as_json: bool, **arguments: Any) -> Any:
         return command(**arguments | ({"format": Format.json} if as_json else {}))
 
-    added = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption)
-    parameters = [*signature.parameters.values(), added]
+    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption)
+    parameters = [*signature.parameters.values(), option]
     with_json.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_json.__annotations__ = {**command.__annotations__, "as_json": JsonOption}
     return with_json

@@ -1,12 +1,13 @@
 """Finds recorded runs and tasks by what a person types: an id, its first characters, or `last`."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from delegate.delegator import Delegator
-    from delegate.records.history import TaskSummary
-    from delegate.types import JsonObject
+from delegate._util.fencing import one_line
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.records.history import TaskSummary
+from delegate.types import JsonObject
 
 LAST = "last"
 _SHOWN_IDS = 5
@@ -16,45 +17,39 @@ _COMPLETED_IDS = 50
 """Number of runs whose ids a shell offers."""
 
 
-async def run_id_of(delegator: "Delegator", text: str, *, only_batches: bool = False) -> str:
+async def run_id_of(delegator: Delegator, text: str, *, only_batches: bool = False) -> str:
     """The id of the run, or with `only_batches` of the batch, that `text` names. Other text is returned as it is.
 
     Raises CallError if several runs begin with it, or if it is `last` and there is no run.
     """
-    from delegate.errors import CallError
-
     if text == LAST:
         if latest := await _run_ids(delegator, 1, only_batches=only_batches):
             return latest[0]
         kind = "batch" if only_batches else "run"
         raise CallError("unknown_handle", f"no {kind} is on record", hint=f"`delegate {kind}` records one")
-    if await delegator.tasks(text, 1):
+    if await delegator.records.tasks(text, 1):
         return text
     ids = await _run_ids(delegator, _SEARCHED, only_batches=only_batches)
     if text in ids:
         return text
     matching = [id for id in ids if id.startswith(text)] if text else []
     if len(matching) > 1:
-        shown = ", ".join(matching[:_SHOWN_IDS]) + (", …" if len(matching) > _SHOWN_IDS else "")
-        message = f"{len(matching)} runs begin with {text!r}: {shown}"
+        first = ", ".join(matching[:_SHOWN_IDS]) + (", …" if len(matching) > _SHOWN_IDS else "")
+        message = f"{len(matching)} runs begin with {text!r}: {first}"
         raise CallError("ambiguous_id", message, hint="type more of the id")
     return matching[0] if matching else text
 
 
-async def find(
-    delegator: "Delegator", text: str, number: int | None
-) -> "tuple[JsonObject | None, Sequence[TaskSummary]]":
+async def find(delegator: Delegator, text: str, number: int | None) -> tuple[JsonObject | None, Sequence[TaskSummary]]:
     """The record of a task, or None if `text` names a run and `number` is None, and all tasks of its run.
 
     Raises CallError if there is nothing on record.
     """
-    from delegate.errors import CallError
-
-    record = await delegator.read(text)
+    record = await delegator.records.read(text)
     if record is None and (parts := text.rpartition("-"))[0] and parts[2].isdigit():
-        record = await delegator.read(f"{await run_id_of(delegator, parts[0])}-{parts[2]}")
+        record = await delegator.records.read(f"{await run_id_of(delegator, parts[0])}-{parts[2]}")
     run_id = str(record["run_id"]) if record else await run_id_of(delegator, text)
-    tasks = await delegator.tasks(run_id)
+    tasks = await delegator.records.tasks(run_id)
     if not tasks:
         hint = "use `last`, or an id from `delegate runs` or its first characters; records are stored in DELEGATE_HOME"
         raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
@@ -64,10 +59,10 @@ async def find(
     if number not in handles:
         hint = f"it has {'task' if len(handles) == 1 else 'tasks 1 to'} {max(handles)}"
         raise CallError("unknown_task", f"run {run_id} has no task {number}", hint=hint)
-    return await delegator.read(handles[number]), tasks
+    return await delegator.records.read(handles[number]), tasks
 
 
-def numbers(tasks: "Sequence[TaskSummary]") -> dict[str, int]:
+def numbers(tasks: Sequence[TaskSummary]) -> dict[str, int]:
     """The numbers, from 1, of the tasks that the run's root delegated, by their handles.
 
     They are positions in the call or batch; if a run had several calls, positions in the run.
@@ -98,27 +93,22 @@ def complete_batch(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _completed(incomplete: str, *, only_batches: bool) -> list[tuple[str, str]]:
-    import asyncio
-
-    from delegate._util.fencing import one_line
-    from delegate.delegator import Delegator
-
     async def latest() -> dict[str, str]:
         async with Delegator() as delegator:
-            runs = [] if only_batches else await delegator.runs(_COMPLETED_IDS)
-            batches = await delegator.batches(_COMPLETED_IDS)
-        return {run.run_id: run.goal for run in runs} | {one.run_id: f"batch {one.source}" for one in batches}
+            runs = [] if only_batches else await delegator.records.runs(_COMPLETED_IDS)
+            batches = await delegator.batches.latest(_COMPLETED_IDS)
+        return {run.run_id: run.goal for run in runs} | {batch.run_id: f"batch {batch.source}" for batch in batches}
 
     try:
-        found = asyncio.run(latest())
+        goals = asyncio.run(latest())
     except Exception:  # a shell can't show an error here
         return []
-    offered = {LAST: "the latest one"} | found
-    return [(id, one_line(goal, 60)) for id, goal in offered.items() if id.startswith(incomplete)]
+    choices = {LAST: "the latest one"} | goals
+    return [(id, one_line(goal, 60)) for id, goal in choices.items() if id.startswith(incomplete)]
 
 
-async def _run_ids(delegator: "Delegator", limit: int, *, only_batches: bool) -> list[str]:
+async def _run_ids(delegator: Delegator, limit: int, *, only_batches: bool) -> list[str]:
     """The ids of the latest runs and batches, newest first."""
-    began = {} if only_batches else {run.run_id: run.began_at for run in await delegator.runs(limit)}
-    began |= {batch.run_id: batch.began_at for batch in await delegator.batches(limit)}
+    began = {} if only_batches else {run.run_id: run.began_at for run in await delegator.records.runs(limit)}
+    began |= {batch.run_id: batch.began_at for batch in await delegator.batches.latest(limit)}
     return sorted(began, key=lambda id: -began[id])

@@ -9,15 +9,12 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from delegate import trust
 from delegate._util.fencing import one_line
 from delegate.errors import CallError
+from delegate.settings import Settings
 from delegate.types import ShellCriterion, Task
-
-if TYPE_CHECKING:
-    from delegate.settings import Settings
 
 MAX_LISTED = 1_000
 _PRINTED = 20
@@ -25,7 +22,7 @@ _SHOWN = 8
 _LINE_CHARS = 300
 
 
-def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: "Settings") -> None:
+def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: Settings) -> None:
     """Raise CallError for a file that isn't trusted and whose tasks ask for more than it may.
 
     Each task comes with where it is in the file. `file` is read only if its tasks do so.
@@ -37,16 +34,16 @@ def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: "S
         _add(wider, (f"{where}: {field}" for field in wider_fields(task, settings, file.parent)))
     if not wider or trust.is_trusted(file):
         return
-    named = ", ".join(list(wider)[:_SHOWN]) + (f" and {len(wider) - _SHOWN} more" if len(wider) > _SHOWN else "")
+    names = ", ".join(list(wider)[:_SHOWN]) + (f" and {len(wider) - _SHOWN} more" if len(wider) > _SHOWN else "")
     raise CallError(
         "untrusted_file",
-        f"{file} asks for more than a file of tasks may before you trust it: {named}",
+        f"{file} asks for more than a file of tasks may before you trust it: {names}",
         field=next(iter(wider)).partition(": ")[2].partition(" ")[0],
         hint=f"read it, then run `delegate trust {shlex.quote(str(file))}`; or remove these fields",
     )
 
 
-def wider_fields(task: Task, settings: "Settings", folder: Path) -> Iterator[str]:
+def wider_fields(task: Task, settings: Settings, folder: Path) -> Iterator[str]:
     """The fields of a task, with their values, that reach further than the settings, or than the file's `folder`."""
     if task.workspace is not None and task.workspace.path is not None:
         path = Path(os.path.realpath(task.workspace.path))
@@ -80,14 +77,14 @@ class Requests:
     """What the file may ask for only once it is trusted, as far as it isn't."""
 
 
-def requests_of(file: Path | None, tasks: Iterable[tuple[str, Task]], settings: "Settings") -> Requests:
+def requests_of(file: Path | None, tasks: Iterable[tuple[str, Task]], settings: Settings) -> Requests:
     """What tasks ask for, which come with where they are in `file`; None for tasks that the operator wrote."""
     free = file is None or _is_own(file) or trust.is_trusted(file)
     commands, folders, network, wider = (dict[str, None]() for _ in range(4))
     for where, task in tasks:
-        shell = [one for one in task.acceptance_criteria if isinstance(one, ShellCriterion)]
-        _add(commands, (one.command for one in shell))
-        _add(network, (one.command for one in shell if one.network == "host"))
+        shell = [criterion for criterion in task.acceptance_criteria if isinstance(criterion, ShellCriterion)]
+        _add(commands, (criterion.command for criterion in shell))
+        _add(network, (criterion.command for criterion in shell if criterion.network == "host"))
         if task.workspace is not None and task.workspace.path is not None:
             _add(folders, [f"{task.workspace.mode} {os.path.realpath(task.workspace.path)}"])
         if file is not None and not free:
@@ -110,10 +107,10 @@ def lines_of(requests: Requests, file: Path | None) -> Iterator[str]:
             yield f"  and {len(values) - _PRINTED} more" + ("" if len(values) < MAX_LISTED else ", or still more")
 
 
-def _add(listed: dict[str, None], values: Iterable[str]) -> None:
+def _add(requests: dict[str, None], values: Iterable[str]) -> None:
     for value in values:
-        if len(listed) < MAX_LISTED:
-            listed[value] = None
+        if len(requests) < MAX_LISTED:
+            requests[value] = None
 
 
 def _is_own(file: Path) -> bool:

@@ -32,10 +32,10 @@ def typed_criterion(text: str) -> object:
             hint = "correct it there; a sentence that starts with a brace is written `text: …`"
             raise CallError("bad_task", message, field="acceptance_criteria", hint=hint) from None
     try:
-        typed = expand(text)
+        fields = expand(text)
     except CallError as error:
         raise CallError("bad_task", error.message, field="acceptance_criteria", hint=error.hint) from None
-    return text if typed is None else typed
+    return text if fields is None else fields
 
 
 def read_criterion(data: object) -> AnyCriterion:
@@ -81,7 +81,7 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
 
 def located_tasks(source: TaskFile) -> Iterator[tuple[str, Task]]:
     """The valid tasks of a file for a batch, each with where it is."""
-    return ((f"row {one.row}", one.task) for one in source if isinstance(one, Item))
+    return ((f"row {item.row}", item.task) for item in source if isinstance(item, Item))
 
 
 def read_schema(path: Path) -> JsonObject:
@@ -94,10 +94,12 @@ def read_schema(path: Path) -> JsonObject:
 
 def _parse_criteria(fields: dict[str, object]) -> None:
     """Parse the criteria that are written as text."""
-    given = fields.get("acceptance_criteria")
-    if isinstance(given, list):
-        criteria = cast("list[object]", given)
-        fields["acceptance_criteria"] = [typed_criterion(one) if isinstance(one, str) else one for one in criteria]
+    value = fields.get("acceptance_criteria")
+    if isinstance(value, list):
+        criteria = cast("list[object]", value)
+        fields["acceptance_criteria"] = [
+            typed_criterion(criterion) if isinstance(criterion, str) else criterion for criterion in criteria
+        ]
 
 
 def _refuse_unknown(fields: Mapping[str, object]) -> None:
@@ -136,7 +138,11 @@ def _resolve_workspace(task: Task, base: Path) -> Task:
     try:
         path = base / task.workspace.path.expanduser()
         os.path.realpath(path)
-    except (ValueError, RuntimeError, OSError) as error:  # such as a NUL character, or the home folder of nobody
+    except (
+        ValueError,
+        RuntimeError,
+        OSError,
+    ) as error:  # such as a NUL, or the home of an unknown user
         raise _bad(f"`workspace.path` can't be a path: {error}", "workspace") from None
     return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
 

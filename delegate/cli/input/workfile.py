@@ -25,13 +25,13 @@ class LocatedCriterion(NamedTuple):
     data: object
 
 
-def read_criteria(file: Path | None, typed: Sequence[str] = ()) -> list[LocatedCriterion]:
+def read_criteria(file: Path | None, texts: Sequence[str] = ()) -> list[LocatedCriterion]:
     """The criteria of a file, followed by those given on the command line. Raises CallError.
 
     A file is a list in JSON, YAML or TOML (or an object with the list as `acceptance_criteria`), or plain text with one
     criterion per line in the forms of the command line.
     """
-    from_options = [_typed(f"-c (number {n})", text) for n, text in enumerate(typed, start=1)]
+    from_options = [_typed(f"-c (number {n})", text) for n, text in enumerate(texts, start=1)]
     return [*_in_file(file), *from_options] if file else from_options
 
 
@@ -54,8 +54,8 @@ def read_receipts(file: Path) -> list[Receipt]:
     """Read receipts, or the messages of a transcript, from a JSON list or lines of JSON. Raises CallError."""
     text, name = read_text(file), name_of(file)
     if text.lstrip().startswith("["):
-        listed = enumerate(cast("list[object]", _json(name, text)), start=1)
-        items = [(f"{name}, receipt {n}", item) for n, item in listed]
+        document = cast("list[object]", _json(name, text))
+        items = [(f"{name}, receipt {n}", item) for n, item in enumerate(document, start=1)]
     else:
         items = [(location, _json(location, line)) for location, line in _lines(name, text)]
     if items and all(is_message(item) for _, item in items):

@@ -16,7 +16,7 @@ _YES, _AGAIN = ("y", "yes"), ("a", "always")
 
 
 def at_terminal() -> OnApproval | None:
-    """Asks the person at the terminal. None if stdin or stderr isn't one: then nobody can be asked."""
+    """Asks the person at the terminal. None if stdin or stderr isn't one."""
     try:
         is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     except (AttributeError, ValueError):  # there is none, or it is closed
@@ -41,8 +41,8 @@ class TerminalApprovals:
                 line = await self._line()
                 if not line.endswith("\n"):
                     self._write("\n")
-        said = line.strip().lower()
-        return ApprovalAnswer(approved=said in _YES + _AGAIN, by=_user(), same_again=said in _AGAIN)
+        reply = line.strip().lower()
+        return ApprovalAnswer(approved=reply in _YES + _AGAIN, by=_user(), same_again=reply in _AGAIN)
 
     async def _line(self) -> str:
         """The next line, or what there is of it at the end of the input."""

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rich.text import Text
 
 from delegate._util.fencing import one_line
+from delegate.batch.plan import BatchPlan, Group
 from delegate.cli.input.options import Format
 from delegate.cli.input.task_trust import Requests, lines_of
 from delegate.cli.screen.layout import Prose
@@ -14,16 +15,11 @@ from delegate.cli.screen.output import console, print_json
 from delegate.contract.amounts import counted
 from delegate.money import usd
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from delegate.batch.plan import BatchPlan, Group
-
 _SHOWN_IDS = 12
 _NAME_CHARS = 40
 
 
-def show(plan: "BatchPlan", requests: Requests, format: Format, file: "Path | None") -> None:
+def show(plan: BatchPlan, requests: Requests, format: Format, file: Path | None) -> None:
     """Print the plan, and what the tasks of the file ask for."""
     if format is not Format.pretty:
         print_json({**dataclasses.asdict(plan), "usd": plan.usd, **dataclasses.asdict(requests)})
@@ -32,7 +28,7 @@ def show(plan: "BatchPlan", requests: Requests, format: Format, file: "Path | No
     console().print(Prose(Text("\n").join(map(Text, lines)), hang=2))
 
 
-def _lines(plan: "BatchPlan") -> Iterator[str]:
+def _lines(plan: BatchPlan) -> Iterator[str]:
     skipped = f", {counted(plan.bad_rows, 'invalid row')} skipped" if plan.bad_rows else ""
     yield f"{counted(plan.tasks, 'task')} in {one_line(plan.name, 200)}{skipped}"
     for n, stage in enumerate(plan.stages, start=1):
@@ -43,7 +39,7 @@ def _lines(plan: "BatchPlan") -> Iterator[str]:
     yield f"estimated total cost: {usd(plan.usd)}" if plan.usd is not None else "estimated total cost: unknown"
 
 
-def _estimate(group: "Group") -> str:
+def _estimate(group: Group) -> str:
     if group.each_usd is None or group.usd is None:
         return "cost unknown"
     basis = {

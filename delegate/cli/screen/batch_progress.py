@@ -73,8 +73,8 @@ class BatchProgress:
         text = " · ".join(parts)
         bar = min(max(room - len(text) - 2, 0), _BAR[1])
         tally = self._batch.tally
-        done = round(bar * tally.settled / tally.total) if tally.total else 0
-        line = Text().append("━" * done, "green").append("━" * (bar - done), "dim").append("  " if bar else "")
+        filled = round(bar * tally.settled / tally.total) if tally.total else 0
+        line = Text().append("━" * filled, "green").append("━" * (bar - filled), "dim").append("  " if bar else "")
         line.append(text, "bold")
         line.truncate(room, overflow="ellipsis")
         yield line
@@ -89,9 +89,9 @@ class BatchProgress:
         parts += [f"{batch.working} working" + (f", {judging} judging" if judging else "")] if batch.running else []
         seconds = max(self._clock() - batch.began, 0.001)
         parts += [_clock_time(seconds)]
-        settled = tally.settled - batch.settled_before
-        if settled and tally.settled < tally.total:
-            parts[-1] += f", {_clock_time((tally.total - tally.settled) * seconds / settled)} left"
+        progress = tally.settled - batch.settled_before
+        if progress and tally.settled < tally.total:
+            parts[-1] += f", {_clock_time((tally.total - tally.settled) * seconds / progress)} left"
         if tally.settled:
             parts.append(usd(tally.cost_known_usd) + (" known" if tally.unpriced else ""))
         return parts
@@ -103,9 +103,9 @@ def summary(batch: Batch) -> str:
     seconds = time.monotonic() - batch.began if batch.began else 0
     lines = [f"{tally.settled} of {tally.total} done: {counts(tally)} · {costs(tally)} · {seconds:.1f} s"]
     lines.append(f"run {run}" + (f" · results in {results}" if results else ""))
-    if left := tally.total - tally.settled:
+    if remaining := tally.total - tally.settled:
         why = f" ({one_line(batch.stopped, 300)})" if batch.stopped else ""
-        lines += [f"{left} not started{why}", f"resume with: {PROGRAM} batch --resume {run}"]
+        lines += [f"{remaining} not started{why}", f"resume with: {PROGRAM} batch --resume {run}"]
     if tally.failed:
         lines.append(f"why they failed: {PROGRAM} show {run} --failed")
     if tally.unknown:
@@ -124,8 +124,8 @@ def counts(tally: Tally) -> str:
 
 def costs(tally: Tally) -> str:
     """The cost so far, and the share of it that verification took."""
-    known = usd(tally.cost_known_usd)
-    text = f"cost unknown, known part {known}" if tally.unpriced else f"cost {known}"
+    cost = usd(tally.cost_known_usd)
+    text = f"cost unknown, known part {cost}" if tally.unpriced else f"cost {cost}"
     if tally.cost_known_usd and tally.judge_cost_usd:
         text += f", verification {percent(tally.judge_cost_usd / tally.cost_known_usd)} of it"
     return text

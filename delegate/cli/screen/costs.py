@@ -41,7 +41,7 @@ def totals_line(report: Report) -> str:
 
 def _child(result: TaskResult) -> Iterator[str]:
     name = _name(result.requested_model, result.model, substituted=result.substituted)
-    if not name and not result.usage.model_calls:
+    if not name and not result.usage.model_calls and not result.usage.total_tokens:
         return
     yield f"child{name}: {', '.join([*_own_cost(result), *_used(result.usage)])}"
 
@@ -79,8 +79,12 @@ def _escalation(verdict: Verdict, attempts: Sequence[JudgeAttempt]) -> Iterator[
         if not first.answers:
             continue
         undecided = [answer.id for answer in first.answers]
-        results = [one for one in verdict.criteria if one.id in undecided]
-        decided = [one.id for one in results if one.outcome in ("met", "not_met") and one.code != "evidence_not_found"]
+        results = [criterion for criterion in verdict.criteria if criterion.id in undecided]
+        decided = [
+            result.id
+            for result in results
+            if result.outcome in ("met", "not_met") and result.code != "evidence_not_found"
+        ]
         if len(decided) == len(undecided):
             end = f"{second.model} decided"
         else:
@@ -96,8 +100,8 @@ def _obstacle(first: JudgeAttempt) -> str:
 
 def _judges(record: JudgeRecord, name: str) -> str:
     """The names of all judges that answered, the deciding one last. The cost covers all of them."""
-    models = [one.model for one in answered(record.attempts)]
-    others = [f" {one}," for one in dict.fromkeys(models) if one != name]
+    models = [attempt.model for attempt in answered(record.attempts)]
+    others = [f" {model}," for model in dict.fromkeys(models) if model != name]
     last = _name(name, record.model_served, substituted=record.substituted)
     return f"judge{'s' if others else ''}{''.join(others)}{last}"
 
@@ -121,4 +125,5 @@ def _used(usage: Usage) -> list[str]:
     tokens_in, tokens_out = f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"
     tokens_in += f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     tokens_out += f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
-    return [counted(usage.model_calls, "call"), tokens_in, tokens_out]
+    calls = [counted(usage.model_calls, "call")] if usage.model_calls else []  # some programs report tokens alone
+    return [*calls, tokens_in, tokens_out]

@@ -49,12 +49,12 @@ class Screen:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = min(options.max_width, WIDEST)
         yield from self._headline(width)
-        left = _INDENT + max((cell_len(row.label.plain) for row in self.rows), default=0) + _GAP
-        beside = self._text_width(width - left) if width >= SIDE_BY_SIDE else 0
+        indent = _INDENT + max((cell_len(row.label.plain) for row in self.rows), default=0) + _GAP
+        beside = self._text_width(width - indent) if width >= SIDE_BY_SIDE else 0
         for row in self.rows:
             label = Text(" " * _INDENT).append_text(row.label)
-            for line in _lines(console, row, width - left, beside):
-                whole = _padded(label, left).append_text(line)
+            for line in _lines(console, row, width - indent, beside):
+                whole = _padded(label, indent).append_text(line)
                 whole.rstrip()
                 yield whole
                 label = Text()

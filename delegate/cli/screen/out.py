@@ -41,14 +41,14 @@ class Out:
         complete = True
         for result in report.results:
             name = str(result.task_index + 1) if self.is_split else ""
-            shown, done = self.folder / name, CopiedOut()
+            folder, copies = self.folder / name, CopiedOut()
             if result.workspace:
-                done = copy_out(Path(result.workspace), result.artifacts, self.target, within=name, force=self.force)
+                copies = copy_out(Path(result.workspace), result.artifacts, self.target, within=name, force=self.force)
             if not quiet:
-                print(f"{_files(len(done.copied))} copied to {one_line(str(shown), 300)}{_take_over(result)}")
-            for problem in _problems(done, shown):
+                print(f"{_files(len(copies.copied))} copied to {one_line(str(folder), 300)}{_take_over(result)}")
+            for problem in _problems(copies, folder):
                 print(f"{PROGRAM}: {problem}", file=sys.stderr)
-            complete = complete and not done.exists and not done.refused
+            complete = complete and not copies.exists and not copies.refused
         return complete
 
 
@@ -60,18 +60,18 @@ def _take_over(result: TaskResult) -> str:
     return f"; to apply all changes: {one_line(result.take_over, 600)}" if result.take_over else ""
 
 
-def _problems(done: CopiedOut, folder: Path) -> list[str]:
+def _problems(copies: CopiedOut, folder: Path) -> list[str]:
     lines: list[str] = []
-    if done.exists:
+    if copies.exists:
         lines.append(
-            f"not copied, because they exist in {shlex.quote(str(folder))}: {_listed(done.exists)}; "
+            f"not copied, because they exist in {shlex.quote(str(folder))}: {_listed(copies.exists)}; "
             "name another folder, or replace them with --force"
         )
-    lines += [f"not copied: {_name(path)}: {why}" for path, why in list(done.refused.items())[:SHOWN]]
-    if (more := len(done.refused) - SHOWN) > 0:
+    lines += [f"not copied: {_name(path)}: {why}" for path, why in list(copies.refused.items())[:SHOWN]]
+    if (more := len(copies.refused) - SHOWN) > 0:
         lines.append(f"not copied: {_files(more)} more, for such reasons")
-    if done.links:
-        lines.append(f"links aren't copied: {_listed(done.links)}")
+    if copies.links:
+        lines.append(f"links aren't copied: {_listed(copies.links)}")
     return lines
 
 

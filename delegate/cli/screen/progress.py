@@ -61,16 +61,16 @@ def shown(display: Live) -> Generator[None]:
 @contextmanager
 def hidden() -> Generator[None]:
     """Take all displays off the terminal inside the block, so that a person can be asked something."""
-    displays = [(one, one.transient) for one in _shown_now]
-    for one, _ in displays:
-        one.transient = True
-        one.stop()
+    displays = [(display, display.transient) for display in _shown_now]
+    for display, _ in displays:
+        display.transient = True
+        display.stop()
     try:
         yield
     finally:
-        for one, transient in displays:
-            one.transient = transient
-            one.start(refresh=True)
+        for display, transient in displays:
+            display.transient = transient
+            display.start(refresh=True)
 
 
 @dataclass(slots=True)
@@ -193,9 +193,9 @@ class _Line:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         title, left_out = self.title.copy(), list[Text]()
-        for one in (self.model, self.counts):
+        for part in (self.model, self.counts):
             if self._width(title, left_out) > options.max_width:
-                left_out.append(one)
+                left_out.append(part)
         excess = self._width(title, left_out) - options.max_width
         if excess > 0:
             title.truncate(max(title.cell_len - excess, _LEAST_TITLE), overflow="ellipsis")
@@ -206,7 +206,7 @@ class _Line:
 
     def _parts(self, title: Text, left_out: list[Text]) -> list[Text]:
         parts = (title, self.model, self.counts, self.seconds, self.doing)
-        return [part for part in parts if part and not any(part is one for one in left_out)]
+        return [part for part in parts if part and not any(part is other for other in left_out)]
 
     def _width(self, title: Text, left_out: list[Text]) -> int:
         return self.mark.cell_len + sum(part.cell_len + 2 for part in self._parts(title, left_out)) - 2

@@ -108,65 +108,69 @@ def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bo
         yield row("✗ gate", one_line(f"{verdict.code}: {verdict.reasoning}", TEXT_CHARS), style="red")
     elif verdict.gate and verdict.decided_by != "gate":
         yield row("! gate", f"is off; it would have refused: {verdict.gate}", style="yellow")
-    yield from (_criterion(one, full=full) for one in verdict.criteria)
+    yield from (_criterion(criterion, full=full) for criterion in verdict.criteria)
     yield from _judges(verdict)
     yield from map(_finding, verdict.findings)
     if verdict.receipts == "unavailable":
         yield row("! calls", "were not recorded, so only checks prove what was done", style="yellow")
 
 
-def _criterion(one: CriterionResult, *, full: bool) -> Row:
-    mark, style = _MARKS[one.outcome]
-    style = "yellow" if one.outcome == "met" and one.level not in (None, "proven", "seen") else style
-    label = Text.assemble((mark, style), (f" {one.decided_by}", "dim"))
-    text = f"{one.id} {one.text}" if full else one.text
-    details = _all_details(one) if full else _details(one)
-    if one.level is not None and one.outcome in PASSING:
-        words = one.level.replace("_", " ")
-        details = details.removeprefix(one.outcome).removeprefix(": ") if one.code == one.outcome else details
+def _criterion(criterion: CriterionResult, *, full: bool) -> Row:
+    mark, style = _MARKS[criterion.outcome]
+    style = "yellow" if criterion.outcome == "met" and criterion.level not in (None, "proven", "seen") else style
+    label = Text.assemble((mark, style), (f" {criterion.decided_by}", "dim"))
+    text = f"{criterion.id} {criterion.text}" if full else criterion.text
+    details = _all_details(criterion) if full else _details(criterion)
+    if criterion.level is not None and criterion.outcome in PASSING:
+        words = criterion.level.replace("_", " ")
+        details = (
+            details.removeprefix(criterion.outcome).removeprefix(": ")
+            if criterion.code == criterion.outcome
+            else details
+        )
         details = f"{words}: {details}" if details and details != words else words
-    held = "it held before the child began"
-    details += f"; {held}" if one.held_before and held not in details else ""
-    details += " (findings only)" if one.findings_only else ""
+    before = "it held before the child began"
+    details += f"; {before}" if criterion.held_before and before not in details else ""
+    details += " (findings only)" if criterion.findings_only else ""
     return Row(label, Text(one_line(text, FULL_CHARS if full else TEXT_CHARS)), Text(details, "dim"))
 
 
-def _details(one: CriterionResult) -> str:
+def _details(criterion: CriterionResult) -> str:
     """The evidence of a criterion that is met, else the reason why it isn't, and how it was read."""
-    read = f" ({one_line(str(one.reading), MET_CHARS)})" if one.reading is not None else ""
-    return f"{_why(one)}{read}".strip()
+    reading = f" ({one_line(str(criterion.reading), MET_CHARS)})" if criterion.reading is not None else ""
+    return f"{_why(criterion)}{reading}".strip()
 
 
-def _why(one: CriterionResult) -> str:
-    if one.outcome == "met":
-        evidence = one.evidence if one.decided_by == "judge" and one.source else None
+def _why(criterion: CriterionResult) -> str:
+    if criterion.outcome == "met":
+        evidence = criterion.evidence if criterion.decided_by == "judge" and criterion.source else None
         if evidence:
-            return f"“{one_line(evidence, MET_CHARS)}” ({_place(one)})"
-        repeats = set(one.reason.split()) <= set(re.split(r"[\s,]+", one.text))
-        return "" if repeats else one_line(one.reason, MET_CHARS)
-    reason, quote = one.reason or one.code.replace("_", " "), ""
-    if one.code == "self_report_only" and one.evidence:
-        quote = f" (quoted: “{one_line(one.evidence, MET_CHARS)}”)"
-    elif one.outcome in ("error", "cannot_tell") and one.reason:
-        reason = f"{one.code}: {reason}"
+            return f"“{one_line(evidence, MET_CHARS)}” ({_place(criterion)})"
+        repeats = set(criterion.reason.split()) <= set(re.split(r"[\s,]+", criterion.text))
+        return "" if repeats else one_line(criterion.reason, MET_CHARS)
+    reason, quote = criterion.reason or criterion.code.replace("_", " "), ""
+    if criterion.code == "self_report_only" and criterion.evidence:
+        quote = f" (quoted: “{one_line(criterion.evidence, MET_CHARS)}”)"
+    elif criterion.outcome in ("error", "cannot_tell") and criterion.reason:
+        reason = f"{criterion.code}: {reason}"
     return one_line(reason, REASON_CHARS) + quote
 
 
-def _all_details(one: CriterionResult) -> str:
-    details = one.code + (f": {one_line(one.reason, FULL_CHARS)}" if one.reason else "")
-    if one.decided_by == "judge" and one.source and one.evidence:
-        details += f"\nin {_place(one)}: “{one_line(one.evidence, FULL_CHARS)}”"
-    details += f"\n{one_line(str(one.reading), FULL_CHARS)}" if one.reading is not None else ""
-    details += "".join(f"\n  {one_line(f'{part.outcome}: {part.text}', FULL_CHARS)}" for part in one.parts)
+def _all_details(criterion: CriterionResult) -> str:
+    details = criterion.code + (f": {one_line(criterion.reason, FULL_CHARS)}" if criterion.reason else "")
+    if criterion.decided_by == "judge" and criterion.source and criterion.evidence:
+        details += f"\nin {_place(criterion)}: “{one_line(criterion.evidence, FULL_CHARS)}”"
+    details += f"\n{one_line(str(criterion.reading), FULL_CHARS)}" if criterion.reading is not None else ""
+    details += "".join(f"\n  {one_line(f'{part.outcome}: {part.text}', FULL_CHARS)}" for part in criterion.parts)
     return details
 
 
-def _place(one: CriterionResult) -> str:
+def _place(criterion: CriterionResult) -> str:
     """Where the evidence was found, in words."""
-    kind, _, name = (one.source or "").partition(":")
+    kind, _, name = (criterion.source or "").partition(":")
     places = {"output": "the report", "said": "the conversation", "artifacts": "the list of files", "artifact": name}
     places |= {"file": name, "receipt": f"call {name}", "check": f"check {name}", "look": f"look {name}"}
-    return one_line(visible(places.get(kind, one.source or "")), 80)
+    return one_line(visible(places.get(kind, criterion.source or "")), 80)
 
 
 def _judges(verdict: Verdict) -> Iterator[Row]:
@@ -190,8 +194,8 @@ def failed_judge(attempt: JudgeAttempt) -> str:
     return f"{one_line(attempt.model, 80)} gave no usable answer ({reason})" if reason else ""
 
 
-def _finding(one: Finding) -> Row:
-    return row(f"! {one.severity}", f"{one.code}: {one_line(one.message, TEXT_CHARS)}", style="yellow")
+def _finding(finding: Finding) -> Row:
+    return row(f"! {finding.severity}", f"{finding.code}: {one_line(finding.message, TEXT_CHARS)}", style="yellow")
 
 
 def basis_rows(verdict: Verdict) -> list[Row]:
@@ -213,12 +217,14 @@ def _score(verdict: Verdict) -> str:
 def _candidates(verdict: Verdict) -> Iterator[str]:
     """The models that could judge, in the order in which they are asked, and the reasons of all others."""
     candidates = verdict.judge.candidates if verdict.judge else ()
-    ranked = sorted((one for one in candidates if one.rank is not None), key=lambda one: one.rank or 0)
-    names = [f"{one_line(one.model, 80)} {usd(one.estimated_cost_usd)}" for one in ranked]
+    ranked = sorted(
+        (candidate for candidate in candidates if candidate.rank is not None), key=lambda candidate: candidate.rank or 0
+    )
+    names = [f"{one_line(candidate.model, 80)} {usd(candidate.estimated_cost_usd)}" for candidate in ranked]
     if names:
         more = f", and {len(names) - NAMED_JUDGES} more" if len(names) > NAMED_JUDGES else ""
         yield f"could judge, in this order: {', '.join(names[:NAMED_JUDGES])}{more}"
-    for reason, count in Counter(one.reason for one in candidates if one.rank is None).most_common():
+    for reason, count in Counter(candidate.reason for candidate in candidates if candidate.rank is None).most_common():
         yield f"{counted(count, 'model')} couldn't: {one_line(reason or '', 160)}"
 
 
@@ -259,9 +265,11 @@ def _claims(result: TaskResult) -> Iterator[Row]:
         yield row(
             label, one_line(claim.rationale, TEXT_CHARS), f"{how} (call {claim.step}, {claim.seconds:.1f} s{cost})"
         )
-        for one in claim.refused:
-            reason = one_line(one.reason or one.code, REASON_CHARS)
-            yield row("", f"{_MARKS[one.outcome][0]} {one.id} {one_line(one.text, TEXT_CHARS)}", reason)
+        for criterion in claim.refused:
+            reason = one_line(criterion.reason or criterion.code, REASON_CHARS)
+            yield row(
+                "", f"{_MARKS[criterion.outcome][0]} {criterion.id} {one_line(criterion.text, TEXT_CHARS)}", reason
+            )
         if claim.verdict != "PASS" and not claim.refused and claim.code != "no_progress":
             yield row("", one_line(claim.reasoning, TEXT_CHARS))
 

@@ -32,7 +32,7 @@ def when_shortly(at: float) -> str:
 def receipts(record: JsonObject) -> Sequence[Receipt]:
     """The tool calls of a task; if it has no result, those that are recorded so far."""
     calls: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "child.tool"))
-    return [Receipt.model_validate(one) for one in calls]
+    return [Receipt.model_validate(call) for call in calls]
 
 
 def latest_text(record: JsonObject) -> str:
@@ -106,12 +106,12 @@ def approvals(record: JsonObject) -> list[Text]:
     """A line for each approval that was asked for: what for, and the answer."""
     answers = {event["n"]: event for event in _of_kind(record, "approval.answered")}
     lines: list[Text] = []
-    for asked in _of_kind(record, "approval.asked"):
-        answer = answers.get(asked["n"])
+    for question in _of_kind(record, "approval.asked"):
+        answer = answers.get(question["n"])
         words = approval_words(answer) if answer else "no answer is recorded"
         mark, style = ("✓", "green") if answer and answer["approved"] else ("✗", "red")
-        line = Text(f"{mark} ", style).append(one_line(str(asked["text"]), 200))
-        lines.append(line.append(f"  {words} ({asked['code']}, {asked['sha256'][:12]})", "dim"))
+        line = Text(f"{mark} ", style).append(one_line(str(question["text"]), 200))
+        lines.append(line.append(f"  {words} ({question['code']}, {question['sha256'][:12]})", "dim"))
     return lines
 
 
@@ -151,8 +151,8 @@ def _tool_call(event: JsonObject, seconds: float) -> Iterator[Text]:
 def _claim_judged(event: JsonObject, seconds: float) -> Iterator[Text]:
     words = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
     yield _at(seconds, f"claim {event['n']}", words)
-    for one in event["refused"]:
-        yield _line(f"{one['id']} {one['text']}: {one['reason'] or one['code']}")
+    for criterion in event["refused"]:
+        yield _line(f"{criterion['id']} {criterion['text']}: {criterion['reason'] or criterion['code']}")
 
 
 def _json(value: Any) -> str:

@@ -92,7 +92,9 @@ def _receipts(delegator: Delegator, report: Report | None) -> dict[int, list[Jso
     """The recorded receipts of the children's tool calls, by task index."""
 
     async def read() -> dict[int, list[JsonObject]]:
-        records = {index: await delegator.read(handle) for index, handle in used_tools(report)} if report else {}
+        records = (
+            {index: await delegator.records.read(handle) for index, handle in used_tools(report)} if report else {}
+        )
         return {index: record["run"]["receipts"] for index, record in records.items() if record}
 
     return delegator.wait_for(read()) if report and used_tools(report) else {}

@@ -14,6 +14,7 @@ from delegate._util.threads import run_in_daemon_thread
 from delegate.contract.amounts import counted
 from delegate.hosts.mcp.connection import Connection, reserved_stdio
 from delegate.hosts.mcp.refusals import refusal
+from delegate.hosts.mcp.sdk import set_clock
 
 _log = logger(__name__)
 
@@ -29,9 +30,10 @@ async def serve_stdio(
     Args:
         server: the server that `server()` returned.
         connection: the one that `reserved_stdio` opened, if the client may already have sent requests.
-        before_end: is awaited when the client has left. `Delegator.join` waits for its calls instead of stopping them.
+        before_end: is awaited when the client has left. `Background.join` waits for its calls instead of stopping them.
     """
     calls = _OpenCalls()
+    set_clock(server, calls.since)
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
@@ -49,29 +51,35 @@ class _OpenCalls:
     """The calls that the client made and neither canceled nor got an answer to."""
 
     def __init__(self) -> None:
-        self._ids: set[str | int] = set()
+        self._ids: dict[str | int, float] = {}
+        """Each with the time when its line was read."""
         self._is_over = False
+
+    def since(self, id: object) -> float | None:
+        """When the call was made, in seconds of the monotonic clock; None if it isn't known."""
+        return self._ids.get(id) if isinstance(id, str | int) else None
 
     def end(self) -> None:
         """Take note that the client has left: the SDK stops the calls, and answers with an error, or not at all."""
         self._is_over = True
 
-    def receive(self, text: str) -> None:
+    def receive(self, text: str, at: float) -> None:
         """Take note of a message of the client, which the SDK can read."""
         if '"tools/call"' in text:
             message = json.loads(text)
             if message.get("method") == "tools/call" and "id" in message:
-                self._ids.add(message["id"])
+                self._ids[message["id"]] = at
         elif self._ids and '"notifications/cancelled"' in text:
             canceled = (json.loads(text).get("params") or {}).get("requestId")
-            self._ids -= {canceled} if isinstance(canceled, str | int) else set()
+            if isinstance(canceled, str | int):
+                self._ids.pop(canceled, None)
 
     def send(self, text: str) -> None:
         """Take note of a message to the client, once it is sent."""
         if not self._ids or "method" in (message := json.loads(text)):
             return
         if "result" in message or not self._is_over:
-            self._ids.discard(message.get("id"))
+            self._ids.pop(message.get("id"), None)
 
     def report_lost(self, reason: str) -> None:
         """Tell the operator, because nobody else is left, that work was for nothing."""
@@ -103,7 +111,7 @@ class _LineReader:
             if line.is_blank:
                 continue
             if (refused := refusal(line)) is None:
-                self._calls.receive(line.text)
+                self._calls.receive(line.text, line.at)
                 yield line.text
             else:
                 _log.warning("a message on stdin was refused: %s", refused["error"]["message"])

@@ -15,7 +15,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 
 from delegate import Delegator
-from delegate.delegator import Arguments
+from delegate.contract import Arguments
 from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (

@@ -1,9 +1,9 @@
 """Finds out by trying whether a criterion can fail: commands in an empty folder and on the files of before, conditions
 on reports that say nothing.
 
-What succeeds wherever it is tried can't fail, as far as that can be known: `pytest || true`, `.*`, `{}`. Nobody's files
-are changed: commands run in copies, in a sandbox unless the settings allow them anywhere, with the network that the
-settings give, and for at most `MAX_SECONDS`.
+What succeeds wherever it is tried can't fail, as far as that can be known: `pytest || true`, `.*`, `{}`. Commands run
+in copies, so that the user's files don't change, in a sandbox unless the settings allow them anywhere, with the network
+that the settings give, and for at most `MAX_SECONDS`.
 """
 
 import asyncio
@@ -18,9 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import regex
+
 from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
+from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.sandbox.commands.commands import Author, Commands
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon
 from delegate.sandbox.workspace.snapshot import CACHES
@@ -83,15 +86,15 @@ async def try_out(
     trial = _Commands(commands, author, place, is_start, held_before)
     few = asyncio.Semaphore(_AT_ONCE)
 
-    async def tried(criterion: AnyCriterion) -> Trial:
+    async def attempt(criterion: AnyCriterion) -> Trial:
         async with few:
             if isinstance(criterion, ShellCriterion):
                 return await trial.try_out(criterion)
             return await _try_condition(criterion, task.goal)
 
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(tried(one)) for one in task.criteria]
-    return [one.result() for one in running]
+        running = [group.create_task(attempt(criterion)) for criterion in task.criteria]
+    return [pending.result() for pending in running]
 
 
 async def refuse_vacuous(
@@ -159,14 +162,14 @@ class _Commands:
         try:
             async with _copy_of(files) as (tree, elsewhere):
                 place = self.folder or elsewhere
-                ran = await self.commands.run_check(
+                result = await self.commands.run_check(
                     criterion.command, cwd=place, timeout_seconds=seconds, author=self.author, copy=tree
                 )
         except (ToolError, CallError, OSError) as error:
             return f"it couldn't be run: {error}"
-        if ran.timed_out and seconds < criterion.timeout_seconds:
+        if result.timed_out and seconds < criterion.timeout_seconds:
             return f"it takes over {seconds:g} s"
-        return not ran.timed_out and ran.exit_code == criterion.exit_code
+        return not result.timed_out and result.exit_code == criterion.exit_code
 
 
 @asynccontextmanager
@@ -224,8 +227,6 @@ async def _try_schema(schema: JsonObject, goal: str) -> Trial:
 
 
 async def _try_expression(expr: str) -> Trial:
-    from delegate.judging.checks.predicate import evaluate  # loaded only for such criteria
-
     async def holds(value: Any) -> bool:
         return (await evaluate(expr, value)).holds
 
@@ -246,8 +247,6 @@ def _objects_with(condition: str) -> Iterator[JsonObject]:
 
 async def _try_on(values: Sequence[Any], accepts: Callable[[Any], Awaitable[bool]], if_all: str) -> Trial:
     """Try a condition on all values, until one isn't accepted."""
-    from delegate.judging.checks.predicate import PredicateError
-
     for value in values:
         try:
             if not await accepts(value):
@@ -268,10 +267,7 @@ def _shown(value: object) -> str:
 
 
 async def _is_found(pattern: str, text: str) -> bool:
-    import regex  # loaded only where something is searched
-
-    found = await asyncio.to_thread(regex.search, pattern, text, timeout=_REGEX_SECONDS, concurrent=True)
-    return found is not None
+    return await asyncio.to_thread(regex.search, pattern, text, timeout=_REGEX_SECONDS, concurrent=True) is not None
 
 
 def _try_file(criterion: FileCriterion) -> Trial:

@@ -27,7 +27,7 @@ class Chat:
         if not self._body or event.get("usage"):  # the others repeat what the first one has
             self._body |= {name: value for name, value in event.items() if name != "choices" and value}
         choices: list[JsonObject] = event.get("choices") or []
-        choice = next((one for one in choices if not one.get("index")), cast("JsonObject", {}))
+        choice = next((choice for choice in choices if not choice.get("index")), cast("JsonObject", {}))
         self.error = event.get("error") or choice.get("error")
         if reason := choice.get("finish_reason"):
             self._reason, self.is_whole = reason, True
@@ -73,8 +73,8 @@ _OF_CALL = {"index", "id", "function", "type"}
 
 
 def _whole_call(call: JsonObject) -> JsonObject:
-    given: list[Any] = [one for one in call["arguments"] if one is not None]
-    arguments = "".join(given) if all(isinstance(one, str) for one in given) else given[-1]
+    parts: list[Any] = [part for part in call["arguments"] if part is not None]
+    arguments = "".join(parts) if all(isinstance(part, str) for part in parts) else parts[-1]
     function = {"name": call["name"], "arguments": arguments}
     return {**call["fields"], "id": call["id"], "type": "function", "function": function}
 
@@ -171,7 +171,7 @@ class Messages:
         for (index, name), parts in self._texts.items():
             block, text = blocks[index], "".join(parts)
             if name == "partial_json":
-                block["input"] = text if (given := parse_object(text)) is None else given
+                block["input"] = text if (arguments := parse_object(text)) is None else arguments
             else:
                 block[name] = (block.get(name) or "") + text
         return {**self._message, "content": [blocks[index] for index in sorted(blocks)]}

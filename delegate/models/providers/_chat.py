@@ -138,9 +138,9 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
     """The reply of a `POST /chat/completions` at `origin`."""
     choice = body["choices"][0]
     message: JsonObject = choice["message"]
-    made: list[JsonObject] = message.get("tool_calls") or []
-    ids = call_ids(call.get("id") for call in made)
-    calls = tuple(_call(id, call) for id, call in zip(ids, made, strict=True))
+    items: list[JsonObject] = message.get("tool_calls") or []
+    ids = call_ids(call.get("id") for call in items)
+    calls = tuple(_call(id, call) for id, call in zip(ids, items, strict=True))
     reason = choice.get("finish_reason") or NO_REASON
     refusal = message.get("refusal")
     return ChatReply(
@@ -179,14 +179,14 @@ def _call(id: str, call: JsonObject) -> ToolCall:
 
 def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> Any:
     """The message as the server wants it back; None if that is no more than its text and calls."""
-    made: list[JsonObject] = message.get("tool_calls") or []
+    items: list[JsonObject] = message.get("tool_calls") or []
     carried = {name: message[name] for name in CARRIED if message.get(name)}
-    signed = any(call.get("extra_content") or call.get("provider_specific_fields") for call in made)
+    signed = any(call.get("extra_content") or call.get("provider_specific_fields") for call in items)
     content = message.get("content")
     if not (carried or signed or isinstance(content, list) or _text(message) != (content or "")):
         return None
     item: JsonObject = {"role": "assistant", "content": content, **carried}
-    if made:
+    if items:
         item["tool_calls"] = [
             {
                 **{name: value for name, value in raw.items() if name != "index"},
@@ -194,6 +194,6 @@ def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> An
                 "type": "function",
                 "function": {"name": call.name, "arguments": arguments_text(call)},
             }
-            for raw, call in zip(made, calls, strict=True)
+            for raw, call in zip(items, calls, strict=True)
         ]
     return {"protocol": origin, "items": item}

@@ -169,7 +169,7 @@ def _error_of(body: object) -> object:
 def _codes(error: object, headers: Headers) -> frozenset[str]:
     """All codes that the error has, in lower case."""
     details = dig(error, "details")
-    found = [
+    codes = [
         *(dig(error, name) for name in ("type", "code", "status")),
         dig(error, "metadata", "error_type"),
         dig(details, "error_code"),
@@ -177,7 +177,7 @@ def _codes(error: object, headers: Headers) -> frozenset[str]:
         *(dig(detail, "reason") for detail in _list(details)),
         headers.get("x-amzn-errortype", "").partition(":")[0],
     ]
-    return frozenset(code.lower() for code in found if isinstance(code, str) and code)
+    return frozenset(code.lower() for code in codes if isinstance(code, str) and code)
 
 
 def _list(value: object) -> list[object]:
@@ -186,12 +186,12 @@ def _list(value: object) -> list[object]:
 
 def _text(error: object) -> str:
     """The text of an error, with the one of the upstream provider if a gateway quotes it. Pages have none."""
-    said = next((text for name in ("message", "detail", "error") if isinstance(text := dig(error, name), str)), "")
+    message = next((text for name in ("message", "detail", "error") if isinstance(text := dig(error, name), str)), "")
     if isinstance(error, str):
-        said = error
+        message = error
     raw = dig(error, "metadata", "raw")
     upstream = _text(_error_of(parse_object(raw))) or raw if isinstance(raw, str) else ""
-    texts = (text for text in (said, upstream) if text and not text.lstrip().startswith("<"))
+    texts = (text for text in (message, upstream) if text and not text.lstrip().startswith("<"))
     return " ".join(": ".join(texts).split())
 
 
@@ -214,7 +214,7 @@ def status_error(provider: str, status: int, body: object, headers: Headers) -> 
         message,
         provider=provider,
         status=status,
-        retry_after=_told_wait(error, text) if (asked := retry_after(headers)) is None else asked,
+        retry_after=_told_wait(error, text) if (seconds := retry_after(headers)) is None else seconds,
         final=status not in (429, 503, 529) and headers.get("x-should-retry") == "false",
     )
 
@@ -261,7 +261,8 @@ def transport_error(provider: str, error: BaseException, *, slow: bool = False) 
     # aiohttp puts "400, message:" before a problem with the body, whatever the status of the response was.
     text = str(getattr(chain[-1], "message", "") or chain[-1])
     text = " ".join(text.split())[:200] or type(chain[-1]).__name__
-    is_sent = not any(isinstance(one, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) for one in chain)
+    not_connected = aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
+    is_sent = not any(isinstance(cause, not_connected) for cause in chain)
     has_begun = any(isinstance(cause, aiohttp.ClientPayloadError) for cause in chain)
     return ProviderError(
         fault,
@@ -343,5 +344,5 @@ def _told_wait(error: object, text: str) -> float | None:
     for detail in _list(dig(error, "details")):
         if isinstance(delay := dig(detail, "retryDelay"), str):
             return seconds_of(delay)
-    found = _WAIT.search(text)
-    return seconds_of(found[1].rstrip(".")) if found else None
+    match = _WAIT.search(text)
+    return seconds_of(match[1].rstrip(".")) if match else None

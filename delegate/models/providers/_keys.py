@@ -43,7 +43,7 @@ class KeyCommand:
     def __call__(self) -> tuple[str, object]:
         """Run it. Blocks. Raises OSError, ValueError and the errors of `subprocess`."""
         home = os.path.expanduser("~")
-        done = subprocess.run(
+        process = subprocess.run(
             self.arguments,
             cwd=home if os.path.isdir(home) else "/",
             stdin=subprocess.DEVNULL,
@@ -51,10 +51,10 @@ class KeyCommand:
             timeout=ASK_SECONDS,
             check=False,
         )
-        if done.returncode:
-            said = redactor.text(" ".join(done.stderr.decode(errors="replace").split()))
-            raise ValueError(f"{self.arguments[0]} ended with status {done.returncode}: {said[-200:]}")
-        return _printed(done.stdout.decode(errors="replace").strip())
+        if process.returncode:
+            output = redactor.text(" ".join(process.stderr.decode(errors="replace").split()))
+            raise ValueError(f"{self.arguments[0]} ended with status {process.returncode}: {output[-200:]}")
+        return _printed(process.stdout.decode(errors="replace").strip())
 
 
 def _printed(text: str) -> tuple[str, object]:

@@ -121,9 +121,9 @@ def nearest_effort(effort: Effort, known: Iterable[str]) -> Effort | None:
         return effort
     if DEFAULT_EFFORT in known and effort not in EFFORTS[:2]:
         return None
-    usable: list[Effort] = [one for one in EFFORTS if one in known]
-    reasoning: list[Effort] = [one for one in usable if one != "none"]
-    return min(reasoning or usable, key=lambda one: abs(EFFORTS.index(one) - EFFORTS.index(effort)), default=None)
+    usable: list[Effort] = [level for level in EFFORTS if level in known]
+    reasoning: list[Effort] = [level for level in usable if level != "none"]
+    return min(reasoning or usable, key=lambda level: abs(EFFORTS.index(level) - EFFORTS.index(effort)), default=None)
 
 
 # ---------------------------------------------------------------------------------------------------------- lessons

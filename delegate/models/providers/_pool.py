@@ -77,20 +77,20 @@ def _in_background(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, No
 
 
 _open: set[_LoopClients] = set()
-"""The clients of all pools, also of those that nobody uses anymore."""
+"""The clients of all pools, also of those that are no longer used."""
 _closing: set[asyncio.Task[None]] = set()
 
 
 def _close_all(loops: dict[asyncio.AbstractEventLoop, _LoopClients]) -> None:
-    for one in tuple(loops.values()):
-        one.close_soon()
+    for clients in tuple(loops.values()):
+        clients.close_soon()
 
 
 @atexit.register
 def _close_at_exit() -> None:
-    for one in tuple(_open):
+    for pool in tuple(_open):
         with suppress(Exception):
-            one.close_without_loop()
+            pool.close_without_loop()
 
 
 class ClientPool:
@@ -147,6 +147,6 @@ class ClientPool:
     def _forget_closed_loops(self) -> None:
         with self._lock:
             closed = [loop for loop in self._loops if loop.is_closed()]
-            found = [self._loops.pop(loop) for loop in closed]
-        for one in found:
-            one.close_without_loop()
+            clients = [self._loops.pop(loop) for loop in closed]
+        for client in clients:
+            client.close_without_loop()

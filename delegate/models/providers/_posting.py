@@ -185,8 +185,8 @@ class SdkClient(BuiltInClient):
     async def _attempt(self, request: ChatRequest, key: str) -> ChatReply:
         self._transport.use_key(key)
         try:
-            async with receiver(request, self._limit, self.provider) as one:
-                return await self._complete(request, one)
+            async with receiver(request, self._limit, self.provider) as incoming:
+                return await self._complete(request, incoming)
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         except ProviderError as error:

@@ -92,7 +92,7 @@ def _valid(name: str, value: object) -> bool:
     if name in _WORDS:
         return value in _WORDS[name]
     if name == "efforts":
-        return isinstance(value, list) and all(one in _EFFORTS for one in cast("list[Any]", value))
+        return isinstance(value, list) and all(effort in _EFFORTS for effort in cast("list[Any]", value))
     return isinstance(value, bool) and name in Profile.__dataclass_fields__
 
 

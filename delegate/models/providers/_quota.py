@@ -39,8 +39,8 @@ _MISSING: _Level = (None, None, None)
 
 
 def _level(headers: Headers, name: str, limited: str, seconds: Callable[[str], float | None]) -> _Level:
-    limit, left, reset = (headers.get(name.format(word, limited)) for word in ("limit", "remaining", "reset"))
-    return _MISSING if limit is None else (_count(limit), _count(left or ""), seconds(reset or ""))
+    limit, remaining, reset = (headers.get(name.format(word, limited)) for word in ("limit", "remaining", "reset"))
+    return _MISSING if limit is None else (_count(limit), _count(remaining or ""), seconds(reset or ""))
 
 
 def _count(text: str) -> int | None:

@@ -69,16 +69,16 @@ M = TypeVar("M", Message, ToolSpec)
 
 
 def encode_all(
-    given: Iterable[M], api: str, items_of: Callable[[M], Iterable[JsonObject]], *first: JsonObject
+    messages: Iterable[M], api: str, items_of: Callable[[M], Iterable[JsonObject]], *first: JsonObject
 ) -> bytes:
     """The JSON array of the items `first` and of those that each message or tool becomes in an API."""
     parts = [json_bytes(item) for item in first]
-    for one in given:
-        part = one.encoded.get(api)
+    for message in messages:
+        part = message.encoded.get(api)
         if part is None:
-            part = json_bytes([*items_of(one)])[1:-1]
+            part = json_bytes([*items_of(message)])[1:-1]
             if len(part) <= KEPT_BYTES:
-                one.encoded[api] = part
+                message.encoded[api] = part
         if part:
             parts.append(part)
     return b"[%b]" % b",".join(parts)
@@ -101,9 +101,9 @@ def parse_arguments(text: str) -> JsonObject | None:
     return valid_arguments(parse_object(text)) if text.strip() else {}
 
 
-def valid_arguments(given: JsonObject | None) -> JsonObject | None:
+def valid_arguments(arguments: JsonObject | None) -> JsonObject | None:
     """The arguments; None if they aren't an object or are nested too deeply."""
-    return given if given is not None and _is_within_depth(given, MAX_DEPTH) else None
+    return arguments if arguments is not None and _is_within_depth(arguments, MAX_DEPTH) else None
 
 
 def _is_within_depth(value: object, levels: int) -> bool:
@@ -179,17 +179,17 @@ NO_NAME = "unnamed"
 """The name of a call that came without one. There is no such tool, which is what the model is told."""
 
 
-def call_ids(given: Iterable[object]) -> list[str]:
+def call_ids(own_ids: Iterable[object]) -> list[str]:
     """An ID for each call of a turn: its own, if it has one that no earlier call has, or a generated one."""
     ids: list[str] = []
-    for id in given:
+    for id in own_ids:
         ids.append(id if isinstance(id, str) and id and id not in ids else f"{LOCAL_ID}{token_hex(6)}")
     return ids
 
 
-def call_name(given: object) -> str:
+def call_name(name: object) -> str:
     """The name of a call, if it has one."""
-    return given if isinstance(given, str) and given else NO_NAME
+    return name if isinstance(name, str) and name else NO_NAME
 
 
 def base64_of(attachment: Attachment) -> str:

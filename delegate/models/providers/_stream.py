@@ -100,12 +100,12 @@ async def receiver(request: ChatRequest, limit: float | None, provider: str) -> 
     seconds = call_seconds(limit, request.max_output_tokens)
     pause = IDLE_SECONDS if limit is None else None
     timer = asyncio.timeout(seconds)
-    one = Receiver(request.incoming, timer, seconds, pause)
+    incoming = Receiver(request.incoming, timer, seconds, pause)
     try:
         async with timer:
-            yield one
+            yield incoming
     except TimeoutError:
-        raise timed_out(one.seconds, provider, had_begun=one.is_pausing) from None
+        raise timed_out(incoming.seconds, provider, had_begun=incoming.is_pausing) from None
 
 
 class Stream:
@@ -202,11 +202,11 @@ def refuses_streams(error: ProviderError) -> bool:
 
 def _events(blocks: bytes, provider: str) -> list[JsonObject]:
     """The JSON objects in these blocks of lines."""
-    data = [one for block in blocks.split(b"\n\n") if (one := _data(block))]
+    data = [event for block in blocks.split(b"\n\n") if (event := _data(block))]
     try:
         return cast("list[JsonObject]", from_json(b"[%b]" % b",".join(data), allow_inf_nan=False))
     except ValueError:
-        return [_event(one, provider) for one in data]
+        return [_event(event, provider) for event in data]
 
 
 def _data(block: bytes) -> bytes:

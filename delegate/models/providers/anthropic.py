@@ -251,10 +251,10 @@ def _with_ids(blocks: list[JsonObject]) -> list[JsonObject]:
 
 
 def _call(block: JsonObject) -> ToolCall:
-    given = block.get("input", {})
-    if isinstance(given, dict):
-        return ToolCall(block["id"], block["name"], valid_arguments(cast("JsonObject", given)))
-    return ToolCall(block["id"], block["name"], None, to_json(given))
+    arguments = block.get("input", {})
+    if isinstance(arguments, dict):
+        return ToolCall(block["id"], block["name"], valid_arguments(cast("JsonObject", arguments)))
+    return ToolCall(block["id"], block["name"], None, to_json(arguments))
 
 
 def _usage(usage: JsonObject | None) -> Usage:

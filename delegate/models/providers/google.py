@@ -112,8 +112,8 @@ def _tls() -> ssl.SSLContext:
 
 def split_version(url: str) -> tuple[str, str]:
     """Split a URL into the base URL that the SDK expects and the API version (or its default)."""
-    found = re.fullmatch(r"(.*)/(v1|v1beta|v1alpha)", url)
-    return (found[1], found[2]) if found else (url, DEFAULT_VERSION)
+    match = re.fullmatch(r"(.*)/(v1|v1beta|v1alpha)", url)
+    return (match[1], match[2]) if match else (url, DEFAULT_VERSION)
 
 
 class GenerateContent(BuiltInClient):
@@ -136,8 +136,8 @@ class GenerateContent(BuiltInClient):
 
     async def _attempt(self, request: ChatRequest, profile: Profile, key: str) -> ChatReply:
         try:
-            async with receiver(request, self._limit, "google") as one:
-                return await self._ask(request, profile, key, one)
+            async with receiver(request, self._limit, "google") as incoming:
+                return await self._ask(request, profile, key, incoming)
         except AnsweredError as error:
             return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
         except ProviderError as error:
@@ -310,8 +310,8 @@ def _response_parts(replies: tuple[ToolReply, ...], model: str) -> list[JsonObje
 
 
 def _response_part(reply: ToolReply) -> JsonObject:
-    said = {"error" if reply.is_error else "output": _sendable(reply.text)}
-    return {"functionResponse": {**_id(reply.call_id), "name": reply.name, "response": said}}
+    response = {"error" if reply.is_error else "output": _sendable(reply.text)}
+    return {"functionResponse": {**_id(reply.call_id), "name": reply.name, "response": response}}
 
 
 def _file(attachment: Attachment) -> JsonObject:
@@ -334,20 +334,20 @@ def read_content(body: JsonObject) -> ChatReply:
     """The reply of a `POST models/NAME:generateContent`."""
     blocked = dig(body, "promptFeedback", "blockReason")
     if blocked and not body.get("candidates"):
-        said = dig(body, "promptFeedback", "blockReasonMessage")
-        return _reply(body, "refusal", f"{blocked}: {said}" if said else str(blocked))
+        message = dig(body, "promptFeedback", "blockReasonMessage")
+        return _reply(body, "refusal", f"{blocked}: {message}" if message else str(blocked))
     candidate: JsonObject = body["candidates"][0]
     content: JsonObject = candidate.get("content") or {}
     parts: list[JsonObject] = content.get("parts") or []
     reason = candidate.get("finishReason") or "none"
-    said = candidate.get("finishMessage")
-    detail = f"{reason}: {said}" if said else reason
+    message = candidate.get("finishMessage")
+    detail = f"{reason}: {message}" if message else reason
     text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
     if reason in MALFORMED_REASONS:  # a call among the parts can't be answered
         return _reply(body, "malformed_call", detail, text=text)
-    made: list[JsonObject] = [part["functionCall"] for part in parts if "functionCall" in part]
-    ids = call_ids(call.get("id") for call in made)
-    calls = tuple(_call(id, call) for id, call in zip(ids, made, strict=True))
+    items: list[JsonObject] = [part["functionCall"] for part in parts if "functionCall" in part]
+    ids = call_ids(call.get("id") for call in items)
+    calls = tuple(_call(id, call) for id, call in zip(ids, items, strict=True))
     return _reply(
         body,
         _stop(reason, bool(calls)),
@@ -358,8 +358,8 @@ def read_content(body: JsonObject) -> ChatReply:
     )
 
 
-def _reply(body: JsonObject, stop: StopReason, detail: str, **said: Any) -> ChatReply:
-    fields: JsonObject = {"text": "", **said}
+def _reply(body: JsonObject, stop: StopReason, detail: str, **others: Any) -> ChatReply:
+    fields: JsonObject = {"text": "", **others}
     return ChatReply(
         stop=stop,
         stop_detail=detail,
@@ -370,10 +370,10 @@ def _reply(body: JsonObject, stop: StopReason, detail: str, **said: Any) -> Chat
 
 
 def _call(id: str, call: JsonObject) -> ToolCall:
-    name, given = call_name(call.get("name")), call.get("args", {})
-    if isinstance(given, dict):
-        return ToolCall(id, name, valid_arguments(cast("JsonObject", given)))
-    return ToolCall(id, name, None, to_json(given))
+    name, arguments = call_name(call.get("name")), call.get("args", {})
+    if isinstance(arguments, dict):
+        return ToolCall(id, name, valid_arguments(cast("JsonObject", arguments)))
+    return ToolCall(id, name, None, to_json(arguments))
 
 
 def _stop(reason: str, has_calls: bool) -> StopReason:

@@ -66,13 +66,13 @@ class OpenAI(SdkClient):
         fields = _cache_fields(request) if self._endpoint.serves_openai and profile.caching is not False else {}
         if streams := profile.streams is not False:
             fields["stream"] = True
-        asked = as_known(profile, request)
+        known_request = as_known(profile, request)
         # No variable holds the body during the call: it is as large as the conversation.
         if (profile.api or self._first_api) == "responses":
             encrypted = profile.encrypted_reasoning is not False
             stream = receiver.stream(assemblies.Responses(), read_responses, provider="openai")
             answer = await self._transport.post(
-                "/responses", responses_content(asked, fields, encrypted_reasoning=encrypted), stream
+                "/responses", responses_content(known_request, fields, encrypted_reasoning=encrypted), stream
             )
             self._profiles.saw_stream(request.model, stream.has_begun)
             return read_reply(read_responses, *answer, provider="openai")
@@ -84,7 +84,7 @@ class OpenAI(SdkClient):
         read = partial(read_chat, origin=self._origin)
         stream = receiver.stream(assemblies.Chat(), read, provider="openai")
         answer = await self._transport.post(
-            "/chat/completions", chat_content(asked, fields, limit=limit, origin=origin), stream
+            "/chat/completions", chat_content(known_request, fields, limit=limit, origin=origin), stream
         )
         self._profiles.saw_stream(request.model, stream.has_begun)
         return cut_off_unsaid(read_reply(read, *answer, provider="openai"), request)

@@ -90,18 +90,18 @@ class Scripted:
         """Do nothing: there are no connections."""
 
 
-def _reading(given: Mapping[str, Any], request: ChatRequest) -> str:
+def _reading(rules: Mapping[str, Any], request: ChatRequest) -> str:
     """The reply to a request that asks what criteria are about."""
-    asked = request.messages[0].text.rpartition("exactly once: ")[2].split(", ")
-    criteria = [{"id": id, "parts": _parts(given.get(id.partition(".")[2], "report"))} for id in asked]
-    effects = [{"tool": tool, "effect": effect} for tool, effect in given.get("effects", {}).items()]
+    ids = request.messages[0].text.rpartition("exactly once: ")[2].split(", ")
+    criteria = [{"id": id, "parts": _parts(rules.get(id.partition(".")[2], "report"))} for id in ids]
+    effects = [{"tool": tool, "effect": effect} for tool, effect in rules.get("effects", {}).items()]
     return json.dumps({"criteria": criteria, "effects": effects})
 
 
-def _parts(given: Any) -> list[JsonObject]:
+def _parts(value: Any) -> list[JsonObject]:
     lists: JsonObject = {"files": [], "tools": [], "names": [], "allowed": []}
     empty = {"text": "", **lists, "claim": False, "whole": False}
-    parts = cast("list[Any]", given if isinstance(given, list) else [given])
+    parts = cast("list[Any]", value if isinstance(value, list) else [value])
     return [empty | ({"about": part} if isinstance(part, str) else part) for part in parts]
 
 

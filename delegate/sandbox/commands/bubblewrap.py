@@ -117,9 +117,11 @@ def _covers(
 def _version(bwrap: str) -> tuple[int, ...]:
     """The version of an installed bubblewrap, such as (0, 8, 0); empty if it doesn't say."""
     with suppress(OSError, subprocess.SubprocessError):
-        said = subprocess.run([bwrap, "--version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
-        if found := re.search(r"(\d+(?:\.\d+)+)", said.stdout):
-            return tuple(map(int, found[1].split(".")))
+        process = subprocess.run(
+            [bwrap, "--version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+        if match := re.search(r"(\d+(?:\.\d+)+)", process.stdout):
+            return tuple(map(int, match[1].split(".")))
     return ()
 
 

@@ -125,13 +125,13 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
     """
     undone: list[str] = []
     with contextlib.ExitStack() as stack:
-        argv, pipes, given = spec.argv, list[StatusPipe](), list[int]()
+        argv, pipes, descriptors = spec.argv, list[StatusPipe](), list[int]()
         if confinement.sandbox is not None:
             pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
             read_only = stack.enter_context(_read_only(spec))
             if confinement.sandbox == "bubblewrap":
-                given += [stack.enter_context(_filter(spec.network))] if system_calls.is_supported() else []
-                argv = _in_bubblewrap(spec, pipes[-1].fd, read_only, *given)
+                descriptors += [stack.enter_context(_filter(spec.network))] if system_calls.is_supported() else []
+                argv = _in_bubblewrap(spec, pipes[-1].fd, read_only, *descriptors)
             else:
                 argv = _under_landlock(spec, pipes[-1].fd, read_only)
         argv = limited(argv, timeout_seconds=spec.timeout_seconds)
@@ -145,7 +145,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 env=spec.env,
                 timeout_seconds=spec.timeout_seconds,
                 max_output_bytes=spec.max_output_bytes,
-                pass_fds=[*(pipe.fd for pipe in pipes), *given],
+                pass_fds=[*(pipe.fd for pipe in pipes), *descriptors],
                 graceful=confinement.subreaper,
                 watch=Watch(spec.limits, spec.cwd),
             )
@@ -251,8 +251,8 @@ def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
             "user namespaces none would"
         )
     if finished.exceeded:
-        said = (finished.stdout + finished.stderr).strip()[-500:] or "nothing"
-        raise ResourceLimit(f"the command was ended, since {finished.exceeded}; its last output: {said}")
+        output = (finished.stdout + finished.stderr).strip()[-500:] or "nothing"
+        raise ResourceLimit(f"the command was ended, since {finished.exceeded}; its last output: {output}")
     if finished.timed_out:
         return
     for pipe in reversed(pipes):

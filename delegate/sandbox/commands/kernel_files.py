@@ -39,13 +39,13 @@ def unusual_kernel_paths(*, harmful: bool = False) -> Sequence[str]:
 
 @lru_cache(4)
 def _unusual(names: Sequence[str], harmful: bool) -> Sequence[str]:
-    found: list[str] = []
+    paths: list[str] = []
     for name in names:
         path = f"{_PROC}/{name}"
         is_folder = os.path.isdir(path)
         if _has_entries(path) if is_folder else not harmful or name in _REVEALING or _is_writable(path):
-            found.append(path)
-    return (*found, *filter(_has_entries, _IN_SYS))
+            paths.append(path)
+    return (*paths, *filter(_has_entries, _IN_SYS))
 
 
 def _has_entries(folder: str) -> bool:

@@ -324,8 +324,8 @@ def _cover(path: str) -> None:
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    given = [os.fsencode(text) if text else None for text in (source, target, kind, options)]
-    _checked(_libc.mount(given[0], given[1], given[2], flags, given[3]), f"mount {target}")
+    arguments = [os.fsencode(text) if text else None for text in (source, target, kind, options)]
+    _checked(_libc.mount(arguments[0], arguments[1], arguments[2], flags, arguments[3]), f"mount {target}")
 
 
 def _copy(path: str, attributes: int = 0) -> int:
@@ -344,10 +344,10 @@ def _attach(copy: int, path: str) -> None:
 
 
 def _set_attributes(path: str, attributes: int, folder: int = _AT_FDCWD, *, recursive: bool = False) -> None:
-    given = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
+    attribute = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
     flags = (_AT_RECURSIVE if recursive else 0) | (0 if path else _AT_EMPTY_PATH)
-    size = ctypes.sizeof(given)
-    _checked(_libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, given, size), f"mount_setattr {path}")
+    size = ctypes.sizeof(attribute)
+    _checked(_libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, attribute, size), f"mount_setattr {path}")
 
 
 def _new_folder() -> str:
@@ -361,9 +361,9 @@ def _start_loopback() -> None:
     import fcntl
 
     up = b"lo".ljust(16, b"\0") + (_IFF_UP | _IFF_RUNNING).to_bytes(2, sys.byteorder) + bytes(22)
-    one = socket.socket()
-    fcntl.ioctl(one, _SIOCSIFFLAGS, up)
-    one.close()
+    control = socket.socket()
+    fcntl.ioctl(control, _SIOCSIFFLAGS, up)
+    control.close()
 
 
 # ------------------------------------------------------------------------------------------------------------- files
@@ -404,7 +404,7 @@ def _readable(path: str, excluded: set[str]) -> Iterator[str]:
     if path in excluded:
         return
     prefix = path.rstrip("/") + "/"
-    if not any(one.startswith(prefix) for one in excluded):
+    if not any(other.startswith(prefix) for other in excluded):
         yield path
         return
     try:

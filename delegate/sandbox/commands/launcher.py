@@ -65,7 +65,7 @@ def under_landlock(
     in `masked` are empty.
     """
     paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned, "masked": masked}
-    rules = [f"{name}={path}" for name, given in paths.items() for path in given]
+    rules = [f"{name}={path}" for name, values in paths.items() for path in values]
     rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
     rules += [rule for path, source in placed.items() for rule in (f"place={path}", f"content={source}")]
     rules += ["network=host"] if network else []

@@ -85,8 +85,8 @@ def _wait(child: int) -> int | None:
 
 def _reaped() -> Iterator[tuple[int, int]]:
     """Children that have exited, with their exit codes. Raises ChildProcessError if no children are left."""
-    while (found := os.waitpid(-1, os.WNOHANG))[0]:
-        yield found[0], os.waitstatus_to_exitcode(found[1])
+    while (child := os.waitpid(-1, os.WNOHANG))[0]:
+        yield child[0], os.waitstatus_to_exitcode(child[1])
 
 
 def _kill_all(command: int) -> None:
@@ -127,13 +127,13 @@ def _descendants() -> dict[int, int]:
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         children.setdefault(_parent(int(name)), []).append(int(name))
-    found, waiting = dict[int, int](), [os.getpid()]
+    parents, waiting = dict[int, int](), [os.getpid()]
     while waiting:
         parent = waiting.pop()
         for pid in children.pop(parent, ()):
-            found[pid] = parent
+            parents[pid] = parent
             waiting.append(pid)
-    return found
+    return parents
 
 
 def _parent(pid: int) -> int:

@@ -124,7 +124,7 @@ def system_call_filter(
     ):
         if (number := names[place]) is not None:
             program += [(_EQUAL, 0, len(block), number), *block]
-    return b"".join(struct.pack("=HBBI", *one) for one in [*program, _ALLOW])
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in [*program, _ALLOW])
 
 
 def _rules(sockets: Sequence[int], *, own_processes: bool) -> dict[str, list[Instruction]]:
@@ -156,5 +156,5 @@ def _without(at: int, bits: int) -> list[Instruction]:
 
 
 def _only(at: int, values: Sequence[int], mask: int = 0xFFFFFFFF) -> list[Instruction]:
-    found = [(_EQUAL, len(values) - n, 0, value) for n, value in enumerate(values)]
-    return [_argument(at), (_AND, 0, 0, mask), *found, _DENY]
+    jumps = [(_EQUAL, len(values) - n, 0, value) for n, value in enumerate(values)]
+    return [_argument(at), (_AND, 0, 0, mask), *jumps, _DENY]

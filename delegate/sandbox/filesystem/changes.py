@@ -63,22 +63,23 @@ def changes_since(before: Mapping[str, FileState], root: Path, *, without: Colle
     """What changed since `before`, except the paths in `without`. Never raises, whatever a child left there."""
     unseen: set[str] = set()
     now = dict(itertools.islice(_scan(root, unseen), MAX_FILES))
-    found: dict[str, Change] = {
+    changes: dict[str, Change] = {
         path: "changed" if path in before else "created" for path, state in now.items() if before.get(path) != state
     }
     # Beyond the limit, and in folders that have become unreadable, a file that wasn't seen may still exist.
     if len(now) < MAX_FILES:
-        found |= {path: "deleted" for path in before.keys() - now.keys() if not _is_in(path, unseen)}
-    own = [path for path in found if root / path not in without] if without else list(found)
+        changes |= {path: "deleted" for path in before.keys() - now.keys() if not _is_in(path, unseen)}
+    own = [path for path in changes if root / path not in without] if without else list(changes)
     # Sorting them all would hold the interpreter, and with it every other thread.
     listed = sorted(own) if len(own) <= MAX_ARTIFACTS else heapq.nsmallest(MAX_ARTIFACTS, own)
     unlisted = len(own) - len(listed)
     if unlisted:
         _log.warning("%s: %d files changed; the first %d are listed", root, len(own), MAX_ARTIFACTS)
     contents: dict[str, bytes] = {}
-    artifacts = tuple(_artifacts(root, [(path, found[path]) for path in listed], now, contents))
+    artifacts = tuple(_artifacts(root, [(path, changes[path]) for path in listed], now, contents))
     # Names that aren't UTF-8 are shown with escapes, which isn't the path of a file.
-    states = {path: now[path] for path, one in zip(listed, artifacts, strict=True) if path in now and path == one.path}
+    pairs = zip(listed, artifacts, strict=True)
+    states = {path: now[path] for path, artifact in pairs if path in now and path == artifact.path}
     return Changes(artifacts, unlisted, states, contents, now)
 
 
@@ -88,10 +89,10 @@ def has_changes(before: Mapping[str, FileState], root: Path) -> bool:
     return any(before.get(path) != state for path, state in _scan(root, unseen)) or bool(unseen)
 
 
-def changed_paths(left: Mapping[str, FileState], root: Path, most: int) -> list[str]:
+def changed_paths(before: Mapping[str, FileState], root: Path, most: int) -> list[str]:
     """Files that were created, changed or deleted since they were in these states, at most so many."""
     now = dict(itertools.islice(_scan(root), MAX_FILES))
-    changed = (path for path in left.keys() | now.keys() if left.get(path) != now.get(path))
+    changed = (path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
     return sorted(itertools.islice(changed, most)) if len(now) < MAX_FILES else []
 
 
@@ -105,22 +106,22 @@ def _is_in(path: str, folders: Collection[str]) -> bool:
 def _scan(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, FileState]]:
     for path, entry in files.walk(root, unseen):
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:  # deleted in the meantime
             continue
         except OSError:
             if unseen is not None:
                 unseen.add(path)
             continue
-        yield path, FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+        yield path, FileState(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
 
 
 def _artifacts(
-    root: Path, found: list[tuple[str, Change]], now: Mapping[str, FileState], contents: dict[str, bytes]
+    root: Path, changes: list[tuple[str, Change]], now: Mapping[str, FileState], contents: dict[str, bytes]
 ) -> Iterator[Artifact]:
     """The artifacts. Adds small files that are read to `contents`."""
     bytes_left, hashed = MAX_HASHED_BYTES, 0
-    for path, change in found:
+    for path, change in changes:
         if change == "deleted":
             yield Artifact(path=files.shown(path), change=change)
             continue
@@ -162,9 +163,9 @@ class ArtifactWatch:
         """`states` are those in which the artifacts were listed, as far as they are known; the others are looked up."""
         self._root = root
         self._known = {
-            one.path: (states.get(one.path) or state_of(root, one.path), one.sha256)
-            for one in artifacts
-            if one.path[:3] != "../"  # the diff of a worktree, outside of the folder, which nothing but delegate writes
+            artifact.path: (states.get(artifact.path) or state_of(root, artifact.path), artifact.sha256)
+            for artifact in artifacts
+            if not artifact.path.startswith("../")  # the diff of a worktree, which nothing but delegate writes
         }
 
     def changed(self) -> list[str]:
@@ -185,7 +186,7 @@ class ArtifactWatch:
 def state_of(root: Path, path: str) -> FileState | None:
     """The state of a file; None if there is none, or it can't be looked at."""
     try:
-        found = os.lstat(os.path.join(root, path))
+        status = os.lstat(os.path.join(root, path))
     except (OSError, ValueError):
         return None
-    return FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+    return FileState(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)

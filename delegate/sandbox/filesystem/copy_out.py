@@ -40,9 +40,9 @@ def open_target(folder: Path, *, shared: Sequence[Path] = ()) -> Path:
     if "\\" in str(folder) and (hint := windows_path_hint(str(folder))):
         raise CallError("bad_output_folder", f"{folder} can't be created", field="out", hint=hint)
     real = Path(os.path.realpath(folder.expanduser()))
-    for one in shared:
-        if real.is_relative_to(os.path.realpath(one.expanduser())):
-            message = f"{folder} is in {one}, where the child works itself"
+    for artifact in shared:
+        if real.is_relative_to(os.path.realpath(artifact.expanduser())):
+            message = f"{folder} is in {artifact}, where the child works itself"
             hint = "the child's files are there anyway: leave out this folder, or give the child a copy or a worktree"
             raise CallError("bad_output_folder", message, field="out", hint=hint)
     try:
@@ -61,24 +61,24 @@ def copy_out(
     `target` is a real path. Without `force`, files that exist are left alone. A file that isn't what it was when it
     was listed isn't copied.
     """
-    done = CopiedOut()
+    result = CopiedOut()
     for artifact in artifacts:
         path = artifact.path
         if artifact.change == "deleted" or path.startswith("../"):  # the diff of a worktree, which isn't in it
             continue
         if artifact.link_to is not None:
-            done.links.append(path)
+            result.links.append(path)
             continue
         try:
             _copy(workspace, artifact, target, within, force=force)
-            done.copied.append(path)
+            result.copied.append(path)
         except FileExistsError:
-            done.exists.append(path)
+            result.exists.append(path)
         except ToolError as problem:
-            done.refused[path] = str(problem)
+            result.refused[path] = str(problem)
         except OSError as problem:
-            done.refused[path] = f"it can't be copied: {problem.strerror}"
-    return done
+            result.refused[path] = f"it can't be copied: {problem.strerror}"
+    return result
 
 
 def _copy(workspace: Path, artifact: Artifact, target: Path, within: str, *, force: bool) -> None:
@@ -86,9 +86,9 @@ def _copy(workspace: Path, artifact: Artifact, target: Path, within: str, *, for
     source, to = _below(workspace, artifact.path), _below(target / within, artifact.path)
     paths.refuse_git(target, to)
     paths.refuse_settings(to)
-    descriptor, found = paths.open_file(workspace, source, os.O_RDONLY)
+    descriptor, status = paths.open_file(workspace, source, os.O_RDONLY)
     with descriptor:
-        mode = 0o777 if found.st_mode & stat.S_IXUSR else 0o666  # no other bit is copied, such as setuid
+        mode = 0o777 if status.st_mode & stat.S_IXUSR else 0o666  # no other bit is copied, such as setuid
         try:
             with paths.new_file(target, to, replace=force, mode=mode) as copy:
                 size, digest = _stream(descriptor, copy, artifact.bytes)
@@ -107,11 +107,11 @@ def _below(folder: Path, path: str) -> Path:
 
 def _stream(source: int, copy: int, limit: int) -> tuple[int, str]:
     """Copy at most one byte more than `limit`. Returns the size and the SHA-256."""
-    found, size = hashlib.sha256(), 0
+    digest, size = hashlib.sha256(), 0
     while size <= limit and (chunk := os.read(source, min(CHUNK_BYTES, limit + 1 - size))):
-        found.update(chunk)
+        digest.update(chunk)
         size += len(chunk)
         rest = memoryview(chunk)
         while rest:
             rest = rest[os.write(copy, rest) :]
-    return size, found.hexdigest()
+    return size, digest.hexdigest()

@@ -51,9 +51,9 @@ class Excerpt:
 def read(root: Path, real: Path, limit: int) -> Excerpt:
     """The first `limit` bytes of a regular file at most. Raises `ToolError` for anything else."""
     try:
-        descriptor, found = paths.open_file(root, real, os.O_RDONLY)
+        descriptor, status = paths.open_file(root, real, os.O_RDONLY)
         with descriptor:
-            size = found.st_size
+            size = status.st_size
             data = b"".join(_chunks(descriptor, min(limit, size or UNSIZED_BYTES)))
     except OSError as problem:
         raise ToolError(f"{real.name} can't be read: {problem.strerror}") from problem
@@ -62,15 +62,15 @@ def read(root: Path, real: Path, limit: int) -> Excerpt:
 
 def digest(root: Path, real: Path, size: int) -> str | None:
     """The SHA-256 of a regular file's first `size` bytes; None for links and unreadable files."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         descriptor, _ = paths.open_file(root, real, os.O_RDONLY)
         with descriptor:
             for chunk in _chunks(descriptor, size):
-                found.update(chunk)
+                digest.update(chunk)
     except (OSError, ToolError):
         return None
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def write(root: Path, real: Path, data: bytes) -> int:
@@ -79,21 +79,21 @@ def write(root: Path, real: Path, data: bytes) -> int:
     Raises `ToolError` if it can't be written.
     """
     try:
-        descriptor, found = paths.open_file(root, real, os.O_WRONLY | os.O_CREAT)
+        descriptor, status = paths.open_file(root, real, os.O_WRONLY | os.O_CREAT)
         with descriptor:
-            if found.st_nlink > 1:
+            if status.st_nlink > 1:
                 raise ToolDenied(
                     f"{real.name} has hard links, perhaps outside the workspace, and writing would change those files "
                     "too; delete it first, then write it again"
                 )
-            if found.st_size:  # ext4 writes a truncated file to the disk at once when it is closed, even a new one
+            if status.st_size:  # ext4 writes a truncated file to the disk at once when it is closed, even a new one
                 os.ftruncate(descriptor, 0)
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
     except OSError as problem:
         raise ToolError(f"{real.name} can't be written: {problem.strerror}") from problem
-    return found.st_size
+    return status.st_size
 
 
 def _chunks(descriptor: int, size: int) -> Iterator[bytes]:

@@ -84,7 +84,7 @@ def describe(kind: MediaType, data: bytes, path: str) -> str:
 
 
 def attachment(
-    path: str, found: Excerpt, kind: MediaType, readable: Collection[str], otherwise: str = ""
+    path: str, excerpt: Excerpt, kind: MediaType, readable: Collection[str], otherwise: str = ""
 ) -> tuple[Attachment, str]:
     """An image or a PDF for a model that reads files of the types `readable`, and a line about it.
 
@@ -92,10 +92,10 @@ def attachment(
     says what can be done then.
     """
     if kind not in readable:
-        raise ToolError(f"{path} is {noun(kind)} ({found.size:,} bytes), which this model can't read{otherwise}")
-    if found.cut:
-        raise ToolError(f"{path} is {noun(kind)} with {found.size:,} bytes; at most {max_bytes(kind):,} can be read")
-    return Attachment(kind, found.data, path), describe(kind, found.data, path)
+        raise ToolError(f"{path} is {noun(kind)} ({excerpt.size:,} bytes), which this model can't read{otherwise}")
+    if excerpt.cut:
+        raise ToolError(f"{path} is {noun(kind)} with {excerpt.size:,} bytes; at most {max_bytes(kind):,} can be read")
+    return Attachment(kind, excerpt.data, path), describe(kind, excerpt.data, path)
 
 
 def _png(data: bytes) -> tuple[int, int]:

@@ -18,4 +18,4 @@ def own_program(root: Path) -> Sequence[Path]:
     package = _PACKAGE.parent if _PACKAGE.parent.name in _INSTALLED_IN else _PACKAGE
     real = {Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, package)}
     inside = [path for path in real if path != root and path.is_relative_to(root)]
-    return tuple(path for path in inside if not any(path != one and path.is_relative_to(one) for one in inside))
+    return tuple(path for path in inside if not any(path != other and path.is_relative_to(other) for other in inside))

@@ -101,15 +101,15 @@ def open_file(root: Path, real: Path, flags: int) -> tuple[Descriptor, os.stat_r
         _refuse_irregular(folder, name)
         descriptor = Descriptor(os.open(name, flags | _FILE, 0o666, dir_fd=folder))
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):  # replaced since the check above
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):  # replaced since the check above
             raise ToolError(f"{name} is not a regular file")
-        if is_secret_by_another_name(str(root), found):
+        if is_secret_by_another_name(str(root), status):
             raise ToolDenied(f"{name} is a hard link to a file with credentials, which no child can use")
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor, found
+    return descriptor, status
 
 
 @contextmanager
@@ -157,8 +157,8 @@ def link_target(root: Path, real: Path) -> str | None:
 def entries(root: Path, folder: str) -> Generator[Iterator["os.DirEntry[str]"]]:
     """The entries of `folder`, a resolved path relative to `root`. They are valid only inside the `with` block."""
     names = [name for name in folder.split("/") if name]
-    with _open_folder(root, names, flags=_LISTED) as descriptor, os.scandir(descriptor) as found:
-        yield found
+    with _open_folder(root, names, flags=_LISTED) as descriptor, os.scandir(descriptor) as entries:
+        yield entries
 
 
 def _shown(path: str) -> str:
@@ -245,11 +245,11 @@ def _open_folder(root: Path, folders: Sequence[str], *, create: bool = False, fl
 def _refuse_irregular(folder: int, name: str) -> None:
     """Raise `ToolError` for pipes, sockets, devices and links, which opening can affect. Missing files are fine."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return
-    if not stat.S_ISREG(found.st_mode):
-        what = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+    if not stat.S_ISREG(status.st_mode):
+        what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
         raise ToolError(f"{name} is {what}")
 
 

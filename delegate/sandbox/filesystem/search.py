@@ -78,9 +78,9 @@ class _Matcher:
         self._deadline = deadline
 
     def __call__(self, text: str) -> bool:
-        left = max(self._deadline - time.monotonic(), 1e-6)  # 0 would mean no limit at all
+        remaining = max(self._deadline - time.monotonic(), 1e-6)  # 0 would mean no limit at all
         try:
-            return self._search(text, timeout=left, concurrent=True) is not None
+            return self._search(text, timeout=remaining, concurrent=True) is not None
         except TimeoutError as problem:
             raise ToolError(
                 f"the search took over {SECONDS:g} s; use a simpler pattern or a narrower glob"
@@ -89,10 +89,10 @@ class _Matcher:
 
 def _lines(root: Path, path: str) -> list[str]:
     try:
-        found = files.read(root, root / path, MAX_FILE_BYTES)
+        excerpt = files.read(root, root / path, MAX_FILE_BYTES)
     except ToolError:  # a link, or not readable
         return []
-    return found.text.split("\n") if found.is_text else []
+    return excerpt.text.split("\n") if excerpt.is_text else []
 
 
 def glob_pattern(glob: str) -> str:

@@ -56,39 +56,39 @@ def secrets_in(root: str, home: str) -> frozenset[str]:
     """The real paths of secrets in the folder `root` (a real path) of somebody with this home folder, also of those
     that aren't there yet. There are none in a workspace that is itself among secrets.
     """
-    found = (str(real_path(path)) for path in _usual_paths({"HOME": home}))
-    return frozenset(path for path in found if path != root and _below(root, path) is not None)
+    paths = (str(real_path(path)) for path in _usual_paths({"HOME": home}))
+    return frozenset(path for path in paths if path != root and _below(root, path) is not None)
 
 
-def is_secret_by_another_name(root: str, found: os.stat_result) -> bool:
+def is_secret_by_another_name(root: str, status: os.stat_result) -> bool:
     """Whether a file in the workspace `root` is a hard link to one that holds credentials. A list of paths can't tell,
     and somebody may have made it long ago. Fast for files without hard links.
     """
-    if found.st_nlink < 2:
+    if status.st_nlink < 2:
         return False
     now = int(time.monotonic() / _KNOWN_SECONDS)
-    return (found.st_dev, found.st_ino) in _secret_files(root, os.environ.get("HOME", ""), now)
+    return (status.st_dev, status.st_ino) in _secret_files(root, os.environ.get("HOME", ""), now)
 
 
 @lru_cache(4)
 def _secret_files(root: str, home: str, now: int) -> frozenset[tuple[int, int]]:
     """The devices and inodes of files with credentials; of so many at most that it takes milliseconds."""
-    found, left = set[tuple[int, int]](), _MAX_SECRET_FILES
-    waiting = [str(one) for one in secret_paths({"HOME": home}) if _below(str(one), root) is None]
-    while waiting and left > 0:
+    identities, remaining = set[tuple[int, int]](), _MAX_SECRET_FILES
+    waiting = [path for path in map(str, secret_paths({"HOME": home})) if _below(path, root) is None]
+    while waiting and remaining > 0:
         path = waiting.pop(0)
         with suppress(OSError):
             status = os.lstat(path)
-            found.add((status.st_dev, status.st_ino))
+            identities.add((status.st_dev, status.st_ino))
             if not stat.S_ISDIR(status.st_mode):
                 continue
             with os.scandir(path) as entries:
-                for entry in itertools.islice(entries, left):
-                    left -= 1
-                    found.add((status.st_dev, entry.inode()))
+                for entry in itertools.islice(entries, remaining):
+                    remaining -= 1
+                    identities.add((status.st_dev, entry.inode()))
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-    return frozenset(found)
+    return frozenset(identities)
 
 
 def _usual_paths(env: Mapping[str, str]) -> Iterator[str | Path]:
@@ -108,11 +108,13 @@ def mounted_at(paths: Iterable[Path], table: str | None = None) -> Iterator[Path
     `table` is the text of /proc/self/mountinfo, which is read by default.
     """
     mounts = _mounts(table)
-    deepest_first, devices = mounts[::-1], Counter(one.device for one in mounts)
-    found: dict[str, None] = {}
+    deepest_first, devices = mounts[::-1], Counter(mount.device for mount in mounts)
+    names: dict[str, None] = {}
     for path in map(str, paths):
-        found[path] = None
-        around = (one for one in deepest_first if path.startswith(one.point) and _below(one.point, path) is not None)
+        names[path] = None
+        around = (
+            item for item in deepest_first if path.startswith(item.point) and _below(item.point, path) is not None
+        )
         mount = next(around, None)
         if mount is None or devices[mount.device] == 1:
             continue
@@ -120,10 +122,10 @@ def mounted_at(paths: Iterable[Path], table: str | None = None) -> Iterator[Path
         for other in mounts:
             if other.device == mount.device and other.point != "/":
                 if (rest := _below(other.root, inside)) is not None:
-                    found[other.point + rest] = None
+                    names[other.point + rest] = None
                 elif _below(inside, other.root) is not None:
-                    found[other.point] = None
-    yield from map(Path, found)
+                    names[other.point] = None
+    yield from map(Path, names)
 
 
 class _Mount(NamedTuple):
@@ -141,12 +143,14 @@ def _mounts(table: str | None) -> list[_Mount]:
         except OSError:  # not on Linux
             return []
     fields = (line.split(" ", 5) for line in table.splitlines())
-    mounts = [_Mount(one[2], _unescaped(one[3]), _unescaped(one[4])) for one in fields if len(one) == 6]
-    return sorted(mounts, key=lambda one: len(one.point))
+    mounts = [
+        _Mount(columns[2], _unescaped(columns[3]), _unescaped(columns[4])) for columns in fields if len(columns) == 6
+    ]
+    return sorted(mounts, key=lambda mount: len(mount.point))
 
 
 def _unescaped(path: str) -> str:
-    return path if "\\" not in path else re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+    return path if "\\" not in path else re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def _below(folder: str, path: str) -> str | None:

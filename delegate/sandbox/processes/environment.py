@@ -48,9 +48,9 @@ def find_program(name: str) -> str | None:
     with absolute paths count.
     """
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        found = shutil.which(name, path=folder) if os.path.isabs(folder) else None
-        if found is not None and not _is_in_working_folder(folder):
-            return found
+        program = shutil.which(name, path=folder) if os.path.isabs(folder) else None
+        if program is not None and not _is_in_working_folder(folder):
+            return program
     return None
 
 

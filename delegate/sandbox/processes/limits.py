@@ -85,19 +85,19 @@ class Watch:
 
     def exceeded(self, pid: int) -> str:
         """Which limit is exceeded by `pid` with all that it started, in words; empty for none. Blocks for some ms."""
-        found, threads = list[int](), 0
-        for one, its_threads in _with_children(pid):
-            found.append(one)
+        pids, threads = list[int](), 0
+        for child, its_threads in _with_children(pid):
+            pids.append(child)
             threads += its_threads
-            if len(found) > self._limits.processes:
+            if len(pids) > self._limits.processes:
                 return f"it ran more than {self._limits.processes:,} processes at a time"
             if threads > self._limits.threads:
                 return f"it ran more than {self._limits.threads:,} threads at a time"
-        memory = [_memory(one, "status", _RESIDENT) for one in found]
+        memory = [_memory(child, "status", _RESIDENT) for child in pids]
         if max(memory) > self._limits.memory_bytes:
             return f"a process used more than {self._limits.memory_bytes / 1e9:.2g} GB of memory"
         # What processes share since a fork is counted for each of them; only if it matters, it is divided.
-        if sum(memory) > self._total_bytes < sum(_memory(one, "smaps_rollup", _SHARE) for one in found):
+        if sum(memory) > self._total_bytes < sum(_memory(child, "smaps_rollup", _SHARE) for child in pids):
             return f"its processes used more than {self._total_bytes / 1e9:.2g} GB of memory"
         if self._available_memory() < self._memory_reserve:
             return "the machine's memory was almost used up"
@@ -108,8 +108,8 @@ class Watch:
 
     def _available_memory(self) -> float:
         with suppress(OSError):
-            if found := _AVAILABLE.search(self._meminfo.read_text()):
-                return int(found[1]) * 1024
+            if match := _AVAILABLE.search(self._meminfo.read_text()):
+                return int(match[1]) * 1024
         return math.inf
 
 
@@ -130,16 +130,16 @@ def _machine_memory() -> int:
 def _left_on_disk(folder: Path) -> tuple[float, float]:
     """Bytes and files that can be written to the disk of `folder`."""
     try:
-        found = os.statvfs(folder)
+        status = os.statvfs(folder)
     except OSError:
         return math.inf, math.inf
-    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else math.inf  # btrfs counts no files
+    return status.f_bavail * status.f_frsize, status.f_favail if status.f_files else math.inf  # btrfs counts no files
 
 
 def _memory(pid: int, file: str, line: re.Pattern[str]) -> int:
     with suppress(OSError):
-        if found := line.search(Path(f"/proc/{pid}/{file}").read_text()):
-            return int(found[1]) * 1024
+        if match := line.search(Path(f"/proc/{pid}/{file}").read_text()):
+            return int(match[1]) * 1024
     return 0
 
 
@@ -147,10 +147,10 @@ def _with_children(pid: int) -> Iterator[tuple[int, int]]:
     """A process and all that it started, each with the number of its threads."""
     waiting = [pid]
     while waiting:
-        one, threads = waiting.pop(), list[str]()
+        process, threads = waiting.pop(), list[str]()
         with suppress(OSError):
-            threads = os.listdir(f"/proc/{one}/task")
-        yield one, len(threads)
+            threads = os.listdir(f"/proc/{process}/task")
+        yield process, len(threads)
         for thread in threads:
             with suppress(OSError):
-                waiting += map(int, Path(f"/proc/{one}/task/{thread}/children").read_text().split())
+                waiting += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split())

@@ -92,7 +92,7 @@ async def run_process(
         stdout.close()
         stderr.close()
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
-        if (left := not gone) and not graceful:  # otherwise the leader goes on ending what it started: nobody else can
+        if (left := not gone) and not graceful:  # otherwise the leader goes on ending what it started, as only it can
             _kill_group(process)
             await asyncio.wait([ended], timeout=DEATH_SECONDS)
     exit_code = _shell_exit_code(process.returncode) if in_time else None
@@ -103,9 +103,9 @@ async def run_process(
 async def _ended_in(ended: asyncio.Future[None], pid: int, seconds: float, watch: Watch | None) -> tuple[bool, str]:
     """Whether the leader ended in time, or has to be ended because of what the second value says."""
     until, each = time.monotonic() + seconds, math.inf if watch is None else WATCH_SECONDS / 4
-    while (left := until - time.monotonic()) > 0:
-        done, _ = await asyncio.wait([ended], timeout=min(left, each))
-        if done:
+    while (remaining := until - time.monotonic()) > 0:
+        finished, _ = await asyncio.wait([ended], timeout=min(remaining, each))
+        if finished:
             return True, ""
         if watch is not None and (exceeded := await run_in_thread(partial(watch.exceeded, pid))):
             return True, exceeded

@@ -114,14 +114,14 @@ def _programs(work: Path, command: str) -> Iterator[Path]:
             yield path
 
 
-def _inside(root: Path, found: Iterable[Path], git_folders: tuple[Path, ...]) -> tuple[Path, ...]:
+def _inside(root: Path, files: Iterable[Path], git_folders: tuple[Path, ...]) -> tuple[Path, ...]:
     """Those that are in `root`, but neither it nor in a git folder, with what they link to."""
     paths = dict[Path, None]()
-    for path in found:
+    for path in files:
         with suppress(OSError, ValueError):
             written = Path(os.path.realpath(path.parent), path.name)
             paths |= dict.fromkeys((Path(os.path.normpath(written)), Path(os.path.realpath(path))))
     return tuple(
         path for path in paths
-        if path != root and path.is_relative_to(root) and not any(path.is_relative_to(one) for one in git_folders)
+        if path != root and path.is_relative_to(root) and not any(path.is_relative_to(folder) for folder in git_folders)
     )  # fmt: skip

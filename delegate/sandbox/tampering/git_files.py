@@ -91,17 +91,17 @@ class Repository:
     def _changed_since(self, *, nested: bool) -> dict[Path, str]:
         now = Repository.of(self.root, nested=nested, named=self.named)
         after: State = now.state if now is not None else {}
-        found = {path: "added" if path not in self.state else "changed" for path in after
+        changes = {path: "added" if path not in self.state else "changed" for path in after
                  if self.state.get(path) != after[path]}  # fmt: skip
-        return found | {path: "deleted" for path in self.state if path not in after}
+        return changes | {path: "deleted" for path in self.state if path not in after}
 
     def put_back(self, *, held: bool) -> list[str]:
         """Undo what a command changed, as far as no mount prevented it (`held`). Returns what was changed."""
         undone = dict[Path, str]()
         for _ in range(_ROUNDS):  # more than can be looked at in one
             before = len(undone)
-            for path, change in sorted(self.changed_since().items(), key=lambda found: (found[1] != "added", found[0])):
-                if held and any(path == one or path.is_relative_to(one) for one in self.read_only):
+            for path, change in sorted(self.changed_since().items(), key=lambda item: (item[1] != "added", item[0])):
+                if held and any(path == protected or path.is_relative_to(protected) for protected in self.read_only):
                     continue  # a person's change
                 with suppress(OSError, ToolError):
                     self._undo(path, change, undone)
@@ -147,9 +147,9 @@ class Repository:
 
     def _operation(self, path: Path) -> Path | None:
         """The operation that waits to be continued which a path is of, unless it is a link of that name."""
-        for one in (path, *path.parents):
-            if one.parent in self.pinned and _OPERATION.fullmatch(one.name):
-                return None if stat.S_ISLNK(_mode(one)) else one
+        for folder in (path, *path.parents):
+            if folder.parent in self.pinned and _OPERATION.fullmatch(folder.name):
+                return None if stat.S_ISLNK(_mode(folder)) else folder
         return None
 
     def _write(self, path: Path) -> None:
@@ -272,9 +272,9 @@ def _pointed_to(root: Path) -> Path | None:
     pointer = root / ".git"
     if (mode := _mode(pointer)) == 0:
         return None
-    found = Path(os.path.realpath(pointer)) if stat.S_ISLNK(mode) else _gitdir(pointer)
-    inside = found is not None and found != root and found.is_relative_to(root) and os.path.isdir(found)
-    return found if inside else None
+    folder = Path(os.path.realpath(pointer)) if stat.S_ISLNK(mode) else _gitdir(pointer)
+    inside = folder is not None and folder != root and folder.is_relative_to(root) and os.path.isdir(folder)
+    return folder if inside else None
 
 
 def _gitdir(pointer: Path) -> Path | None:
@@ -319,9 +319,9 @@ def _aside(path: Path) -> Path:
 def _state(deciding: list[Path], repositories: Iterable[Path] = ()) -> State:
     """What there is of these files, and in these folders; nothing of `repositories`, which are listed file by file."""
     skipped = set(repositories)
-    found: dict[Path, tuple[int, bytes]] = {}
+    contents: dict[Path, tuple[int, bytes]] = {}
     waiting = deciding[::-1]
-    while waiting and len(found) < MAX_FILES:
+    while waiting and len(contents) < MAX_FILES:
         path = waiting.pop()
         mode = _mode(path)
         if stat.S_ISDIR(mode):
@@ -329,8 +329,8 @@ def _state(deciding: list[Path], repositories: Iterable[Path] = ()) -> State:
                 with suppress(OSError):
                     waiting += [path / name for name in sorted(os.listdir(path)) if not name.endswith(".sample")]
         elif mode and path.parts[-2:] != ("info", "refs"):  # `git gc` writes it
-            found[path] = mode, _content(path, mode)
-    return found
+            contents[path] = mode, _content(path, mode)
+    return contents
 
 
 def _content(path: Path, mode: int) -> bytes:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from delegate.sandbox.filesystem.search import glob_pattern
+
 Role = Literal["test", "config", "hook", "environment", "script", "program", "protected"]
 """What a file is to a check. `hook`: a program loads it without being told to. `environment`: installed packages.
 `script`: the command runs it. `program`: the same, but it may be what the child works on rather than a check of it."""
@@ -122,9 +124,7 @@ class Globs:
     """Matches a path that one of the globs names, or that is in a folder that one names."""
 
     def __init__(self, globs: Sequence[str]) -> None:
-        from delegate.sandbox.filesystem.search import glob_pattern
-
-        patterns = "|".join(glob_pattern(one.removesuffix("/")) for one in globs) or "(?!)"
+        patterns = "|".join(glob_pattern(pattern.removesuffix("/")) for pattern in globs) or "(?!)"
         self._match = re.compile(rf"(?s)(?:{patterns})(?:/.*)?").fullmatch
 
     def __call__(self, path: str) -> bool:
@@ -148,11 +148,11 @@ def shadows(module: str, root: str) -> bool:
 @functools.cache
 def _site_folders() -> tuple[str, ...]:
     """Where packages of this Python, and of the one on the PATH, are installed."""
-    found = [folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))]
+    folders = [folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))]
     for name in ("python3", "python"):
         if program := shutil.which(name):
             for binary in (program, os.path.realpath(program)):
                 prefix = os.path.dirname(os.path.dirname(binary))
-                found += glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages")
-                found += glob.glob(f"{glob.escape(prefix)}/lib/python3/dist-packages")
-    return tuple(dict.fromkeys(found))
+                folders += glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages")
+                folders += glob.glob(f"{glob.escape(prefix)}/lib/python3/dist-packages")
+    return tuple(dict.fromkeys(folders))

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate._util.windows_paths import windows_path_hint
@@ -27,12 +26,11 @@ from delegate.sandbox.filesystem.changes import ArtifactWatch, FileState
 from delegate.sandbox.filesystem.files import Excerpt
 from delegate.sandbox.filesystem.trees import copy_tree, remove_rest, remove_soon, remove_tree, tree_bytes
 from delegate.sandbox.tampering.git_files import Repository, refuse_repository
+from delegate.sandbox.workspace import worktree
+from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
+from delegate.sandbox.workspace.worktree import Worktree
 from delegate.sandbox.workspace.write_locks import WriteLocks, Writer
 from delegate.types import Artifact, JsonObject, Workspace
-
-if TYPE_CHECKING:
-    from delegate.sandbox.workspace.snapshot import Frozen, Snapshot
-    from delegate.sandbox.workspace.worktree import Worktree
 
 _SMALL_FOLDER = 32
 _SMALL_FILE_BYTES = 65_536
@@ -58,7 +56,7 @@ class Folder:
     See `artifacts`."""
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
-    before: "Snapshot | None" = None
+    before: Snapshot | None = None
     """The files of before the child started, if `record_start` was called and there were any."""
     knows_start: bool = False
     """Whether it is known what there was before the child started."""
@@ -91,7 +89,7 @@ class Folder:
     """Where folders of this workspace, such as a clean room, are created."""
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
     _writer: Writer | None = None
-    _worktree: "Worktree | None" = None
+    _worktree: Worktree | None = None
     _is_copy: bool = False
 
     @classmethod
@@ -340,8 +338,6 @@ class Folder:
 
         What can't be copied isn't known then.
         """
-        from delegate.sandbox.workspace.snapshot import Snapshot
-
         if self._started_empty:
             self.knows_start = True
             return
@@ -351,13 +347,11 @@ class Folder:
         except (CallError, OSError) as problem:
             _log.warning("what is in %s can't be remembered: %s", self.root, problem)
 
-    async def freeze(self) -> "Frozen":
+    async def freeze(self) -> Frozen:
         """A copy of the folder as it is now, and how it differs from what it was before the child started.
 
         The caller removes its `end`. Raises `CallError` and OSError.
         """
-        from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
-
         knows_start = self.knows_start or self._started_empty
         if self.before is not None and (changed := await run_in_thread(self.before.changed_since)) is not None:
             _log.warning("the copy of what %s was has changed: %s", self.root, changed)
@@ -398,8 +392,6 @@ class Folder:
 
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
-            from delegate.sandbox.workspace.worktree import Worktree  # loaded only for worktrees
-
             only = workspace.folder if workspace.only_folder else None
             self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root, only=only)
         elif workspace.mode == "copy":
@@ -441,8 +433,6 @@ class Folder:
 
 def discard(root: Path) -> None:
     """Remove a folder that `close` kept, in any mode, together with its worktree entry and diff. Raises `OSError`."""
-    from delegate.sandbox.workspace import worktree  # loaded only for worktrees and where folders are removed
-
     worktree.unregister(root)
     root.with_name(f"{root.name}.diff").unlink(missing_ok=True)
     with suppress(FileNotFoundError):
@@ -481,12 +471,12 @@ def _make_folder(root: Path) -> None:
         root.mkdir(0o700)
 
 
-def _diff_name(of: "Worktree") -> str:
+def _diff_name(of: Worktree) -> str:
     """The diff's path relative to the worktree."""
     return f"../{of.diff_path.name}"
 
 
-def _diff_artifact(of: "Worktree") -> tuple[Artifact, ...]:
+def _diff_artifact(of: Worktree) -> tuple[Artifact, ...]:
     try:
         size = of.diff_path.stat().st_size
     except OSError:  # `write_diff` logged why

@@ -1,4 +1,5 @@
-"""`Delegator.batch`: wall time of 400 rows, 50 at a time at 50 ms per call, and constant time and memory over 10,000.
+"""`Delegator.batches.run`: wall time of 400 rows, 50 at a time at 50 ms per call, and constant time and memory over
+10,000.
 
 The wall time is compared to the ideal, and to the bare SDK making the same calls, since no machine reaches the ideal.
 The long part takes minutes, so this benchmark runs only if it is named: `python -m scripts.bench batch`.
@@ -54,7 +55,7 @@ async def _marks(source: TaskFile, home: Path, step: int) -> tuple[list[Mark], f
     async with Delegator(Settings(home=home)) as delegator:
         await _warm_up(delegator, home)
         started, done = time.perf_counter(), 0
-        batch = delegator.batch(source, concurrency=CONCURRENCY, results=home / "results.jsonl")
+        batch = delegator.batches.run(source, concurrency=CONCURRENCY, results=home / "results.jsonl")
         async for outcome in batch:
             assert outcome.passed, outcome
             done += 1
@@ -68,7 +69,7 @@ async def _marks(source: TaskFile, home: Path, step: int) -> tuple[list[Mark], f
 
 async def _warm_up(delegator: Delegator, home: Path) -> None:
     """Open the connections and load lazily imported modules."""
-    async for _ in delegator.batch(_table(home / "warm.csv", CONCURRENCY), concurrency=CONCURRENCY):
+    async for _ in delegator.batches.run(_table(home / "warm.csv", CONCURRENCY), concurrency=CONCURRENCY):
         pass
 
 

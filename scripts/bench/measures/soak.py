@@ -146,7 +146,7 @@ class Soak:
         if not isinstance(ended, asyncio.CancelledError):
             assert not isinstance(ended, BaseException), ended
             return list(ended.results)
-        record = await self._delegator.read(f"{run_id}-0")
+        record = await self._delegator.records.read(f"{run_id}-0")
         return [TaskResult.model_validate(record["result"])] if record and record["result"] else []
 
 

@@ -35,7 +35,7 @@ class Raw:
         errors: list[bool] = []
         make, definition = {
             "delegate": (host_tool.make_delegate_tool, delegator.tool),
-            "read": (host_tool.make_read_tool, delegator.read_tool),
+            "read": (host_tool.make_read_tool, delegator.background.read_tool),
             "think": (host_tool.make_think_tool, delegator.think_tool),
         }[world.own]
         tool, used = make(delegator), [0, 0]

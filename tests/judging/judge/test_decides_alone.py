@@ -66,7 +66,7 @@ async def judged(client: Scripted, *rulings: str, criteria: Any = None, **settin
     options: dict[str, Any] = {"max_false_pass": LIMIT, **settings}
     async with Delegator(client=client, **options) as delegator:
         for text in rulings:
-            await delegator.import_rulings(text, by="me")
+            await delegator.records.import_rulings(text, by="me")
         return await delegator.judge(
             goal="run the suite",
             acceptance_criteria=criteria or ["report: the report says that two passed"],
@@ -228,9 +228,9 @@ async def test_a_new_ruling_counts_at_once_and_moves_no_other_judge() -> None:
     async with Delegator(client=client, max_false_pass=LIMIT) as delegator:
         task: dict[str, Any] = {"goal": "g", "acceptance_criteria": ["report: the report says that two passed"]}
         before = await delegator.judge(**task, output=OUTPUT)
-        await delegator.import_rulings(lines("gpt-6-sol", 5, 5), by="me")
+        await delegator.records.import_rulings(lines("gpt-6-sol", 5, 5), by="me")
         same = await delegator.judge(**task, output=OUTPUT)
-        await delegator.import_rulings(lines(CHEAPEST, 100), by="me")
+        await delegator.records.import_rulings(lines(CHEAPEST, 100), by="me")
         after = await delegator.judge(**task, output=OUTPUT)
     assert [one.code for one in (before, same, after)] == ["not_confident", "not_confident", "met"]
     assert before.judge

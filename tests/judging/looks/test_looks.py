@@ -862,7 +862,7 @@ async def test_what_a_judge_looked_at_is_on_record(home: Path) -> None:
         report = await delegator.run(Task(goal="x", acceptance_criteria=["the order W1 is cancelled"]))
         (result,) = report.results
         assert result.handle
-        stored: Any = await delegator.read(result.handle)
+        stored: Any = await delegator.records.read(result.handle)
     (seen,) = stored["result"]["verdict"]["judge"]["looks"]
     assert (seen["tool"], seen["output"]) == ("get_order", '{"order": "W1", "status": "cancelled"}')
     assert seen["model"] == record_of(result.verdict).model

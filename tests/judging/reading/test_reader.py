@@ -71,7 +71,7 @@ async def test_the_reading_is_on_the_verdict_and_says_what_proves_the_criterion(
     assert (one.reading.by, one.source, one.evidence) == ("model", "receipt:1", "ann@example.com")
     assert result.verdict.reading_version.startswith("sha256:")
     async with Delegator(client=Scripted([]), tools=[SEND]) as delegator:
-        record = await delegator.read(result.handle or "")
+        record = await delegator.records.read(result.handle or "")
     assert record
     assert record["result"]["verdict"]["criteria"][0]["reading"]["parts"][0]["tools"] == ["send"]
 
@@ -304,7 +304,7 @@ async def test_a_batch_reads_its_template_once_and_fills_in_the_rows(home: Path,
 
     model = client({"c1": {**SENT, "names": ["{to}"]}}, child, quote="m-1")
     async with Delegator(client=model, tools=[SEND]) as delegator:
-        batch = delegator.batch(TaskFile(table, read_task, templates))
+        batch = delegator.batches.run(TaskFile(table, read_task, templates))
         outcomes = [outcome async for outcome in batch]
     assert len(model.readings) == 1
     assert "{to}" in model.readings[0].messages[0].text

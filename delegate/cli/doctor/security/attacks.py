@@ -51,9 +51,9 @@ class CommandAttack:
 
 def _survives(scene: CommandScene, finished: ProcessResult) -> bool:
     deadline = time.monotonic() + _SETTLE_SECONDS
-    while found := sleepers(scene.marker):
+    while pids := sleepers(scene.marker):
         if time.monotonic() > deadline:
-            return bool(found)
+            return bool(pids)
         time.sleep(0.02)  # runs in a thread
     return False
 
@@ -167,15 +167,15 @@ def _changes_host(scene: CommandScene, finished: ProcessResult) -> bool:
 
 
 def _changes_notes(scene: CommandScene, finished: ProcessResult) -> bool:
-    found = (scene.home / "notes").stat()
-    return found.st_mode & 0o777 == 0o604 or found.st_mtime == 1
+    status = (scene.home / "notes").stat()
+    return status.st_mode & 0o777 == 0o604 or status.st_mtime == 1
 
 
 def _leaves_memory(scene: CommandScene, finished: ProcessResult) -> bool:
     kernel = ctypes.CDLL(None)
-    if (found := kernel.shmget(int(scene.marker), 0, 0)) >= 0:
-        kernel.shmctl(found, 0, None)  # removes it
-    return found >= 0
+    if (id := kernel.shmget(int(scene.marker), 0, 0)) >= 0:
+        kernel.shmctl(id, 0, None)  # removes it
+    return id >= 0
 
 
 def _makes_setuid(scene: CommandScene, finished: ProcessResult) -> bool:

@@ -71,14 +71,14 @@ async def mechanisms() -> list[MechanismUnderTest]:
     if sys.platform == "win32":
         return []
     subreaper = await works(Confinement(None, subreaper=True))
-    found: list[MechanismUnderTest] = []
+    mechanisms: list[MechanismUnderTest] = []
     for sandbox in SANDBOXES:
         inside = Confinement(sandbox, subreaper)
         cut_off = await works(inside, "none")
-        found += [MechanismUnderTest(sandbox, inside, "none")] if cut_off else []
+        mechanisms += [MechanismUnderTest(sandbox, inside, "none")] if cut_off else []
         if await works(inside, "host"):
-            found.append(MechanismUnderTest(f"{sandbox}, open network", inside, "host", only_network=cut_off))
-    return [*found, MechanismUnderTest("process", Confinement(None, subreaper), "host")]
+            mechanisms.append(MechanismUnderTest(f"{sandbox}, open network", inside, "host", only_network=cut_off))
+    return [*mechanisms, MechanismUnderTest("process", Confinement(None, subreaper), "host")]
 
 
 async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, semaphore: asyncio.Semaphore) -> Row:

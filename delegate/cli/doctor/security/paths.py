@@ -155,8 +155,8 @@ def _scene(parent: Path) -> PathScene:
 def _contents(scene: PathScene) -> list[tuple[str, str]]:
     """All files next to the child's folder, and the files in it that git would run."""
     folders = (scene.outside, scene.outside.with_name("folder-too"), scene.root / ".git", scene.root / "sub" / ".GIT")
-    found = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
-    return sorted((str(path), path.read_text()) for path in found)
+    files = [path for folder in folders if folder.is_dir() for path in folder.rglob("*") if path.is_file()]
+    return sorted((str(path), path.read_text()) for path in files)
 
 
 def _read(scene: PathScene, path: str) -> str:

@@ -44,8 +44,8 @@ def _call(name: str, *arguments: object) -> int:
     machine = os.uname().machine
     if sys.platform != "linux" or machine not in ("x86_64", "aarch64"):
         return -errno.ENOSYS
-    given = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
-    result = int(_libc.syscall(ctypes.c_long(_CALLS[name][machine == "aarch64"]), *given))
+    values = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    result = int(_libc.syscall(ctypes.c_long(_CALLS[name][machine == "aarch64"]), *values))
     return -ctypes.get_errno() if result == -1 else result
 
 
@@ -108,9 +108,9 @@ def other_architecture() -> bool:
     with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
         page.write(_GETPID)
         code = ctypes.c_char.from_buffer(page)
-        found = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(code))()
+        result = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(code))()
         del code
-    return found == os.getpid()
+    return result == os.getpid()
 
 
 def handle() -> bool:
@@ -145,8 +145,8 @@ def raw_socket() -> bool:
 def port(number: str) -> bool:
     """Take a port of the machine; where it is in use, it is the machine's."""
     try:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", int(number)))
+        with socket.socket() as connection:
+            connection.bind(("127.0.0.1", int(number)))
     except OSError as error:
         return error.errno == errno.EADDRINUSE
     return False
@@ -157,16 +157,16 @@ def service(path: str) -> bool:
     address = "\0" + path[1:] if path.startswith("@") else path
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         try:
-            with socket.socket(socket.AF_UNIX, kind) as one:
-                one.connect(address)
+            with socket.socket(socket.AF_UNIX, kind) as connection:
+                connection.connect(address)
                 return True
-        except ConnectionRefusedError:  # nobody waits for it any more
+        except ConnectionRefusedError:  # no process listens on it any more
             return not path.startswith("@")
         except OSError:
             pass
     try:
-        with socket.socketpair(type=socket.SOCK_DGRAM)[0] as one:
-            one.connect(address)
+        with socket.socketpair(type=socket.SOCK_DGRAM)[0] as connection:
+            connection.connect(address)
     except OSError as error:
         return error.errno == errno.EPROTOTYPE  # it is there, for streams
     return True

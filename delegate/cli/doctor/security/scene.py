@@ -206,8 +206,8 @@ def sleepers(marker: str) -> list[int]:
         # `glob` would check whether each path exists, and fail if its process ends in the meantime.
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         return [pid for pid in pids if _sleeps(Path(f"/proc/{pid}/cmdline"), marker)]
-    listed = subprocess.run(["ps", "-axo", "pid=,args="], capture_output=True, text=True, check=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if line.split()[1:] == ["sleep", marker]]
+    processes = subprocess.run(["ps", "-axo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in processes.splitlines() if line.split()[1:] == ["sleep", marker]]
 
 
 def _sleeps(cmdline: Path, marker: str) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from delegate.child.fetch import FetchPolicy, fetch_url
+from delegate.child.fetch import fetch_url
+from delegate.child.fetch_policy import FetchPolicy
 from delegate.cli.doctor.security.commands import Row
 from delegate.errors import ToolError
 

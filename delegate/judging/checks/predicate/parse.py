@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+
+import tree_sitter
+import tree_sitter_javascript
 
 from delegate.errors import DelegateError
-
-if TYPE_CHECKING:
-    import tree_sitter
 
 MAX_CHARS = 8_192
 MAX_MESSAGE_CHARS = 700
@@ -55,8 +54,6 @@ def parse(expr: str) -> Expression:
         source = f"({expr}\n)".encode()  # in parentheses, so that `{ a: 1 }` is an object and not a block
     except UnicodeEncodeError:
         raise PredicateError("the expression is not valid Unicode") from None
-    import tree_sitter
-
     root = tree_sitter.Parser(_language()).parse(source).root_node  # a parser isn't for two threads
     _refuse_other_than_values(root, source)
     inside = _parts(root)
@@ -74,25 +71,22 @@ def parse(expr: str) -> Expression:
         conjuncts.append(_bare(right))
         node = _bare(left)
     conditions = (
-        Condition(_text(one, source), tuple(_text(part, source) for part in _operands(one)))
-        for one in (node, *reversed(conjuncts))
+        Condition(_text(condition, source), tuple(_text(part, source) for part in _operands(condition)))
+        for condition in (node, *reversed(conjuncts))
     )
     return Expression(expr, tuple(conditions))
 
 
 @lru_cache(1)
-def _language() -> "tree_sitter.Language":
-    import tree_sitter
-    import tree_sitter_javascript
-
+def _language() -> tree_sitter.Language:
     return tree_sitter.Language(tree_sitter_javascript.language())
 
 
-def _refuse_other_than_values(root: "tree_sitter.Node", source: bytes) -> None:
+def _refuse_other_than_values(root: tree_sitter.Node, source: bytes) -> None:
     """Refuse what doesn't parse, and assignments, since `ok = true` is true whatever `ok` was."""
     if root.has_error:
-        shown = " ".join(_text(root, source)[1:].split())[:60]
-        raise PredicateError(f"syntax error{_place(_first_error(root), source)}, in `{shown}`")
+        excerpt = " ".join(_text(root, source)[1:].split())[:60]
+        raise PredicateError(f"syntax error{_place(_first_error(root), source)}, in `{excerpt}`")
     nodes = [root]
     while nodes:
         node = nodes.pop()
@@ -101,7 +95,7 @@ def _refuse_other_than_values(root: "tree_sitter.Node", source: bytes) -> None:
         nodes += node.named_children
 
 
-def _first_error(node: "tree_sitter.Node") -> "tree_sitter.Node":
+def _first_error(node: tree_sitter.Node) -> tree_sitter.Node:
     while not (node.is_error or node.is_missing):
         wrong = next((child for child in node.children if child.has_error or child.is_missing), None)
         if wrong is None:
@@ -110,29 +104,29 @@ def _first_error(node: "tree_sitter.Node") -> "tree_sitter.Node":
     return node
 
 
-def _place(node: "tree_sitter.Node", source: bytes) -> str:
+def _place(node: tree_sitter.Node, source: bytes) -> str:
     """Where a part stands, for the end of a message."""
     before = source[1 : max(node.start_byte, 1)].decode(errors="replace")
     return f" (at character {len(before) + 1}: `{_text(node, source)[:60]}`)"
 
 
-def _parts(node: "tree_sitter.Node") -> "list[tree_sitter.Node]":
+def _parts(node: tree_sitter.Node) -> list[tree_sitter.Node]:
     return [child for child in node.named_children if child.type != "comment"]
 
 
-def _bare(node: "tree_sitter.Node") -> "tree_sitter.Node":
+def _bare(node: tree_sitter.Node) -> tree_sitter.Node:
     """The node without the parentheses around it."""
     while node.type == "parenthesized_expression" and len(parts := _parts(node)) == 1:
         (node,) = parts
     return node
 
 
-def _operator(node: "tree_sitter.Node") -> str:
+def _operator(node: tree_sitter.Node) -> str:
     operator = node.child_by_field_name("operator") if node.type == "binary_expression" else None
     return operator.type if operator is not None else ""
 
 
-def _operands(node: "tree_sitter.Node") -> "list[tree_sitter.Node]":
+def _operands(node: tree_sitter.Node) -> list[tree_sitter.Node]:
     """The parts of a condition whose values are of interest: of `name.startsWith(start)`, both names."""
     match node.type:
         case "binary_expression":
@@ -148,5 +142,5 @@ def _operands(node: "tree_sitter.Node") -> "list[tree_sitter.Node]":
     return [part for part in parts if part is not None and part.type not in _NOT_SHOWN]
 
 
-def _text(node: "tree_sitter.Node", source: bytes) -> str:
+def _text(node: tree_sitter.Node, source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode(errors="replace")

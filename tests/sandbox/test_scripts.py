@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.judging.checks.scripts import scripts_of
+from delegate.sandbox.tampering.scripts import scripts_of
 
 FILES = {
     "check.sh": "#!/bin/sh\n. ./lib.sh\npython3 tools/verify.py || exit 1\n",

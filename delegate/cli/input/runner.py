@@ -1,0 +1,44 @@
+"""The options that name a program as the child, and what runs it."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from delegate.child.command import CommandRunner
+
+
+class RunnerOutput(StrEnum):
+    """The output format of the program given as --runner."""
+
+    text = "text"
+    json = "json"
+
+
+RunnerOption = Annotated[
+    str | None,
+    typer.Option(metavar="COMMAND", help="Run this program as the child, such as `claude -p`."),
+]
+RunnerOutputOption = Annotated[
+    RunnerOutput | None,
+    typer.Option(help="What the program prints: its report as text, or JSON that contains it."),
+]
+RunnerEnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="Pass this environment variable, such as an API key, to the program; may be repeated."
+    ),
+]
+
+
+def runner_of(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
+    """The runner of these options, if they name one. Raises ConfigError, and BadParameter for options without it."""
+    if command is not None:
+        from delegate.child.command import CommandRunner  # `delegate mcp` answers a client before it loads this
+
+        return CommandRunner(command, output=output.value if output else "text", env=env or ())
+    if output is not None or env:
+        option = "--runner-output" if output is not None else "--runner-env"
+        raise typer.BadParameter("can only be used with --runner", param_hint=option)
+    return None

@@ -1,0 +1,227 @@
+"""Calls that go on in the background, known by the handles of their tasks."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from delegate import contract
+from delegate._util.cancellation import Cancellation
+from delegate.budget.runs import RunRegistry, current_context
+from delegate.contract import Arguments, Dialect
+from delegate.engine.admission import refusal
+from delegate.engine.delegation import Delegation
+from delegate.engine.task_run import TaskRun
+from delegate.errors import CallError, DelegateError
+from delegate.events import EventSink
+from delegate.records.history import Records, TaskSummary
+from delegate.types import JsonObject, Parent, Report, Task, TaskResult
+
+if TYPE_CHECKING:
+    from delegate.policy.approvals import OnApproval
+
+_LISTED_RUNS = 100
+"""The number of runs in which a caller's latest tasks are looked for."""
+_KEPT_DELEGATIONS = 100
+"""The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
+
+
+class Background:
+    """Starts calls in the background, and waits for their tasks, reads and stops them. It is `delegator.background`.
+
+    What still runs is stopped by `Delegator.aclose`.
+    """
+
+    def __init__(
+        self,
+        call: Callable[..., Coroutine[Any, Any, Report]],
+        run: Callable[..., Coroutine[Any, Any, Report]],
+        running: Mapping[str, TaskRun],
+        runs: RunRegistry,
+        records: Records,
+        *,
+        result_chars: int,
+    ) -> None:
+        """`call` and `run` are those of the delegator; `running` are its tasks by handle, whoever started them."""
+        self._call = call
+        self._run = run
+        self._running = running
+        self._runs = runs
+        self._records = records
+        self._result_chars = result_chars
+        self._delegations = OrderedDict[str, Delegation]()
+        """Calls in the background, by the handles of their tasks."""
+        self.outlives_session = False
+        """Whether calls go on after the session that made them, so that parents can be told."""
+
+    async def start(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Delegation:
+        """Run tasks in the background. Returns when they are recorded, or when they have been refused.
+
+            delegation = await delegator.background.start(task)
+            report = await delegation
+
+        `aclose` stops what still runs.
+        """
+
+        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+            return self._run(*tasks, parent=parent, on_event=sink, cancellation=cancellation)
+
+        return await self._started(Delegation(run, on_event))
+
+    async def start_call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        on_approval: "OnApproval | None" = None,
+    ) -> Delegation:
+        """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused."""
+
+        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+            return self._call(
+                arguments, parent=parent, on_event=sink, on_approval=on_approval, cancellation=cancellation
+            )
+
+        return await self._started(Delegation(run, on_event))
+
+    async def join(self) -> None:
+        """Wait until all calls in the background have ended."""
+        for delegation in set(self._delegations.values()):
+            await delegation.wait()
+
+    async def stop(self, handle: str) -> bool:
+        """Stop one task that runs in this process, and wait until its result is recorded. False if it doesn't run."""
+        task = self._running.get(handle)
+        if task is None:
+            return False
+        task.cancellation.cancel()
+        if delegation := self._delegations.get(handle):
+            await delegation.wait(handle=handle)
+        return True
+
+    def read_tool(self, dialect: Dialect) -> JsonObject:
+        """Return the definition of `read_delegation`, with which a parent waits for a task and reads its report."""
+        return contract.read_tool(dialect)
+
+    async def read_answer(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> str:
+        """Execute a call of `read_delegation`. Returns the result as text, or the call's error. See `read_call`."""
+        try:
+            return await self.read_call(arguments, parent=parent, may_read=may_read)
+        except CallError as error:
+            return contract.render(refusal(error), limit=self._result_chars)
+
+    async def read_call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+        max_wait_seconds: float | None = None,
+        on_event: EventSink | None = None,
+    ) -> str:
+        """Execute a call of `read_delegation` and return its result as text: what a task is doing, its result, a part
+        of its report, or the list of the latest tasks.
+
+        Handles can't be guessed, so any caller with a handle may read its report. However, a call that belongs to a
+        known run (named by the host, made inside `root_run`, or made by a child) can only read reports of that run.
+
+        Args:
+            arguments: The arguments, as the parent's model wrote them.
+            parent: The calling parent.
+            may_read: For hosts with several callers that don't trust each other: gets the id of a run and decides
+                whether this caller may read its reports. The answer to a handle of another run is that of an unknown
+                handle.
+            max_wait_seconds: The maximum of `wait_seconds`, and its default; without it, the default is 0.
+            on_event: Receives the events of the task while it is waited for.
+
+        Raises:
+            CallError: The call is invalid, or there is no such report. The error says how to fix it.
+        """
+        request, run_id = contract.parse_read(arguments), self._runs.known_run(parent)
+        if request.handle is None:
+            return contract.render_list(await self._latest_tasks(run_id, may_read))
+        # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
+        if may_read is not None and not may_read(contract.run_of(request.handle)):
+            raise contract.unknown_handle()
+        is_own = run_id in (None, contract.run_of(request.handle))
+        delegation = self._delegations.get(request.handle) if is_own else None
+        if delegation is not None:
+            limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
+            with delegation.reported_to(on_event):
+                if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=request.handle)):
+                    return contract.render_running(delegation.progress, keeps_running=self.outlives_session)
+        result, report = await self._result_of(request.handle, run_id, delegation)
+        limit = self._result_chars
+        if request.offset is None:
+            return contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
+        return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
+
+    def stop_tool(self, dialect: Dialect) -> JsonObject:
+        """Return the definition of `stop_delegation`, with which a parent stops a task that runs in the background."""
+        return contract.stop_tool(dialect)
+
+    async def stop_call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> str:
+        """Execute a call of `stop_delegation`: stop one task, wait until it has ended, and return its result as text.
+
+        Raises:
+            CallError: The call is invalid, or there is no such task. The error says how to fix it.
+        """
+        handle, run_id = contract.parse_stop(arguments), self._runs.known_run(parent)
+        allowed = may_read is None or may_read(contract.run_of(handle))
+        if allowed and run_id in (None, contract.run_of(handle)):
+            await self.stop(handle)
+        return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
+
+    async def aclose(self) -> None:
+        """Stop what runs in the background."""
+        for delegation in set(self._delegations.values()):
+            await delegation.close()
+
+    async def _started(self, delegation: Delegation) -> Delegation:
+        """Wait until the tasks of a call in the background are recorded, and remember them by their handles."""
+        await delegation.wait_until_started()
+        for handle in delegation.handles:
+            self._delegations[handle] = delegation
+        while len(self._delegations) > _KEPT_DELEGATIONS and next(iter(self._delegations.values())).done:
+            self._delegations.popitem(last=False)
+        return delegation
+
+    async def _result_of(
+        self, handle: str, run_id: str | None, delegation: Delegation | None
+    ) -> tuple[TaskResult, str]:
+        """Return a task's result and its whole report from its record, or as they were made if there is no record.
+
+        Raises CallError if there is neither.
+        """
+        try:
+            return contract.report_in(await self._records.read(handle), run_id)
+        except DelegateError as error:
+            if delegation is not None and (result := delegation.result(handle)) is not None:
+                return result, result.report
+            if isinstance(error, CallError):
+                raise
+            raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
+
+    async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
+        """Return the latest tasks on record that a caller may read, newest first."""
+        runs = [run_id] if run_id else [run.run_id for run in await self._records.runs(_LISTED_RUNS)]
+        runs = [run for run in runs if run_id or may_read is None or may_read(run)]
+        depth = context.depth if (context := current_context()) else 0
+        latest: list[TaskSummary] = []
+        for run in runs:
+            latest += [task for task in reversed(await self._records.tasks(run)) if task.depth == depth]
+            if len(latest) >= contract.MAX_LISTED:
+                break
+        return latest

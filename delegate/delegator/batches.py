@@ -1,0 +1,145 @@
+"""Batches: any number of tasks, journaled, so that they can be resumed."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from pathlib import Path
+
+from delegate._util.cancellation import Cancellation
+from delegate.batch.backend import Backend
+from delegate.batch.batch import Batch, BatchConfig
+from delegate.batch.item import Item
+from delegate.batch.journal import BatchSummary, Journal, Rerun
+from delegate.batch.plan import BatchPlan
+from delegate.batch.results_file import ResultsFile
+from delegate.batch.runner import BatchRunner
+from delegate.batch.sources import Source, source_of
+from delegate.budget.runs import RunRegistry
+from delegate.engine.admission import Admission
+from delegate.events import EventSink
+from delegate.records.history import Records
+from delegate.settings import Settings
+from delegate.types import Task
+
+
+class Batches:
+    """Runs batches, and reads what is on record of them. It is `delegator.batches`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        admission: Admission,
+        runs: RunRegistry,
+        records: Records,
+        close_delegator: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._journal = Journal(settings.home, records, keep_days=settings.keep_days)
+        self._admission = admission
+        self._runs = runs
+        self._records = records
+        self._close_delegator = close_delegator
+
+    def run(
+        self,
+        tasks: Iterable[Task | Item] | Source,
+        *,
+        concurrency: int = 3,
+        max_cost_usd: float | None = None,
+        max_minutes: float | None = None,
+        stop_after_failures: int | None = None,
+        resume: str | None = None,
+        rerun: Collection[Rerun] = (),
+        skip_bad: bool = False,
+        once: bool = False,
+        results: str | Path | None = None,
+        options: str = "{}",
+        engine: Backend | None = None,
+        on_event: Callable[[Item], EventSink] | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Batch:
+        """Run any number of tasks, up to `concurrency` at the same time.
+
+            async for outcome in delegator.batches.run(tasks):
+                ...
+
+        Outcomes are yielded in the order in which they finish, and aren't kept. Each task is journaled before it starts
+        and runs at most once. To continue a batch that was stopped or killed, pass its `run_id` as `resume`, together
+        with the same tasks. Tasks that were running at that time are then `outcome_unknown`, and run again only if
+        `rerun` says so.
+
+        Args:
+            tasks: The tasks, their items, or a file of tasks.
+            concurrency: Maximum number of tasks running at the same time.
+            max_cost_usd: Maximum cost in US dollars.
+            max_minutes: Maximum wall time in minutes, after which running tasks are canceled.
+            stop_after_failures: Number of failures after which no further task starts.
+            resume: The `run_id` of the batch to continue.
+            rerun: Which tasks of that batch to run again: those with an unknown outcome (`unknown`), those that failed
+                (`fail`), or both.
+            skip_bad: Whether to skip invalid rows instead of refusing the batch.
+            once: Whether to refuse a batch of the same tasks that has already been run.
+            results: A JSONL or CSV file to which a line is appended for each outcome, in the same order.
+            options: The options of the caller, as JSON, to be kept in the journal.
+            engine: A backend that runs the tasks elsewhere.
+            on_event: Returns the receiver of an item's progress events.
+            cancellation: Cancels the batch.
+
+        Raises:
+            CallError: The tasks or the options are invalid.
+        """
+        context = self._runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
+        items = BatchRunner(self._admission, self._records, context)
+        setup = BatchConfig(
+            source=source_of(tasks),
+            engine=engine or items,
+            journal=self._journal,
+            run_id=context.run.id,
+            admit=items.admit if engine is None else items.check,
+            concurrency=concurrency,
+            max_cost_usd=context.run.ledger.limits.get("cost_usd"),
+            max_minutes=max_minutes,
+            stop_after_failures=stop_after_failures,
+            resume=resume is not None,
+            rerun=rerun,
+            resumed=items.resume,
+            skip_bad=skip_bad,
+            once=once,
+            results=ResultsFile(Path(results)) if results is not None else None,
+            options=options,
+            on_event=on_event,
+            consumer=self._admission.consumer,
+            cancellation=cancellation,
+        )
+        return Batch(setup)
+
+    async def plan(self, tasks: Iterable[Task | Item] | Source, *, skip_bad: bool = False) -> BatchPlan:
+        """Return what a batch of these tasks would run and its estimated cost. Nothing is spent.
+
+        Raises:
+            CallError: The tasks are invalid.
+        """
+        items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=1))
+        return await items.plan(source_of(tasks), skip_bad=skip_bad)
+
+    def backend(self, concurrency: int) -> Backend:
+        """Return a backend that runs items of a batch journaled elsewhere, in a run of its own.
+
+        Closing the backend closes the delegator.
+        """
+        return BatchRunner(
+            self._admission, self._records, self._runs.batch(concurrency=concurrency), self._close_delegator
+        )
+
+    async def latest(self, limit: int = 20) -> list[BatchSummary]:
+        """Return the latest recorded batches, newest first."""
+        return await self._journal.latest(limit)
+
+    async def summary(self, run_id: str) -> BatchSummary:
+        """Return one recorded batch.
+
+        Raises:
+            CallError: There is no batch with this id.
+        """
+        return await self._journal.summary(run_id)
+
+    async def aclose(self) -> None:
+        """Close the journal. It is opened again on the next use."""
+        await self._journal.aclose()

@@ -1,0 +1,502 @@
+"""The public entry point: a `Delegator` provides the tool's definition, executes its calls and runs tasks."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from weakref import WeakKeyDictionary
+
+from delegate import contract
+from delegate._util.cancellation import Cancellation
+from delegate._util.loopthread import LoopThread, blocking
+from delegate._util.preparation import Preparation
+from delegate._util.redaction import load_redaction, logger, redactor
+from delegate.budget.runs import RunRegistry
+from delegate.child.function import ChildFunction, runner_of
+from delegate.child.job import ChildRunner
+from delegate.child.loop import AgentLoop
+from delegate.child.toolbox import toolbox_specs
+from delegate.contract import Arguments, Dialect, Variant
+from delegate.delegator.background import Background
+from delegate.engine.admission import Admission, refusal
+from delegate.engine.consumers import as_consumer
+from delegate.engine.executor import Executor
+from delegate.engine.scope import Services
+from delegate.errors import CallError, ConfigError, DelegateError
+from delegate.events import EventSink
+from delegate.judging.checks.json_schema import check_schema
+from delegate.judging.judge.session import JudgePool
+from delegate.judging.looks.limits import LookLimits
+from delegate.judging.reading.reader import Reader
+from delegate.judging.verdict import Judging, load_judging
+from delegate.judging.versions import judge_version
+from delegate.models.catalog import Model
+from delegate.models.connections import connect, through_client, with_host_models
+from delegate.models.overrides import effective_catalog
+from delegate.ports import ChatClient, Tool, ToolOutput
+from delegate.records.history import Records
+from delegate.sandbox.commands.commands import Commands
+from delegate.sandbox.workspace.folder import discard
+from delegate.settings import Settings, SettingsOptions, load_settings, override
+from delegate.types import (
+    JsonObject,
+    Parent,
+    Receipt,
+    Report,
+    RunStatus,
+    Task,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from delegate.batch.backend import Backend
+    from delegate.calibration.detector import Detector
+    from delegate.delegator.batches import Batches
+    from delegate.delegator.task_records import TaskRecords
+    from delegate.policy.approvals import OnApproval
+
+_log = logger(__name__)
+_CHILDREN, _JUDGING = 0, 1
+"""The phases of the preparation."""
+T = TypeVar("T")
+
+
+class Delegator:
+    """Runs tasks in child agents and returns their results, each with a verdict.
+
+    Args:
+        settings: The operator's settings. By default, they are loaded from the environment and `delegate.toml`.
+        client: A client for all models, instead of the providers' own endpoints. For scripted models
+            (`delegate.models.providers.scripted`) and for hosts with their own model access.
+        host_models: Models that the host calls itself, with the client for each, in addition to all others. They
+            replace the catalog's entries with the same IDs, and need an `endpoint` that no other model has.
+        runner: Runs the children, instead of the built-in agent loop. An async function, which gets a `Job` and
+            returns the report, is run by a `FunctionRunner`.
+        tools: The tools of children, instead of the built-in toolbox. A function with type hints becomes a tool as by
+            `Tool.from_function`.
+        on_event: Receives the events of all calls, in addition to the `on_event` of a single call. It may be an `async`
+            function. See `delegate.events`.
+        stream_text: Also send events with a child's text while its model writes it (`child.text`).
+        on_approval: An async function that asks a person whether a child may make a call, where the settings `policy`
+            or `commands` say so, unless a single call has its own. Without one, such calls are refused.
+        **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
+            `settings`.
+
+    Attributes:
+        background: Calls that go on in the background.
+
+    Raises:
+        ConfigError: The settings, `delegate.toml`, the catalog, the runner or a tool are invalid. Errors of parent
+            models and children are never raised; they are part of the `Report`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        client: ChatClient | None = None,
+        host_models: Mapping[Model, ChatClient] | None = None,
+        runner: ChildRunner | ChildFunction | None = None,
+        tools: Sequence[Tool | Callable[..., Any]] | None = None,
+        on_event: EventSink | None = None,
+        stream_text: bool = False,
+        on_approval: "OnApproval | None" = None,
+        **options: Unpack[SettingsOptions],
+    ) -> None:
+        self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
+        self.child_tools = None if tools is None else tuple(map(_tool_of, tools))
+        """The tools of children. None means the built-in toolbox."""
+        catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
+        self.catalog = catalog = catalog.with_models(host_models) if host_models else catalog
+        connections = (
+            through_client(client, catalog)
+            if client is not None
+            else connect(
+                catalog,
+                settings.endpoints,
+                os.environ,
+                timeout_seconds=settings.call_timeout_seconds,
+                home=settings.home,
+            )
+        )
+        self.connections = with_host_models(connections, host_models) if host_models else connections
+        runner = AgentLoop() if runner is None else runner_of(runner)
+        _refuse_unenforceable(settings, runner)
+        redactor.add_variables({endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env})
+        redactor.add_variables(getattr(runner, "secret_variables", ()))
+        self._preparation = preparation = Preparation(phases=2)
+        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=discard)
+        self._runs = RunRegistry(settings, catalog)
+        commands = Commands(
+            sandbox=settings.sandbox,
+            commands=settings.commands,
+            network=settings.network,
+            hidden=(settings.home,),
+        )
+        self._limits = limits = None
+        if settings.max_false_pass is not None:
+            from delegate.calibration.limits import JudgeLimits  # only where it is needed
+
+            self._limits = limits = JudgeLimits(self._records, settings.max_false_pass, judge_version, catalog.models)
+        judges = JudgePool(
+            catalog=catalog,
+            available=self.connections.available,
+            connect=self.connections.open,
+            pinned=settings.judge_model,
+            min_accuracy=settings.min_judge_accuracy,
+            escalate=settings.escalate,
+            false_pass=limits.table if limits else None,
+            page_tokens=settings.judge_page_tokens,
+            looks=LookLimits(settings.judge_looks, settings.judge_turns),
+            criteria_per_call=settings.criteria_per_call,
+        )
+        self._judging = Judging(
+            judges,
+            commands,
+            Reader(judges, self._records),
+            settings.gate,
+            settings.min_level,
+            cache(partial(_detector_in, settings.home)),
+            partial(preparation.wait, _JUDGING),
+        )
+        services = Services(
+            settings=settings,
+            runner=runner,
+            judging=self._judging,
+            commands=commands,
+            records=self._records,
+            child_delegate_tool=self._child_delegate_tool,
+            host_tools=self.child_tools,
+            write_locks=WeakKeyDictionary(),
+            on_approval=on_approval,
+            streams_text=stream_text,
+        )
+        self._admission = Admission(
+            settings,
+            catalog,
+            self.connections,
+            Executor(services),
+            as_consumer(on_event),
+            partial(preparation.wait, _CHILDREN),
+        )
+        context = self._runs.context()
+
+        def load_sdks() -> None:
+            for model in self._admission.likely_models(context, judge=settings.judge_model):
+                self.connections.prepare(model)
+
+        key = (client is None, runner.needs_model, self.connections.available, settings.model, settings.judge_model)
+        preparation.start((load_sdks, load_redaction, toolbox_specs, Task.model_rebuild), (load_judging,), key=key)
+        self._own_loop = LoopThread()
+        self.background = Background(
+            self.call,
+            self.run,
+            self._admission.executor.running,
+            self._runs,
+            self._records,
+            result_chars=settings.result_chars,
+        )
+
+    @cached_property
+    def batches(self) -> "Batches":
+        """Any number of tasks, journaled."""
+        from delegate.delegator.batches import Batches  # loaded on first use
+
+        return Batches(self.settings, self._admission, self._runs, self._records, self.aclose)
+
+    @cached_property
+    def records(self) -> "TaskRecords":
+        """What is on record, and rulings on it."""
+        from delegate.delegator.task_records import TaskRecords  # loaded on first use
+
+        return TaskRecords(self._records, self._limits)
+
+    # ------------------------------------------------------------------------------------------ for hosts
+
+    def tool(
+        self,
+        dialect: Dialect,
+        *,
+        variant: Variant = "compact",
+        parent: Parent | None = None,
+        background: bool = False,
+    ) -> JsonObject:
+        """Return the tool's definition in a host's dialect, with the current limits of `parent`'s run.
+
+        The text changes as the limits are used up, and a change of its tools invalidates a parent's prompt cache. To
+        keep the cache, create the definition once per run: a call beyond a limit is refused at no cost.
+
+        `background` is for hosts that run calls by `background.start_call` where the parent asks for it.
+        """
+        limits = self._admission.limits_of(self._runs.context(parent))
+        return contract.tool(
+            dialect, name=self.settings.tool_name, variant=variant, limits=limits, background=background
+        )
+
+    async def call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        on_approval: "OnApproval | None" = None,
+        cancellation: Cancellation | None = None,
+    ) -> Report:
+        """Execute one tool call as the parent's model wrote it.
+
+        A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
+        one ledger.
+        """
+        await self._preparation.wait(_CHILDREN)
+        try:
+            tasks = contract.parse_call(arguments, check_schema=check_schema)
+            context = self._runs.context(parent, author="model", on_approval=on_approval)
+            return await self._admission.execute(
+                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
+            )
+        except CallError as error:
+            return refusal(error)
+
+    async def answer(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> str:
+        """Execute one tool call and return its report as text for the parent's model, with the verdict first."""
+        return self.render(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
+
+    def render(self, report: Report) -> str:
+        """Return a report as text for the parent's model, as `answer` does."""
+        return contract.render(report, limit=self.settings.result_chars)
+
+    def think_tool(self, dialect: Dialect) -> JsonObject:
+        """Return the definition of `think`, with which a parent checks a thought against its criteria.
+
+        A call and its result can be removed from the conversation, together, after the model's next turn.
+        """
+        return contract.think_tool(dialect)
+
+    async def think_answer(self, arguments: Arguments) -> str:
+        """Execute a call of `think`. Returns a checklist, or the call's error. No model is called."""
+        try:
+            return contract.render_thought(contract.parse_think(arguments))
+        except CallError as error:
+            return self.render(refusal(error))
+
+    def root_run(self, parent: Parent | None = None) -> AbstractContextManager[str]:
+        """Put all calls made inside `with delegator.root_run() as run_id: …` in one run, including concurrent calls."""
+        return self._runs.root_run(parent)
+
+    # --------------------------------------------------------------------------------------- for programs
+
+    async def run(
+        self,
+        *tasks: Task,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        on_approval: "OnApproval | None" = None,
+        cancellation: Cancellation | None = None,
+    ) -> Report:
+        """Run any number of tasks written by a person or a program. They can use every field of `Task`."""
+        try:
+            return await self._admission.execute(
+                tasks,
+                "person",
+                self._runs.context(parent, on_approval=on_approval),
+                consumer=as_consumer(on_event),
+                cancellation=cancellation,
+            )
+        except CallError as error:
+            return refusal(error)
+
+    async def resume(
+        self, handle: str, *, on_event: EventSink | None = None, cancellation: Cancellation | None = None
+    ) -> Report:
+        """Go on with a task in goal mode whose process was lost, in its workspace as it is and within what is left of
+        its limits.
+
+        The child reads in its record what it did so far. Its work is measured against what there was before it began.
+        """
+        from delegate.engine.resume import read_record  # loaded only in goal mode
+
+        try:
+            record = await self._records.read(handle)
+            tasks = {task.handle: task for task in await self._records.tasks(record["run_id"])} if record else {}
+            resumed = read_record(record, tasks[handle].task_index if handle in tasks else 0)
+            return await self._admission.execute(
+                (resumed.task,),
+                "person",
+                self._runs.resumed(resumed.run_id),
+                first_index=resumed.index,
+                consumer=as_consumer(on_event),
+                cancellation=cancellation,
+                resumed=resumed,
+            )
+        except CallError as error:
+            return refusal(error)
+
+    async def judge(
+        self,
+        *,
+        goal: str,
+        acceptance_criteria: Sequence[Any],
+        output: str | None = None,
+        workspace: str | Path | None = None,
+        receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
+        status: RunStatus = "completed",
+        conversation: str | Sequence[str | Mapping[str, Any]] = "",
+        tools: Sequence[Tool] = (),
+        worker_model: str | None = None,
+        parent: Parent | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Verdict:
+        """Judge existing work, regardless of who did it.
+
+        Args:
+            goal: The goal of the work.
+            acceptance_criteria: The criteria, as in `Task`.
+            output: The report to judge. None means that there is none: the files and the tool calls are judged alone.
+                An empty report is a FAIL with the code `empty_output`.
+            workspace: The folder with the work's files. All of them count as artifacts.
+            receipts: The tool calls that were made, in order. They need only `tool`, `args`, `status` and `output`. An
+                empty list means that no tool was called, None that tool calls weren't recorded. The messages of a
+                transcript, in the format of OpenAI's chat completions or of Anthropic, are accepted too.
+            status: How the work ended. Work that wasn't `completed` is a FAIL with the code `run_failed`.
+            conversation: All that was said, as text or as messages. It is evidence for what a user was told or
+                confirmed, and proves no other deed.
+            tools: The tools of the work. Their descriptions tell what its criteria are about, and `probe` criteria may
+                call those that are `read_only`.
+            worker_model: The model that did the work. No judge is above its tier. If it is unknown, the setting
+                `max_tier` applies.
+            parent: The calling parent, if there is one.
+            cancellation: Cancels the judging.
+
+        Raises:
+            CallError: A criterion, a receipt or the workspace is invalid. The error names the field and how to fix it.
+        """
+        from delegate.judging import standalone  # loaded only where existing work is judged
+
+        context = self._runs.context(parent)
+        submission = await standalone.submission_of(
+            goal,
+            acceptance_criteria,
+            output,
+            workspace=workspace,
+            receipts=receipts,
+            status=status,
+            conversation=conversation,
+            tools=tools,
+            worker=self.catalog.find(worker_model) if worker_model else None,
+            ceiling=context.bounds(self.settings).ceiling,
+            strict_commands=self._judging.commands if self.settings.strict_checks else None,
+        )
+        return await standalone.judge(self._judging, submission, context, cancellation)
+
+    # ----------------------------------------------------------------------------------- without an event loop
+
+    call_sync = blocking(
+        call, "Synchronous version of `call`. It also works inside a running event loop, which it then blocks."
+    )
+    answer_sync = blocking(answer, "Synchronous version of `answer`.")
+    run_sync = blocking(run, "Synchronous version of `run`.")
+
+    def wait_for(self, work: Coroutine[Any, Any, T], *, on_poll: Callable[[], None] | None = None) -> T:
+        """Run any coroutine of the delegator from synchronous code, on the delegator's own event loop, and wait for it.
+
+        `on_poll` is called on the waiting thread about twenty times per second. A host can check there whether it was
+        stopped, and cancel the call.
+        """
+        return self._own_loop.run(work, on_poll=on_poll)
+
+    # ------------------------------------------------------------------------------------------ life cycle
+
+    async def aclose(self) -> None:
+        """Stop what runs in the background, and close all connections and files. No other calls should be running.
+
+        Connections that were opened on other event loops are closed when those end.
+        """
+        self._preparation.stop()
+        await self.background.aclose()
+        await asyncio.to_thread(self._own_loop.stop)
+        await self.connections.aclose()
+        await self._records.aclose()
+        if "batches" in vars(self):  # it was used
+            await self.batches.aclose()
+
+    def close(self) -> None:
+        """Synchronous version of `aclose`. It also works inside a running event loop, which it then blocks."""
+        closer = LoopThread()
+        try:
+            closer.run(self.aclose())
+        finally:
+            closer.stop()
+        with suppress(RuntimeError):  # outside of an event loop
+            self.connections.close_soon()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------------- private
+
+    def _child_delegate_tool(self) -> Tool:
+        """Return the tool for a child that may delegate."""
+        definition = self.tool("mcp")
+
+        async def call(arguments: Mapping[str, Any]) -> ToolOutput:
+            report = await self.call(arguments)
+            return ToolOutput(self.render(report), "error" if report.error else "ok")
+
+        return Tool(
+            definition["name"],
+            definition["description"],
+            definition["inputSchema"],
+            call,
+            effects=frozenset({"delegation"}),
+        )
+
+
+def _refuse_unenforceable(settings: Settings, runner: ChildRunner) -> None:
+    """Raise ConfigError for a policy over a runner that wouldn't ask it about its calls."""
+    if settings.policy.restricts and not getattr(runner, "uses_job_tools", False):
+        name = getattr(runner, "name", type(runner).__qualname__)
+        raise ConfigError(
+            f"policy: it can't be enforced on the runner {name}, which calls tools of its own; unset `policy`, or use "
+            "the built-in child, or a runner with `uses_job_tools = True`, which calls only `job.tools`"
+        )
+
+
+def _tool_of(tool: Tool | Callable[..., Any]) -> Tool:
+    return tool if isinstance(tool, Tool) else Tool.from_function(tool)
+
+
+def _detector_in(home: Path) -> "Detector | None":
+    """The detector that was fitted to this project's rulings, if there is one. One that can't be used is none."""
+    if not (home / "detector.json").exists():
+        return None
+    from delegate.calibration import detector
+
+    try:
+        return detector.load(home)
+    except DelegateError as error:
+        _log.warning("%s", error)
+        return None
+
+
+def engine_of(settings: Settings, concurrency: int) -> "Backend":
+    """Return a backend with its own `Delegator`, for the worker processes of a batch engine."""
+    return Delegator(settings).batches.backend(concurrency)
