@@ -143,6 +143,14 @@ def test_of_an_entry_that_is_there_what_its_user_set_wins(client: str, tmp_path:
     assert entry()["args"] == ["mcp", "--answer-within", "5"]
 
 
+def test_a_key_that_is_named_later_is_added(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    for names in (("A_KEY",), ("B_KEY", "A_KEY")):
+        keys = [word for name in names for word in ("--key", name)]
+        assert delegate("mcp", "install", "codex", "--write", "--file", str(file), *keys).returncode == 0
+    assert tomllib.loads(file.read_text())["mcp_servers"]["delegate"]["env_vars"] == ["A_KEY", "B_KEY"]
+
+
 def test_a_list_of_servers_in_one_line_is_kept_so(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('mcp_servers = { other = { command = "x" } } # mine\n')

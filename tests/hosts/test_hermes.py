@@ -27,6 +27,8 @@ from hermes_state import SessionDB
 from tools.delegate_tool import delegate_task
 from tools.registry import registry
 
+from delegate import Delegator
+from delegate.child.command import CommandRunner
 from delegate.errors import ConfigError
 from delegate.hosts import hermes
 from delegate.hosts.hermes import OWN_NAME, terminal
@@ -769,3 +771,38 @@ def _python(program: str, **environ: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def in_a_repository(folder: Path) -> Path:
+    """A subfolder of a new repository with a commit."""
+    (folder / "deep").mkdir()
+    (folder / "deep" / "a.txt").write_text("a\n")
+    for command in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder / "deep"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "terminal", "described"),
+    [
+        ({}, "local", "its own git worktree of"),
+        ({"workspace": "fresh"}, "local", ""),
+        ({}, "docker", "Each child works in an empty folder"),
+    ],
+)
+def test_children_work_in_the_repository_that_the_terminal_is_in(
+    plugin: dict[str, str], terminal: str, described: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERMINAL_CWD", str(in_a_repository(tmp_path)))
+    monkeypatch.setenv("TERMINAL_ENV", terminal)
+    with closing(Delegator(runner=CommandRunner("sh -c 'ls; echo made > made.txt'"))) as delegator:
+        plug_in(delegator, plugin=plugin)
+        entry = registry.get_entry(OWN_NAME)
+        assert entry is not None
+        is_project = described.startswith("its own")
+        assert described in entry.schema["description"]
+        assert ("Each child works" in entry.schema["description"]) is bool(described)
+        answer = str(entry.handler({"goal": "g"}, session_id="s"))
+    assert ("a.txt" in answer) is is_project
+    assert ("take-over" in answer) is is_project
+    assert not (tmp_path / "deep" / "made.txt").exists()

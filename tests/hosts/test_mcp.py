@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -300,11 +301,49 @@ async def test_children_work_in_the_project_that_a_root_names(latest: bool, tmp_
     roots = [f"file://{quote(str(project))}"]
     async with connected(over_stdio(None, *LISTING_CHILD), latest=latest, roots=roots) as client:
         (tool,) = [tool for tool in await client.tools() if tool["name"] == "delegate_task"]
-        assert "worktree of the user's project" in tool["description"]
+        assert "git worktree or copy of the project that the client names" in tool["description"]
         answer = text_of(await client.call({"goal": "g"}))
     assert "a.txt\nmade.txt\nuncommitted.txt" in answer
-    assert f"git -C '{project}' apply" in answer
+    assert "- to take the changes over: " in answer
+    assert " take-over " in answer
     assert sorted(path.name for path in project.iterdir()) == [".git", "a.txt", "uncommitted.txt"]
+
+
+@pytest.mark.slow
+async def test_from_a_subfolder_of_a_large_repository_the_server_ends_at_once_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(30_000):
+        folder = tmp_path / "large" / f"p{n // 300}"
+        if n % 300 == 0:
+            folder.mkdir(parents=True)
+        (folder / f"{n}.txt").write_text(f"{n}\n")
+    identity = ("-c", "user.name=u", "-c", "user.email=u@example.com")
+    for args in (("init", "--quiet"), ("add", "."), (*identity, "commit", "--quiet", "-m", "first")):
+        subprocess.run(["git", *args], cwd=tmp_path / "large", check=True)
+    monkeypatch.chdir(tmp_path / "large" / "p7")
+    begun = tmp_path / "begun"
+    runner = f"sh -c 'echo x > made.txt; touch {begun}; sleep 600'"
+    async with piped(load_settings(), "-m", "delegate", "mcp", "--runner", runner) as pipe:
+        await pipe.request("tools/call", name="delegate_task", arguments={"goal": "g"})
+        async with asyncio.timeout(300):
+            while not begun.exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.05)
+        assert pipe.process.stdin
+        pipe.process.stdin.close()
+        started = time.monotonic()
+        await asyncio.wait_for(pipe.process.wait(), 60)
+        assert time.monotonic() - started < 2
+    listed = subprocess.run(
+        ["git", "worktree", "list"], cwd=tmp_path / "large", capture_output=True, text=True, check=True
+    )
+    assert len(listed.stdout.splitlines()) == 1
+    async with Delegator() as delegator:
+        (run,) = await delegator.runs()
+        record = await delegator.read(f"{run.run_id}-0")
+    assert record
+    assert (Path(record["workspace"]) / "p7" / "made.txt").read_text() == "x\n"
+    assert record["result"]["take_over"]
 
 
 async def test_the_operator_may_keep_children_out_of_the_project(tmp_path: Path) -> None:

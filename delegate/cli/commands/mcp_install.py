@@ -127,9 +127,11 @@ def _this_command() -> Launch:
 def _merged(block: "JsonObject", old: "JsonObject", *, keep_options: bool) -> "JsonObject":
     """The server's entry. What its user has set wins, except for the command, and for options if others are given."""
     merged = {**block, **old, "command": block["command"]}
-    for name in ("env", "environment"):
+    for name in ("env", "environment", "env_vars"):
         if isinstance(block.get(name), dict) and isinstance(old.get(name), dict):
             merged[name] = {**block[name], **old[name]}
+        elif isinstance(block.get(name), list) and isinstance(old.get(name), list):
+            merged[name] = list(dict.fromkeys([*old[name], *block[name]]))
     if isinstance(block["command"], list):  # opencode: the command with its options
         if keep_options and isinstance(old.get("command"), list):
             merged["command"] = [block["command"][0], *old["command"][1:]]
@@ -142,11 +144,11 @@ def _entry(client: McpClient, text: str) -> "JsonObject":
     """The server's entry in a file; empty if there is none. Raises ValueError."""
     found: Any = _parsed(client, text) if text.strip() else {}
     for key in client.keys:
-        found = found.get(key) if isinstance(found, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
-    if client.format == "yaml":
-        listed = cast("list[Any]", found) if isinstance(found, list) else []
-        found = next((one for one in listed if isinstance(one, Mapping) and one.get("name") == SERVER), None)  # pyright: ignore[reportUnknownMemberType]
-    return dict(found) if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
+        found = cast("JsonObject", found).get(key) if isinstance(found, dict) else None
+    for one in cast("list[Any]", found) if client.format == "yaml" and isinstance(found, list) else [found]:
+        if isinstance(one, dict) and (client.format != "yaml" or cast("JsonObject", one).get("name") == SERVER):
+            return {**cast("JsonObject", one)}
+    return {}
 
 
 def _edited(client: McpClient, old: str, entry: "JsonObject | None") -> str:
@@ -201,25 +203,29 @@ _EDIT: Mapping[str, Callable[[McpClient, str, "JsonObject | None"], str]] = {
 def _set(whole: Any, client: McpClient, entry: "JsonObject | None") -> None:
     """Set or remove the server's entry in the content of a file, and its name in the list that it has to be in."""
     if client.format == "yaml":
-        listed: Any = whole.get(client.keys[0]) or []
-        others = [one for one in listed if not isinstance(one, dict) or one.get("name") != SERVER]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if entry is not None or len(others) < len(listed):
+        servers: list[Any] = whole.get(client.keys[0]) or []
+        others: list[Any] = [
+            one for one in servers if not isinstance(one, dict) or cast("JsonObject", one).get("name") != SERVER
+        ]
+        if entry is not None or len(others) < len(servers):
             whole[client.keys[0]] = [{"name": SERVER, **entry}, *others] if entry is not None else others or None
         return
-    servers = _inside(whole, client.keys[:-1], create=entry is not None)
-    if servers is not None and entry is None:
-        servers.pop(SERVER, None)
-    elif servers is not None:
-        _update(servers, client.keys[-1], entry or {})
+    inside = _inside(whole, client.keys[:-1], create=entry is not None)
+    if inside is not None and entry is None:
+        inside.pop(SERVER, None)
+    elif inside is not None:
+        _update(inside, client.keys[-1], entry or {})
     if client.also is None:
         return
     table, key, name = client.also
     inside = _inside(whole, table, create=entry is not None)
-    listed = inside.setdefault(key, []) if entry is not None else inside.get(key, []) if inside is not None else []
-    if not isinstance(listed, list):
+    listed: list[str] = []
+    if inside is not None:
+        listed = inside.setdefault(key, listed) if entry is not None else inside.get(key, listed)
+    if not isinstance(cast("object", listed), list):
         raise ValueError(f"`{'.'.join((*table, key))}` isn't a list in it")
     if (name in listed) != (entry is not None):
-        (listed.append if entry is not None else listed.remove)(name)  # pyright: ignore[reportUnknownMemberType]
+        (listed.append if entry is not None else listed.remove)(name)
 
 
 def _update(servers: Any, key: str, entry: "JsonObject") -> None:

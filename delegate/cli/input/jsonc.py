@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Sequence
-from json.decoder import scanstring
 from typing import Any, NamedTuple
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -70,12 +69,12 @@ def _members(plain: str, at: int) -> dict[str, _Member]:
     """The members of the object that begins there."""
     if plain[at] != "{":
         raise ValueError("it isn't an object, or one of its values isn't")
-    found: dict[str, _Member] = {}
+    found, decoder = dict[str, _Member](), json.JSONDecoder()
     at = _next(plain, at + 1)
     while plain[at] == '"':
-        key, end = scanstring(plain, at + 1)
+        key, end = decoder.raw_decode(plain, at)
         value = _next(plain, _next(plain, end) + 1)
-        _, end = json.JSONDecoder().raw_decode(plain, value)
+        _, end = decoder.raw_decode(plain, value)
         found[key] = _Member(at, value, end)
         at = _next(plain, end)
         at = _next(plain, at + 1) if plain[at] == "," else at

@@ -20,7 +20,7 @@ from delegate.sandbox.filesystem.secret_paths import is_secret_by_another_name
 
 MAX_COPY_BYTES = 1 << 30
 MAX_COPY_FILES = 200_000
-REMOVAL_SECONDS = 0.5
+REMOVAL_SECONDS = 0.25
 """How long an answer, and the end of a process, wait for the removal of a folder."""
 _REMOVED = ".removed"
 """The end of the name of a folder that is being removed."""
