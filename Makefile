@@ -1,5 +1,7 @@
 # make demo    the main job, on a fresh machine, without a key
-# make test    the tests
+# make test    the tests that decide alike on every machine
+# make slow    the rest: tests of times, rates and memory, of processes that are killed at any moment, long fuzzing, and
+#              more cases of what `make test` tries on a few
 # make check   ruff, pyright strict, also of the examples in the docs, the floors
 # make bench   the ratios, against the floor, on a local server
 # make lowest  the wire tests on the oldest SDKs that are supported
@@ -21,7 +23,7 @@ READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 # With it, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: live demo test check format bench lowest wheel hosts clients docs pages schemas catalog clean
+.PHONY: live demo test slow check format bench lowest wheel hosts clients docs pages schemas catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) scripts/set_up.py $(VENV)
@@ -39,7 +41,10 @@ demo: $(READY)
 # A third of the tests' time is waiting for processes, so two cores are busy with three workers.
 TESTS ?=
 test: $(READY_TO_TEST)
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal $(TESTS)
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=10 --durations-min=2 $(TESTS)
+
+slow: $(READY_TO_TEST)
+	@$(BIN)/python -m scripts.slow_tests $(TESTS)
 
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .

@@ -111,6 +111,14 @@ class ThinkingRefused(ProviderError):
     """
 
 
+_LIMIT_SETTINGS = {
+    "children": " (setting max_children)",
+    "model_calls": " (setting max_run_model_calls)",
+    "tokens": " (setting max_run_tokens or max_tokens)",
+    "cost_usd": " (setting max_cost_usd)",
+}
+
+
 class BudgetExceeded(DelegateError):
     """The next step would exceed a limit of the ledger. `limit` is its name; all amounts are in the limit's unit."""
 
@@ -118,9 +126,8 @@ class BudgetExceeded(DelegateError):
         left = max(0.0, allowed - spent - reserved)
         amounts = (spent, allowed, reserved, left, needed)
         sums = [usd(one, "exact") if limit.endswith("_usd") else f"{one:.10g}" for one in amounts]
-        super().__init__(
-            "the next step exceeds the limit {}: {} of {} spent, {} reserved, {} left, {} needed".format(limit, *sums)
-        )
+        text = "the next step exceeds the limit {}: {} of {} spent, {} reserved, {} left, {} needed"
+        super().__init__(text.format(limit, *sums) + _LIMIT_SETTINGS.get(limit, ""))
         self.limit = limit
         self.allowed = allowed
         self.spent = spent

@@ -193,8 +193,10 @@ ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy")
 """Structured fields, which can't be set by an environment variable."""
 
 
-NO_FIELDS = frozenset({"DELEGATE_CONFIG", "DELEGATE_MCP_TOKEN", "DELEGATE_FUZZ_SECONDS", "DELEGATE_HOSTS_TABLE"})
-"""Variables that are ours, but not of a field: of `load_settings`, of `delegate mcp`, and of the tests."""
+NO_FIELDS = frozenset({
+    "DELEGATE_CONFIG", "DELEGATE_MCP_TOKEN", "DELEGATE_PARENT", "DELEGATE_FUZZ_SECONDS", "DELEGATE_HOSTS_TABLE",
+})  # fmt: skip
+"""Variables that are ours, but not of a field: of `load_settings`, `delegate mcp`, `budget.nested`, and the tests."""
 _KUBERNETES = re.compile(r"DELEGATE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """What Kubernetes sets in every container beside a service called `delegate`."""
 

@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -13,11 +14,18 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from pytest_asyncio import is_async_test
 
 from tests.support import leaks
+from tests.support.unsynced import leave_unsynced
 
+# How long an example takes says nothing on a machine that others use as well.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 _OURS = re.compile(r"(API_KEY|BASE_URL|_TOKEN)$|^(DELEGATE|OPENAI|ANTHROPIC|GEMINI|GOOGLE)_|_PROXY$", re.IGNORECASE)
 
 
@@ -35,13 +43,14 @@ sys.addaudithook(_refuse_remote_connections)
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
 leaks.adopt_orphans()
+leave_unsynced()
 _OF_CI = frozenset({"CI", "GITHUB_ACTIONS", "BUILDKITE", "TF_BUILD", "TEAMCITY_VERSION", "GITLAB_CI"})
 """What says that output is a log of CI, in which it is escaped."""
 gc.disable()  # until everything is collected: what is loaded by then stays
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     """Give each test its own DELEGATE_HOME, configuration and working folder, without the developer's keys.
 
     They are outside of `tmp_path`, which many tests use as the workspace: records that are written there would be work.
@@ -55,7 +64,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DELEGATE_HOME", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(around / "config"))
     monkeypatch.chdir(work)
-    return folder
+    yield folder
+    os.chdir(tempfile.gettempdir())  # the system frees a folder when nobody is in it
+    shutil.rmtree(around, ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:

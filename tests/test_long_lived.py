@@ -16,6 +16,7 @@ import pytest
 from delegate import Delegator, Task
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
+from tests.support.samples import sampled
 from tests.support.words import verdicts
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
@@ -52,6 +53,7 @@ def resident_mb() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_event_loop_per_turn_leaves_no_files_open(
@@ -111,7 +113,7 @@ async def turn():
 
 
 @pytest.mark.parametrize("kind", HOSTS)
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", sampled(WIRES, 1))
 def test_a_process_that_closes_nothing_ends_without_a_word(
     wire: str, kind: str, server: ModelServer, tmp_path: Path
 ) -> None:
@@ -150,6 +152,7 @@ print(json.dumps(outcomes))
 """
 
 
+@pytest.mark.slow
 @linux
 def test_synchronous_calls_work_in_a_process_forked_during_calls(server: ModelServer) -> None:
     env = {**os.environ, **environment(server, "OPENAI")}

@@ -45,6 +45,7 @@ print(sorted(heavy & set(sys.modules)))
     assert ran.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_delegator_imports_in_120_ms_in_addition_to_pydantic(tmp_path: Path) -> None:
     """Pydantic, which loads its parts lazily, is loaded first and not counted. Bytecode is cached, as it is after the
     first start of an installed package. Seconds of CPU count, and the fastest start decides, because machines are

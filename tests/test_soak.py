@@ -8,6 +8,7 @@ from scripts.bench.measures.soak import SEED, Script, environment, soak
 from tests.support.model_server import ModelServer
 
 
+@pytest.mark.slow
 def test_with_faults_and_cancels_each_delegation_has_one_result(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(SEED)
     with ModelServer(script, record=False) as server:

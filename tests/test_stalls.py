@@ -11,6 +11,7 @@ import pytest
 from scripts.bench.measures.stalls import Attack, attacks, longest_stall, warm_up
 
 LIMIT_MS = 100
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)

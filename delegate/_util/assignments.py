@@ -47,23 +47,23 @@ def assigned_spans(text: str) -> Iterator[tuple[int, int]]:
     for separator, pattern in _SEPARATORS.items():
         if separator not in text:
             continue
-        done = 0
-        for found in pattern.finditer(text):
-            if found.start() >= done and (span := _assigned(text, found)):
-                done = span[1]
+        end = 0
+        for match in pattern.finditer(text):
+            if match.start() >= end and (span := _assigned(text, match)):
+                end = span[1]
                 yield span
 
 
-def _assigned(text: str, found: re.Match[str]) -> tuple[int, int] | None:
+def _assigned(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     """Where the value of an assignment is, if it is a secret."""
-    group = "bare" if found["bare"] else "quoted"
-    value = found[group].rstrip(".,;:!?") if group == "bare" else found[group]
-    start, end = found.start(group), found.start(group) + len(value)
-    if group == "bare" and (text[found.end(group) : found.end(group) + 1] in ("(", "[") or _DOTTED.fullmatch(value)):
+    group = "bare" if match["bare"] else "quoted"
+    value = match[group].rstrip(".,;:!?") if group == "bare" else match[group]
+    start, end = match.start(group), match.start(group) + len(value)
+    if group == "bare" and (text[match.end(group) : match.end(group) + 1] in ("(", "[") or _DOTTED.fullmatch(value)):
         return None  # code
-    if not _looks_like_one(value) or not is_secret_value(_name(text, found), value):
+    if not _looks_like_one(value) or not is_secret_value(_name(text, match), value):
         return None
-    return start, end if len(found[group]) < _LONGEST_SEEN else _end_of_value(text, end)
+    return start, end if len(match[group]) < _LONGEST_SEEN else _end_of_value(text, end)
 
 
 def _end_of_value(text: str, start: int) -> int:
@@ -71,28 +71,28 @@ def _end_of_value(text: str, start: int) -> int:
     return rest.end() if rest else start
 
 
-def _name(text: str, found: re.Match[str]) -> str:
-    if "flag" in found.re.groupindex:
-        return found["flag"]
-    backward = text[max(0, found.start() - _BEFORE) : found.start()][::-1]
-    separator = text[found.start()]
+def _name(text: str, match: re.Match[str]) -> str:
+    if "flag" in match.re.groupindex:
+        return match["flag"]
+    backward = text[max(0, match.start() - _BEFORE) : match.start()][::-1]
+    separator = text[match.start()]
     pattern = _ARGUMENT_BACKWARD if separator == "," else _NAME_BACKWARD
-    if not (named := pattern.match(backward)):
+    if not (name_match := pattern.match(backward)):
         return ""
-    if backward.startswith("::" if separator == "=" else ":", named.end()):
+    if backward.startswith("::" if separator == "=" else ":", name_match.end()):
         return ""  # a part of the name of a resource or a class
-    name = _forward(backward, named)
-    if name.lower() in ("value", "val") and (beside := _NAME_BESIDE.search(backward[named.end() :][::-1])):
+    name = _forward(backward, name_match)
+    if name.lower() in ("value", "val") and (beside := _NAME_BESIDE.search(backward[name_match.end() :][::-1])):
         return beside["name"]
     if separator == "=" and not is_about_a_secret(name) and (typed := _TYPED_BACKWARD.match(backward)):
         return _forward(backward, typed)
     return name
 
 
-def _forward(backward: str, named: re.Match[str]) -> str:
+def _forward(backward: str, match: re.Match[str]) -> str:
     """The name, without the letter of an escape, as of a line break, that stands before it."""
-    name = named["name"][::-1]
-    is_escaped = backward[named.end() : named.end() + 1] == "\\" and name[0] in "bfnrt"
+    name = match["name"][::-1]
+    is_escaped = backward[match.end() : match.end() + 1] == "\\" and name[0] in "bfnrt"
     return name[1:] if is_escaped else name
 
 

@@ -39,8 +39,8 @@ class Cancellation:
     def cancel(self) -> None:
         """Stop what is running. Safe to call from any thread, from a signal handler, and more than once."""
         self._cancelled = True
-        for one in list(self._linked):
-            one.cancel()
+        for target in list(self._linked):
+            target.cancel()
 
     def deadline(self, seconds: float | None = None, *, at_most: float | None = None) -> "Deadline":
         """An async context manager: an `asyncio.timeout` of `seconds` that also expires immediately on `cancel`.
@@ -53,36 +53,36 @@ class Cancellation:
         """A linked cancellation: canceled together with this one, and also able to be canceled alone."""
         return self.linked(Cancellation())
 
-    def linked(self, one: S) -> "_Link[S]":
-        """A context manager. Inside its block, `one`, which it returns, is canceled together with this."""
-        return _Link(self, one)
+    def linked(self, target: S) -> "_Link[S]":
+        """A context manager. Inside its block, `target`, which it returns, is canceled together with this."""
+        return _Link(self, target)
 
-    def add(self, one: _Stoppable) -> None:
-        """Cancel `one` too; immediately if `cancel` was already called."""
-        self._linked[one] = None
+    def add(self, target: _Stoppable) -> None:
+        """Cancel `target` too; immediately if `cancel` was already called."""
+        self._linked[target] = None
         if self._cancelled:
-            one.cancel()
+            target.cancel()
 
-    def remove(self, one: _Stoppable) -> None:
-        """Stop canceling `one`, because it has finished."""
-        self._linked.pop(one, None)
+    def remove(self, target: _Stoppable) -> None:
+        """Stop canceling `target`, because it has finished."""
+        self._linked.pop(target, None)
 
 
 class _Link(Generic[S]):
     """See `Cancellation.linked`. It is kept for as long as a child runs, and smaller than a generator."""
 
-    __slots__ = ("_cancellation", "_one")
+    __slots__ = ("_cancellation", "_target")
 
-    def __init__(self, cancellation: Cancellation, one: S) -> None:
+    def __init__(self, cancellation: Cancellation, target: S) -> None:
         self._cancellation = cancellation
-        self._one = one
+        self._target = target
 
     def __enter__(self) -> S:
-        self._cancellation.add(self._one)
-        return self._one
+        self._cancellation.add(self._target)
+        return self._target
 
     def __exit__(self, *exc: object) -> None:
-        self._cancellation.remove(self._one)
+        self._cancellation.remove(self._target)
 
 
 class Deadline:
@@ -175,7 +175,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancella
 
 
 class LeftBehind(Exception):
-    """Work went on although it was canceled. It still runs, and nobody waits for it any more."""
+    """Work went on although it was canceled. It still runs, and its caller doesn't wait for it anymore."""
 
 
 async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float) -> T:
@@ -225,10 +225,15 @@ _left_behind: "set[asyncio.Future[Any]]" = set()
 """The event loop itself doesn't keep its tasks from being collected as garbage."""
 
 
-def _forget(done: "asyncio.Future[Any]") -> None:
-    _left_behind.discard(done)
-    if not done.cancelled():
-        done.exception()  # asyncio logs an error for an exception that is never retrieved
+def _forget(future: "asyncio.Future[Any]") -> None:
+    _left_behind.discard(future)
+    retrieve_exception(future)
+
+
+def retrieve_exception(future: "asyncio.Future[Any]") -> None:
+    """Take note of its exception, if it has one: asyncio logs an error for one that is never retrieved."""
+    if not future.cancelled():
+        future.exception()
 
 
 def reraise_pending_cancel() -> None:

@@ -4,7 +4,7 @@ import base64
 import html
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 SHORTEST_RUN = 27
@@ -23,7 +23,7 @@ _BASE32 = re.compile("[A-Z2-7]{32,}|[a-z2-7]{32,}")
 _PRINTABLE = re.compile(rb"[\t\n\r\x20-\x7e]+")
 
 _HIDDEN = "(?:00ad|180e|200[b-f]|206[0-4]|feff)"
-"""Characters that nobody sees."""
+"""Characters that aren't displayed."""
 _ESCAPES = {
     "%": re.compile("%[2-7][0-9A-Fa-f]"),
     r"\x": re.compile(r"\\x[2-7][0-9A-Fa-f]"),
@@ -78,7 +78,7 @@ def _joined(run: re.Match[str]) -> tuple[str, Sequence[int] | None]:
         return text, None
     digits = _WRAP.sub("", text)
     breaks = list(_WRAP.finditer(text))
-    edges = [0, *(at for one in breaks for at in one.span()), len(text)]
+    edges = [0, *(at for line_break in breaks for at in line_break.span()), len(text)]
     return digits, [at for start, end in zip(edges[::2], edges[1::2], strict=True) for at in range(start, end)]
 
 
@@ -95,11 +95,11 @@ def _in_run(digits: str, places: Sequence[int] | None, offset: int) -> Iterator[
 
         return Decoded(plain[0].decode("ascii"), source)
 
-    quads = (found for start in range(4) if (found := _TEXT_IN_BASE64.match(digits, start)))
+    quads = (match for start in range(4) if (match := _TEXT_IN_BASE64.match(digits, start)))
     parts = [
         *(part(_from_base64(found[0]), found.start(), 4 / 3) for found in quads),
-        *(part(bytes.fromhex(found[0]), found.start(), 2) for found in _TEXT_IN_HEX.finditer(digits)),
-        *(part(_from_base32(found[0]), found.start(), 8 / 5) for found in _BASE32.finditer(digits)),
+        *(part(bytes.fromhex(match[0]), match.start(), 2) for match in _TEXT_IN_HEX.finditer(digits)),
+        *(part(_from_base32(match[0]), match.start(), 8 / 5) for match in _BASE32.finditer(digits)),
     ]
     yield from filter(None, parts)
 
@@ -123,11 +123,11 @@ def _unescaped(text: str) -> Iterator[Decoded]:
         pieces: list[str] = []
         places: list[int] = []
         at = start
-        for found in _ESCAPE.finditer(text, start, end):
-            character = _character(found)
-            pieces += [text[at : found.start()], character]
-            places += [*range(at, found.start()), *[found.start()] * len(character)]
-            at = found.end()
+        for escape in _ESCAPE.finditer(text, start, end):
+            character = _character(escape)
+            pieces += [text[at : escape.start()], character]
+            places += [*range(at, escape.start()), *[escape.start()] * len(character)]
+            at = escape.end()
         if not pieces:
             continue
         places += range(at, end)
@@ -139,7 +139,7 @@ def _source_in(places: Sequence[int]) -> Callable[[int, int], tuple[int, int]]:
 
 
 def _character(escape: re.Match[str]) -> str:
-    """What an escape stands for; nothing if nobody sees that."""
+    """What an escape stands for; nothing if that isn't displayed."""
     if entity := escape["entity"]:
         character = html.unescape(f"&{entity};")[:1] or " "
         return "" if re.fullmatch(_HIDDEN, f"{ord(character):04x}") else character
@@ -149,14 +149,18 @@ def _character(escape: re.Match[str]) -> str:
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:
     escapes = [escape for begin, escape in _ESCAPES.items() if begin[0] in text and begin in text]
-    places = sorted(found.start() for escape in escapes for found in escape.finditer(text))
-    first = last = None
+    places = sorted(match.start() for escape in escapes for match in escape.finditer(text))
+    return surroundings(places, _AROUND, len(text))
+
+
+def surroundings(places: Iterable[int], distance: int, length: int) -> Iterator[tuple[int, int]]:
+    """The parts of a text that are at most `distance` from one of these places, in order. Those that meet are one."""
+    start = end = 0
     for place in places:
-        if first is None or last is None:
-            first = place
-        elif place - last > 2 * _AROUND:
-            yield max(0, first - _AROUND), min(len(text), last + _AROUND)
-            first = place
-        last = place
-    if first is not None and last is not None:
-        yield max(0, first - _AROUND), min(len(text), last + _AROUND)
+        if place - distance > end:
+            if end:
+                yield start, end
+            start = place - distance
+        end = min(place + distance, length)
+    if end:
+        yield start, end

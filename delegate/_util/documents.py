@@ -30,5 +30,5 @@ def loads(text: str, format: Format) -> object:
             if depth == MAX_DEPTH:
                 raise ValueError(_TOO_DEEP)
             within = cast("Iterable[object]", value.values() if isinstance(value, dict) else value)
-            ahead += ((one, depth + 1) for one in within)
+            ahead += ((part, depth + 1) for part in within)
     return document

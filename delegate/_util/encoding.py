@@ -13,7 +13,7 @@ def json_bytes(value: Any, *, fallback: Callable[[Any], Any] | None = None) -> b
     `fallback` converts what JSON doesn't have. Without it, TypeError is raised.
     """
     try:
-        return to_json(value, fallback=fallback)  # four times as fast, but rejects lone surrogates and deep nesting
+        return to_json(value, fallback=fallback)  # rejects lone surrogates and deep nesting
     except ValueError:
         encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=fallback)
         return encoder.encode(value).encode("utf-8", "replace")

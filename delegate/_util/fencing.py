@@ -155,17 +155,17 @@ def _pieces(text: str) -> Iterator[str]:
     Each begins with a visible character: what is removed depends on one character before it.
     """
     start = 0
-    while found := _VISIBLE.search(text, start + PIECE_CHARS):
-        yield text[start : found.start()]
-        start = found.start()
+    while match := _VISIBLE.search(text, start + PIECE_CHARS):
+        yield text[start : match.start()]
+        start = match.start()
     yield text[start:]
 
 
 def _strip_piece(text: str) -> str:
     """Repeated until nothing changes, since one removal may form another hidden sequence."""
     for _ in range(8):
-        text, removed = _HIDDEN.subn("", text)
-        if not removed:
+        text, count = _HIDDEN.subn("", text)
+        if not count:
             return text
     return re.sub(f"[{_JOINERS}]", "", text)
 
@@ -180,9 +180,9 @@ def _escape_mark(line: str, mark: str) -> str:
     if _ANGLE.search(line) is None:
         return line
     visible = _strip_hidden(_INVISIBLE.sub("", _ESCAPE_SEQUENCES.sub("", line)))
-    read = unicodedata.normalize("NFKC", visible.translate(_EXPANDED_ANGLES))
-    resembles_a_mark = _FRAME_LOOK_ALIKE.match(read) is not None
-    contains_this_mark = mark in read and (FENCE_MARK in read or ">>>" in read)
+    text = unicodedata.normalize("NFKC", visible.translate(_EXPANDED_ANGLES))
+    resembles_a_mark = _FRAME_LOOK_ALIKE.match(text) is not None
+    contains_this_mark = mark in text and (FENCE_MARK in text or ">>>" in text)
     return _ANGLE.sub(_replace_angle, line) if resembles_a_mark or contains_this_mark else line
 
 
@@ -191,8 +191,6 @@ def _replace_angle(angle: re.Match[str]) -> str:
 
 
 def _defuse(text: str) -> str:
-    if text.isascii() and (
-        "<" not in text or FENCE_MARK not in text
-    ):  # searching for a single character is much faster
+    if text.isascii() and ("<" not in text or FENCE_MARK not in text):  # one character is found much faster
         return text
     return _FENCE_LOOK_ALIKE.sub(lambda run: "\u2039" * len(run.group()), text)

@@ -15,19 +15,19 @@ _watched: WeakSet[_Forkable] = WeakSet()
 _abandoned: list[object] = []
 
 
-def watch(one: _Forkable) -> None:
-    """Call `one.after_fork` in each process that is forked from this one, before anything else runs there."""
-    _watched.add(one)
+def watch(target: _Forkable) -> None:
+    """Call `target.after_fork` in each process that is forked from this one, before anything else runs there."""
+    _watched.add(target)
 
 
-def abandon(one: object) -> None:
+def abandon(value: object) -> None:
     """Keep an object of the parent process forever, because finalizing it here could disturb the parent."""
-    _abandoned.append(one)
+    _abandoned.append(value)
 
 
 def _after_fork() -> None:
-    for one in list(_watched):
-        one.after_fork()
+    for target in list(_watched):
+        target.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -16,7 +16,11 @@ DELAY_SECONDS = 0.1
 PATIENCE_SECONDS = 5.0
 """How long a fork and the end of the process wait for a step in progress. An import takes up to 1.6 s."""
 _log = logging.getLogger(__name__)
-Step = Callable[[], object]
+_Load = Callable[[], object]
+
+
+async def nothing_to_wait_for() -> None:
+    """In place of `Preparation.wait`, where there is no preparation."""
 
 
 class Preparation:
@@ -33,7 +37,7 @@ class Preparation:
         self._thread: threading.Thread | None = None
         forking.watch(self)
 
-    def start(self, *phases: Sequence[Step], key: Hashable = None) -> None:
+    def start(self, *phases: Sequence[_Load], key: Hashable = None) -> None:
         """Start the thread, once, with the steps of all phases. What has the same key is prepared once per process."""
         if key is not None and key in _prepared:
             self.after_fork()
@@ -45,10 +49,10 @@ class Preparation:
 
     async def wait(self, phase: int) -> None:
         """Wait until this phase and those before it are done, or until the steps were stopped."""
-        done = self._done[phase]
-        if not done.done():
+        future = self._done[phase]
+        if not future.done():
             self._begin.set()
-            await asyncio.wrap_future(done)
+            await asyncio.wrap_future(future)
 
     def stop(self) -> None:
         """Begin no further step. Who needs one does it then."""
@@ -67,19 +71,19 @@ class Preparation:
         for future in self._done:
             future.set_result(None)
 
-    def _run(self, phases: Sequence[Sequence[Step]], key: Hashable) -> None:
+    def _run(self, phases: Sequence[Sequence[_Load]], key: Hashable) -> None:
         self._begin.wait(DELAY_SECONDS)
         try:
-            for steps, done in zip(phases, self._done, strict=True):
+            for steps, future in zip(phases, self._done, strict=True):
                 for step in steps:
                     self._take(step)
-                if done is self._done[-1] and key is not None and not self._stopped:
+                if future is self._done[-1] and key is not None and not self._stopped:
                     _prepared.add(key)
-                done.set_result(None)
+                future.set_result(None)
         finally:
             _running.discard(self)
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: _Load) -> None:
         # A process that is forked in the middle of an import could never import that module.
         with _stepping:
             if self._stopped:
@@ -119,5 +123,5 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _join_all() -> None:
-    for one in list(_running):
-        one.join()
+    for preparation in list(_running):
+        preparation.join()

@@ -50,16 +50,10 @@ _PASSWORD_IN_URL = re.compile(r"://[^\s/?#@:]*:([^\s/?#]+)@")
 
 def _around_hidden(text: str) -> Iterator[tuple[int, int]]:
     """The parts of a text that a secret with hidden characters can be in."""
-    first = last = None
-    for found in _HIDDEN.finditer(text):
-        if first is None or last is None:
-            first = found.start()
-        elif found.start() - last > 2 * _LONGEST:
-            yield max(0, first - _LONGEST), last + _LONGEST
-            first = found.start()
-        last = found.start()
-    if first is not None and last is not None:
-        yield max(0, first - _LONGEST), last + _LONGEST
+    from delegate._util.decoded import surroundings
+
+    places = (match.start() for match in _HIDDEN.finditer(text))
+    return surroundings(places, _LONGEST, len(text))
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +63,7 @@ def _forms_of(secret: str) -> frozenset[str]:
     forms = {secret, html.escape(secret), data.hex(), data.hex().upper(), *_base64(data)}
     forms |= {json.dumps(secret, ensure_ascii=ascii)[1:-1] for ascii in (True, False)}
     in_urls = {quote(data, safe=safe) for safe in ("", "/", "!'()*", "!$&'()*+,;=:@/")} | {quote_plus(data)}
-    forms |= in_urls | {re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), one) for one in in_urls}
+    forms |= in_urls | {re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), url) for url in in_urls}
     return frozenset(map(_joined, forms))
 
 
@@ -95,10 +89,7 @@ def _stripped(lines: Sequence[str]) -> Sequence[str]:
     """The lines without what a line break is surrounded by."""
     if len(lines) == 1:
         return lines
-    return [
-        one if one[-1:] != "\\" != one[:1] else one.strip(_EDGE)  # which takes three times as long
-        for one in map(str.strip, lines)
-    ]
+    return [line if line[-1:] != "\\" != line[:1] else line.strip(_EDGE) for line in map(str.strip, lines)]
 
 
 def _joined(text: str) -> str:
@@ -116,22 +107,22 @@ def _replace_broken(text: str, joined_form: str) -> str:
         first = start + line.find(part)
         positions.extend(range(first, first + len(part)))
         start += len(line) + 1
-    kept: list[str] = []
+    pieces: list[str] = []
     end = 0
-    for found in re.finditer(re.escape(joined_form), "".join(stripped)):
-        kept += [text[end : positions[found.start()]], MARK]
-        end = positions[found.end() - 1] + 1
-    return "".join([*kept, text[end:]])
+    for match in re.finditer(re.escape(joined_form), "".join(stripped)):
+        pieces += [text[end : positions[match.start()]], MARK]
+        end = positions[match.end() - 1] + 1
+    return "".join([*pieces, text[end:]])
 
 
 def _secrets_of(environ: Mapping[str, str], secret_variables: Collection[str]) -> set[str]:
     """The values of an environment that may be secrets."""
     values: set[str] = set()
-    for name, value in environ.items():  # once: reading the environment takes longer than all the rest
+    for name, value in environ.items():
         if name in secret_variables or is_secret_name(name):
             values.add(value)
-        if may_hold_url(name) and (found := _PASSWORD_IN_URL.search(value)):
-            values.add(found[1])
+        if may_hold_url(name) and (match := _PASSWORD_IN_URL.search(value)):
+            values.add(match[1])
     return values
 
 
@@ -154,7 +145,7 @@ def _looks_random(part: str) -> bool:
 
 
 def load_redaction() -> None:
-    """Compile the regular expressions that most texts need, which takes 20 ms and is otherwise done on first use."""
+    """Compile the regular expressions that most texts need, which is otherwise done on first use."""
     load_formats()
     Redactor({}).text("-")
 
@@ -163,13 +154,13 @@ def _marked(text: str, spans: list[tuple[int, int]]) -> str:
     """The text with `[redacted]` instead of each span. Spans that overlap become one."""
     if not spans:
         return text
-    kept: list[str] = []
+    pieces: list[str] = []
     end = 0
     for start, stop in sorted(spans):
         if start >= end:
-            kept += [text[end:start], MARK]
+            pieces += [text[end:start], MARK]
         end = max(end, stop)
-    return "".join([*kept, text[end:]])
+    return "".join([*pieces, text[end:]])
 
 
 class _Own(NamedTuple):
@@ -233,7 +224,7 @@ class ProcessRedactor(Redactor):
     def __init__(self) -> None:
         super().__init__({})
         self._environ: object = None
-        """A copy of what the environment was when it was last read. Comparing it takes a microsecond."""
+        """A copy of what the environment was when it was last read."""
         self._variables = frozenset[str]()
         self._keys = dict[str, None]()
         self._lock = threading.Lock()
@@ -256,9 +247,9 @@ class ProcessRedactor(Redactor):
         environ = getattr(os.environ, "_data", os.environ)
         if environ != self._environ:
             with self._lock:
-                seen, variables = dict(environ), {name: os.environ.get(name, "") for name in os.environ}
+                current, variables = dict(environ), {name: os.environ.get(name, "") for name in os.environ}
                 self._own = _own([*_secrets_of(variables, self._variables), *self._keys])
-                self._environ = seen
+                self._environ = current
         return self._own
 
 
@@ -270,7 +261,7 @@ def _text(text: str, own: _Own) -> str:
     if not text.isascii() and any(char in text for char in _HIDDEN_CHARACTERS):
         # They are part of many honest texts, so they stay unless they hide a secret or a part of one.
         around = (text[start:end] for start, end in _around_hidden(text))
-        if any(_HIDDEN.sub("", _redacted(one, own)) != _redacted(_HIDDEN.sub("", one), own) for one in around):
+        if any(_HIDDEN.sub("", _redacted(part, own)) != _redacted(_HIDDEN.sub("", part), own) for part in around):
             return _redacted(_HIDDEN.sub("", text), own)
     return _redacted(text, own)
 
@@ -302,15 +293,15 @@ def _spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[
     spans = [*key_spans(plain, runs), *assigned_spans(plain)]
     if decodings:
         for part in decoded_parts(text, runs):
-            found = [*_value_spans(part.text, secrets), *_spans(part.text, secrets, decodings - 1)]
-            spans += [part.source(*one) for one in found]
+            inner = [*_value_spans(part.text, secrets), *_spans(part.text, secrets, decodings - 1)]
+            spans += [part.source(*span) for span in inner]
     return spans
 
 
 def _value_spans(text: str, secrets: Sequence[str]) -> Iterator[tuple[int, int]]:
     for secret in secrets:
         if secret in text:
-            yield from (found.span() for found in re.finditer(re.escape(secret), text))
+            yield from (match.span() for match in re.finditer(re.escape(secret), text))
 
 
 def _value(value: Any, own: _Own) -> Any:
@@ -328,7 +319,7 @@ def _field(fields: Mapping[str, Any], name: str, part: Any, own: _Own) -> Any:
     if not isinstance(part, str):
         return _value(part, own)
     if name in ("value", "val"):  # of what another field names
-        name = next((str(fields[one]) for one in ("name", "key") if one in fields), name)
+        name = next((str(fields[key]) for key in ("name", "key") if key in fields), name)
     from delegate._util.assignments import is_secret_value
 
     return MARK if is_secret_value(name, part) else _text(part, own)
@@ -343,18 +334,18 @@ class RedactingFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact the record's message and exception. Never drops the record."""
         message = record.getMessage()
-        if (kept := redactor.text(message)) != message:
-            record.msg, record.args = kept, ()
+        if (text := redactor.text(message)) != message:
+            record.msg, record.args = text, ()
         if record.exc_info and record.exc_info[1] is not None:
             formatted = logging.Formatter().formatException(record.exc_info)
-            if (kept := redactor.text(formatted)) != formatted:
-                record.msg, record.args, record.exc_info = f"{record.getMessage()}\n{kept}", (), None
+            if (text := redactor.text(formatted)) != formatted:
+                record.msg, record.args, record.exc_info = f"{record.getMessage()}\n{text}", (), None
         return True
 
 
 def logger(name: str) -> logging.Logger:
     """A module's logger, with `RedactingFilter` installed."""
-    found = logging.getLogger(name)
-    if not any(isinstance(one, RedactingFilter) for one in found.filters):
-        found.addFilter(RedactingFilter())
-    return found
+    log = logging.getLogger(name)
+    if not any(isinstance(log_filter, RedactingFilter) for log_filter in log.filters):
+        log.addFilter(RedactingFilter())
+    return log

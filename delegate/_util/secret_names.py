@@ -78,8 +78,8 @@ def is_about_a_secret(name: str) -> int:
 
 def words_of(name: str) -> list[str]:
     """The words of a name, in capitals."""
-    split = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
-    return [word for part in re.split(r"[^A-Za-z]+", split) if (word := part.upper())]
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+    return [word for part in re.split(r"[^A-Za-z]+", text) if (word := part.upper())]
 
 
 @lru_cache(maxsize=4096)

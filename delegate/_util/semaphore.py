@@ -74,7 +74,7 @@ class FairSemaphore:
             self._held += 1
             waiter.acquired = True
             try:
-                waiter.future.get_loop().call_soon_threadsafe(_resolve, waiter.future)
+                waiter.future.get_loop().call_soon_threadsafe(resolve, waiter.future)
             except RuntimeError:  # the waiter's loop is closed
                 waiter.acquired = False
                 self._held -= 1
@@ -87,7 +87,8 @@ class FairSemaphore:
                 self.release()
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def resolve(future: asyncio.Future[None]) -> None:
+    """End the wait for a future, unless it has ended already."""
     if not future.done():
         future.set_result(None)
 
@@ -143,13 +144,13 @@ class Permit:
             reacquiring = self._reacquiring = self._reacquiring or FairSemaphore(1)
         async with reacquiring:
             with self._semaphore.lock:
-                wanted = not (self._suspensions or self._held)
-            if not wanted:
+                is_needed = not (self._suspensions or self._held)
+            if not is_needed:
                 return
             await self._semaphore.acquire()
             with self._semaphore.lock:  # keep it, unless the permit was suspended again in the meantime
-                wanted = self._held = not self._suspensions
-            if not wanted:
+                is_needed = self._held = not self._suspensions
+            if not is_needed:
                 self._semaphore.release()
 
     def _end_suspension(self) -> None:

@@ -39,15 +39,15 @@ class FunctionTool:
     _omittable: frozenset[str]
     """Arguments with a default that can't be null. Models write null for what they omit."""
 
-    async def call(self, given: Mapping[str, Any]) -> object:
+    async def call(self, values: Mapping[str, Any]) -> object:
         """Call the function with validated arguments. A sync function runs in a thread, which can't be stopped.
 
         Raises:
             ToolError: The arguments don't fit the signature.
         """
-        named = {name: value for name, value in given.items() if value is not None or name not in self._omittable}
+        present = {name: value for name, value in values.items() if value is not None or name not in self._omittable}
         try:
-            valid = self._arguments.model_validate(named)
+            valid = self._arguments.model_validate(present)
         except ValidationError as problem:
             raise ToolError(argument_error(self.name, self._fields.values(), problem)) from problem
         # What the model omitted is left to the function's own defaults.
@@ -76,7 +76,7 @@ def read_function(function: Callable[..., Any], *, name: str | None = None) -> F
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise ConfigError(f"the tool {name} is a generator; return a list instead")
     hints = _hints(name, target)
-    description, described = _read_docstring(inspect.getdoc(target) or "")
+    description, descriptions = _read_docstring(inspect.getdoc(target) or "")
     fields, definitions, omittable = dict[str, str](), dict[str, Any](), set[str]()
     for n, parameter in enumerate(_parameters(name, function)):
         annotation = hints.get(parameter.name, Any)
@@ -85,19 +85,19 @@ def read_function(function: Callable[..., Any], *, name: str | None = None) -> F
             omittable.add(parameter.name)
         # Fields are numbered: the name of an argument may be one that a model of Pydantic can't have.
         fields[f"a{n}"] = parameter.name
-        definitions[f"a{n}"] = (annotation, _field(parameter, annotation, described.get(parameter.name)))
+        definitions[f"a{n}"] = (annotation, _field(parameter, annotation, descriptions.get(parameter.name)))
     arguments = create_model(f"{name} arguments", __config__=ConfigDict(extra="forbid"), **definitions)
     schema = arguments.model_json_schema(schema_generator=_Schema)
     schema = {key: value for key, value in schema.items() if key != "title"}
     return FunctionTool(name, description, schema, function, arguments, fields, frozenset(omittable))
 
 
-def argument_error(tool: str, known: Collection[str], problem: ValidationError) -> str:
+def argument_error(tool: str, names: Collection[str], problem: ValidationError) -> str:
     """One line that names the argument, so that a model can fix its call."""
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])[:80] or "(all)"
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-        return f"{tool} has no argument `{name}`; use: {', '.join(known) or '(none)'}"
+        return f"{tool} has no argument `{name}`; use: {', '.join(names) or '(none)'}"
     if first["type"] == "missing":
         return f"{tool} needs the argument `{name}`"
     return f"{tool}, argument `{name}`: {first['msg']}"
@@ -112,8 +112,8 @@ class _Schema(GenerateJsonSchema):
         return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
-        found = super().default_schema(schema)
-        return {key: value for key, value in found.items() if key != "default" or value is not None}
+        field_schema = super().default_schema(schema)
+        return {key: value for key, value in field_schema.items() if key != "default" or value is not None}
 
 
 def _name_of(function: object) -> str:
@@ -174,9 +174,9 @@ def _accepts_null(adapter: TypeAdapter[Any]) -> bool:
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:
     default = PydanticUndefined if parameter.default is inspect.Parameter.empty else parameter.default
-    own = [getattr(one, "description", None) for one in getattr(annotation, "__metadata__", ())]
-    given: dict[str, Any] = {} if description is None or any(own) else {"description": description}
-    return Field(default, alias=parameter.name, **given)
+    own = [getattr(item, "description", None) for item in getattr(annotation, "__metadata__", ())]
+    options: dict[str, Any] = {} if description is None or any(own) else {"description": description}
+    return Field(default, alias=parameter.name, **options)
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -184,11 +184,13 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     import docstring_parser  # loaded only where a function is a tool
 
     try:
-        parsed = docstring_parser.parse(text)
+        docstring = docstring_parser.parse(text)
     except docstring_parser.ParseError:
         return text, {}
-    parts = [parsed.short_description, parsed.long_description]
-    if parsed.returns and parsed.returns.description:
-        parts.append(f"Returns: {parsed.returns.description}")
-    described = {one.arg_name: one.description for one in parsed.params if one.description}
-    return "\n\n".join(part for part in parts if part), described
+    parts = [docstring.short_description, docstring.long_description]
+    if docstring.returns and docstring.returns.description:
+        parts.append(f"Returns: {docstring.returns.description}")
+    descriptions = {
+        parameter.arg_name: parameter.description for parameter in docstring.params if parameter.description
+    }
+    return "\n\n".join(part for part in parts if part), descriptions

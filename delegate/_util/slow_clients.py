@@ -25,9 +25,11 @@ class SlowClients(Generic[C]):
         """
         now = time.monotonic()
         self._since = {
-            one: known if (known := self._since.get(one)) and known[0] is what else (what, now)
-            for one, what in waiting.items()
+            client: earlier if (earlier := self._since.get(client)) and earlier[0] is request else (request, now)
+            for client, request in waiting.items()
         }
-        oldest = sorted(self._since, key=lambda one: self._since[one][1])
+        oldest = sorted(self._since, key=lambda client: self._since[client][1])
         surplus = len(oldest) - MAX_WAITING
-        return [one for n, one in enumerate(oldest) if n < surplus or self._since[one][1] + REQUEST_SECONDS <= now]
+        return [
+            client for n, client in enumerate(oldest) if n < surplus or self._since[client][1] + REQUEST_SECONDS <= now
+        ]

@@ -3,7 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from delegate._util.cancellation import retrieve_exception
 
 T = TypeVar("T")
 
@@ -16,7 +19,7 @@ async def run_in_thread(work: Callable[[], T], *, stop: threading.Event | None =
     except asyncio.CancelledError:
         if stop is not None:
             stop.set()
-        running.add_done_callback(_retrieve_exception)
+        running.add_done_callback(retrieve_exception)
         await asyncio.wait([running])
         raise
 
@@ -26,7 +29,23 @@ async def run_in_thread_if(is_large: bool, work: Callable[[], T]) -> T:
     return await run_in_thread(work) if is_large else work()
 
 
-def _retrieve_exception(done: "asyncio.Future[T]") -> None:
-    """Asyncio logs an error for an exception that is never retrieved."""
-    if not done.cancelled():
-        done.exception()
+async def run_in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run a blocking call in a thread that neither cancellation nor the process exit waits for."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            settle, outcome = result.set_result, function(*arguments)
+        except OSError as error:
+            settle, outcome = result.set_exception, error
+        with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
+            loop.call_soon_threadsafe(_settle, result, settle, outcome)
+
+    threading.Thread(target=run, name=f"delegate-{function.__name__}", daemon=True).start()
+    return await result
+
+
+def _settle(result: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: Any) -> None:
+    if not result.done():  # false after a cancellation
+        settle(outcome)

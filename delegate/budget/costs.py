@@ -47,12 +47,12 @@ def total(charges: Iterable[Charge]) -> Charge:
 
 def sum_usd(costs: Iterable[float | None]) -> float | None:
     """The sum of costs; None if one is unknown."""
-    known: list[float] = []
+    amounts: list[float] = []
     for cost in costs:
         if cost is None:
             return None
-        known.append(cost)
-    return math.fsum(known)  # the same in every version of Python
+        amounts.append(cost)
+    return math.fsum(amounts)  # the same in every version of Python
 
 
 def share(part_usd: float | None, whole_usd: float | None) -> float | None:
@@ -72,14 +72,14 @@ def of_judging(verdict: Verdict | None, claims: Sequence[Claim]) -> Charge:
     """The charge of all judges of one task. In goal mode they are those of its claims, and the last has the verdict."""
     if not claims:
         return of_judge(verdict)
-    return total(Charge(one.usage, one.cost_usd, one.cost_known_usd, one.cost_provenance) for one in claims)
+    return total(Charge(claim.usage, claim.cost_usd, claim.cost_known_usd, claim.cost_provenance) for claim in claims)
 
 
 def child_usd(result: TaskResult) -> float | None:
     """The cost of a task's child alone, without its judges and what it delegated. None if a part of it is unknown."""
     judge, delegated = of_judging(result.verdict, result.claims), result.delegated
-    others = sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
-    return None if result.cost_usd is None or others is None else max(0.0, round(result.cost_usd - others, 9))
+    other_usd = sum_usd((judge.cost_usd, delegated.cost_usd if delegated else 0))
+    return None if result.cost_usd is None or other_usd is None else max(0.0, round(result.cost_usd - other_usd, 9))
 
 
 def of_task(child: ChildRun, judging: Charge, delegated: Totals | None) -> Charge:
@@ -100,21 +100,21 @@ def totals(results: Sequence[TaskResult], seconds: float) -> Totals:
 
 def combined(parts: Sequence[Totals], seconds: float) -> Totals:
     """The sums over several totals, such as those of the calls that one child made."""
-    judge_usd, cost_usd = sum_usd(one.judge_cost_usd for one in parts), sum_usd(one.cost_usd for one in parts)
+    judge_usd, cost_usd = sum_usd(part.judge_cost_usd for part in parts), sum_usd(part.cost_usd for part in parts)
     return Totals(
-        tasks=sum(one.tasks for one in parts),
-        passed=sum(one.passed for one in parts),
-        failed=sum(one.failed for one in parts),
-        unjudged=sum(one.unjudged for one in parts),
-        completed=sum(one.completed for one in parts),
-        gate=dict(sum((Counter(one.gate) for one in parts if one.gate), Counter[str]())),
-        child_usage=sum((one.child_usage for one in parts), _NO_USAGE),
-        judge_usage=sum((one.judge_usage for one in parts), _NO_USAGE),
-        child_cost_usd=sum_usd(one.child_cost_usd for one in parts),
+        tasks=sum(part.tasks for part in parts),
+        passed=sum(part.passed for part in parts),
+        failed=sum(part.failed for part in parts),
+        unjudged=sum(part.unjudged for part in parts),
+        completed=sum(part.completed for part in parts),
+        gate=dict(sum((Counter(part.gate) for part in parts if part.gate), Counter[str]())),
+        child_usage=sum((part.child_usage for part in parts), _NO_USAGE),
+        judge_usage=sum((part.judge_usage for part in parts), _NO_USAGE),
+        child_cost_usd=sum_usd(part.child_cost_usd for part in parts),
         judge_cost_usd=judge_usd,
         cost_usd=cost_usd,
-        cost_known_usd=math.fsum(one.cost_known_usd for one in parts),
-        cost_provenance=_least_reliable(one.cost_provenance for one in parts),
+        cost_known_usd=math.fsum(part.cost_known_usd for part in parts),
+        cost_provenance=_least_reliable(part.cost_provenance for part in parts),
         verification_share=share(judge_usd, cost_usd),
         seconds=round(seconds, 6),
     )
@@ -130,7 +130,7 @@ def of_result(result: TaskResult) -> Totals:
     verdict, delegated = result.verdict, result.delegated or _nothing_delegated()
     judge = of_judging(verdict, result.claims)
     judge_usd = sum_usd((judge.cost_usd, delegated.judge_cost_usd))
-    known = judge_usd is not None and result.cost_usd is not None
+    is_known = judge_usd is not None and result.cost_usd is not None
     return Totals(
         tasks=1,
         passed=int(verdict is not None and verdict.verdict == "PASS"),
@@ -140,7 +140,7 @@ def of_result(result: TaskResult) -> Totals:
         gate={verdict.gate: 1} if verdict and verdict.gate else {},
         child_usage=result.usage + delegated.child_usage,
         judge_usage=judge.usage + delegated.judge_usage,
-        child_cost_usd=round((result.cost_usd or 0) - (judge_usd or 0), 12) if known else None,
+        child_cost_usd=round((result.cost_usd or 0) - (judge_usd or 0), 12) if is_known else None,
         judge_cost_usd=judge_usd,
         cost_usd=result.cost_usd,
         cost_known_usd=result.cost_known_usd,

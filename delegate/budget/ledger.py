@@ -18,11 +18,12 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
+from delegate._util.semaphore import resolve
 from delegate.errors import BudgetExceeded
 from delegate.events import OnWait
 
@@ -86,7 +87,6 @@ class Ledger:
         self._tasks = 0
         self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
         self._tree: _Tree = parent._tree if parent else _Tree()
-        self._lock = self._tree.lock
 
     def within(self, name: LimitName, limit: float | None) -> "Ledger":
         """A ledger with a limit of its own, in addition to those of this one; this one if there is no such limit."""
@@ -94,7 +94,7 @@ class Ledger:
 
     def join(self, tasks: int) -> None:
         """Count tasks that spend from this ledger and its parents: several of them leave each other room."""
-        with self._lock:
+        with self._tree.lock:
             for ledger in self._chain:
                 ledger._tasks += tasks
 
@@ -104,7 +104,7 @@ class Ledger:
 
     def reserve(self, sure: Amounts, output: Output = _NO_OUTPUT) -> "Reservation":
         """Reserve amounts here and in every parent ledger, or raise BudgetExceeded and reserve nothing."""
-        with self._lock:
+        with self._tree.lock:
             rooms = self._rooms(sure, output)
             if lacking := _lacking(rooms):
                 raise lacking.ledger._exceeded(lacking)
@@ -118,7 +118,7 @@ class Ledger:
         Calls that wait for the same limit are served in the order in which they came. Raises BudgetExceeded once what
         was spent leaves no room for the sure amounts and the least output.
         """
-        with self._lock:
+        with self._tree.lock:
             rooms = self._rooms(sure, output)
             if not self._tree.waiting and _lacking(rooms) is None:
                 return self._opened(sure, output, rooms)
@@ -138,7 +138,7 @@ class Ledger:
         not wait. Raises BudgetExceeded if a limit is used up.
         """
         child = RunningChild(self)
-        with self._lock:
+        with self._tree.lock:
             if may_wait:
                 self._tree.add(child)
             else:
@@ -156,7 +156,7 @@ class Ledger:
 
     def settle(self, reservation: "Reservation", spent: Amounts) -> None:
         """Replace a reservation by the amounts that were spent. Does nothing if it isn't open."""
-        with self._lock:
+        with self._tree.lock:
             if reservation not in self._open:
                 return
             for ledger in self._chain:
@@ -168,8 +168,21 @@ class Ledger:
 
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
-        with self._lock:
-            return min((one._room(limit) for one in self._chain if limit in one.limits), default=None)
+        with self._tree.lock:
+            return min((ledger._room(limit) for ledger in self._chain if limit in ledger.limits), default=None)
+
+    def used(self) -> dict[LimitName, float]:
+        """What is spent or reserved of each limit."""
+        names: set[LimitName] = {*self.spent}
+        for reservation in self._open:
+            names |= {*reservation._sure, *reservation._each}
+        return {name: self.spent.get(name, 0) + self._reserved(name) for name in names}
+
+    def take_lock(self, outer: AbstractContextManager[None]) -> AbstractContextManager[object]:
+        """Let `outer` guard this ledger and all that share its run. It has to enter the lock that this returns."""
+        with self._tree.lock:
+            inner, self._tree.lock = self._tree.lock, outer
+            return inner
 
     def _opened(self, sure: Amounts, output: Output, rooms: "list[_Room]") -> "Reservation":
         reservation = Reservation(self, sure, output, int(min((room.output for room in rooms), default=output.most)))
@@ -192,15 +205,15 @@ class Ledger:
     def _room_for(self, name: LimitName, sure: float, each: float, output: Output) -> _Room:
         """What a limit has for a step that takes `sure` in any case, and `each` per output token."""
         unspent = self.limits[name] * (1 + ROUNDING) - self.spent.get(name, 0) - sure
-        left = unspent - self._reserved(name)
+        free = unspent - self._reserved(name)
         if not each:
-            return _Room(name, self, sure, output.most if left >= 0 else -1, unspent < 0)
-        least, share = output.least, left / each
+            return _Room(name, self, sure, output.most if free >= 0 else -1, unspent < 0)
+        least, share = output.least, free / each
         if self._tasks > 1 or self._open:
             # A quarter at most: a call that hangs may keep half for minutes.
             least = max(least, min(output.most, EXPECTED_OUTPUT, unspent / each / 4))
             share = max(least, share / 2)
-        fits = left >= least * each
+        fits = free >= least * each
         return _Room(
             name, self, sure + least * each, min(output.most, share) if fits else -1, unspent < output.least * each
         )
@@ -211,7 +224,7 @@ class Ledger:
         return BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=room.needed)
 
     def _reserved(self, name: LimitName) -> float:
-        return sum(one.amount(name) for one in tuple(self._open))
+        return sum(reservation.amount(name) for reservation in tuple(self._open))
 
 
 def _lacking(rooms: list[_Room]) -> _Room | None:
@@ -254,7 +267,7 @@ class _Tree:
 
     def __init__(self) -> None:
         # Re-entrant, since the garbage collector may finalize an abandoned call meanwhile.
-        self.lock = threading.RLock()
+        self.lock: AbstractContextManager[object] = threading.RLock()
         self.waiting: dict[_Waiting, None] = {}
         """In the order in which they came."""
         self._children: dict[Ledger, None] = {}
@@ -299,8 +312,8 @@ class _Tree:
     def outstanding(self, name: LimitName, ledger: Ledger) -> float:
         """What the children in progress below `ledger` may still spend, if none is costlier than all before."""
         largest = self._largest.get(name, 0)
-        below = (one for one in self._children if ledger in one._chain)
-        return sum(max(0.0, largest - one.spent.get(name, 0)) for one in below)
+        below = (child for child in self._children if ledger in child._chain)
+        return sum(max(0.0, largest - child.spent.get(name, 0)) for child in below)
 
     def largest(self, name: LimitName) -> float:
         return self._largest.get(name, 0)
@@ -341,13 +354,13 @@ class _Waiting(ABC):
         tree.waiting.pop(self, None)
         self.decided, self.refusal = True, refusal
         try:
-            self._future.get_loop().call_soon_threadsafe(_resolve, self._future)
+            self._future.get_loop().call_soon_threadsafe(resolve, self._future)
         except RuntimeError:  # its loop is closed
             if refusal is None:
                 self.undo()
 
     def is_abandoned(self) -> bool:
-        """Whether nobody waits anymore, because the event loop was closed without canceling its tasks."""
+        """Whether its caller is gone, because the event loop was closed without canceling its tasks."""
         if self._future.get_loop().is_closed():
             self.ledger._tree.waiting.pop(self, None)
             return True
@@ -434,8 +447,3 @@ class RunningChild(_Waiting):
             for name in SPENDING
             if name in ledger.limits
         )
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

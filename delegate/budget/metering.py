@@ -95,20 +95,20 @@ async def complete(
             ) as reservation,
         ):
             most = min(request.max_output_tokens, reservation.output_tokens)
-            sent = replace(request, max_output_tokens=most, incoming=incoming)
+            limited_request = replace(request, max_output_tokens=most, incoming=incoming)
             incoming.begin()
-            started = time.monotonic()
+            start = time.monotonic()
             try:
-                with operations.chat(connection, sent) as operation:
-                    reply = await connection.client.complete(sent)
-                    seconds = time.monotonic() - started
+                with operations.chat(connection, limited_request) as operation:
+                    reply = await connection.client.complete(limited_request)
+                    seconds = time.monotonic() - start
                     if most < request.max_output_tokens:
                         reply = replace(reply, output_limit=most)
-                    metered = _metered(connection, sent, reply, input_tokens, today, seconds)
+                    metered = _metered(connection, limited_request, reply, input_tokens, today, seconds)
                     charge = metered.charge
                     operation.replied(reply, charge.usage, charge.cost_usd, charge.provenance)
             except BaseException as error:
-                if charge := _lost(error, connection.model, input_tokens, most, started, incoming):
+                if charge := _lost(error, connection.model, input_tokens, most, start, incoming):
                     reservation.settle(_amounts(charge))
                     on_lost(charge)
                 raise
@@ -127,17 +127,17 @@ def _outcome(error: BaseException) -> Outcome:
 
 
 def _lost(
-    error: BaseException, model: Model, input_tokens: int, most: int, started: float, incoming: Incoming
+    error: BaseException, model: Model, input_tokens: int, most: int, start: float, incoming: Incoming
 ) -> Charge | None:
     """The charge of a call that ended with this error; None if it can't have cost anything.
 
-    `most` is the number of output tokens that the request allowed, `started` the time when it was sent.
+    `most` is the number of output tokens that the request allowed, `start` the time when it was sent.
     """
     outcome = _outcome(error)
     if outcome in ("not_sent", "rejected", "errored"):
         return None
     partial = incoming.so_far() if outcome != "answered" else None
-    seconds = (time.monotonic() if incoming.begun_at is None else incoming.begun_at) - started
+    seconds = (time.monotonic() if incoming.begun_at is None else incoming.begun_at) - start
     unseen = most if outcome == "left_waiting" and partial is None else int(seconds * TOKENS_PER_SECOND)
     if partial is None:
         usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=min(most, unseen))
@@ -153,11 +153,11 @@ def _lost(
     return Charge(usage, cost, cost, "estimated")
 
 
-def _usage_so_far(partial: ChatReply, estimated: Usage, most: int, unseen: int) -> Usage:
+def _usage_so_far(partial: ChatReply, estimate: Usage, most: int, unseen: int) -> Usage:
     """The usage of a reply that broke off, of which `unseen` tokens of reasoning may have been written."""
-    output = min(most, max(partial.usage.output_tokens, estimated.output_tokens) + unseen)
+    output = min(most, max(partial.usage.output_tokens, estimate.output_tokens) + unseen)
     is_reported = partial.usage.input_tokens > 0 and _is_possible(partial.usage, 2 * partial.usage.input_tokens, most)
-    return (partial.usage if is_reported else estimated).model_copy(update={"output_tokens": output})
+    return (partial.usage if is_reported else estimate).model_copy(update={"output_tokens": output})
 
 
 def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date) -> tuple[Amounts, Output]:
@@ -182,24 +182,24 @@ def _metered(
 
     Usage that the provider didn't report is estimated, and impossible numbers are replaced.
     """
-    asked = connection.model
-    served = connection.catalog.served(asked, reply.model_served)
-    counted = reply.usage.total_tokens > 0
-    usage = reply.usage if counted else _estimated_usage(asked, reply, input_tokens)
+    model = connection.model
+    served = connection.catalog.served(model, reply.model_served)
+    is_counted = reply.usage.total_tokens > 0
+    usage = reply.usage if is_counted else _estimated_usage(model, reply, input_tokens)
     # Twice the length that the catalog states, which may be less than what a provider allows.
-    most_input = 2 * max(asked.context_tokens, served.context_tokens if served else 0, input_tokens)
+    most_input = 2 * max(model.context_tokens, served.context_tokens if served else 0, input_tokens)
     if not _is_possible(usage, most_input, request.max_output_tokens):
-        estimated = _estimated_usage(asked, reply, input_tokens)
-        usage = _corrected(usage, estimated, most_input, request.max_output_tokens)
-    known = served is not None and (served.provider, served.endpoint) == (asked.provider, asked.endpoint)
+        estimate = _estimated_usage(model, reply, input_tokens)
+        usage = _corrected(usage, estimate, most_input, request.max_output_tokens)
+    is_known = served is not None and (served.provider, served.endpoint) == (model.provider, model.endpoint)
     cost = cost_usd(served, usage, today) if served else None
     if cost is None:
-        known, cost = known and served is asked, cost_usd(asked, usage, today)
+        is_known, cost = is_known and served is model, cost_usd(model, usage, today)
     if cost is None:
-        return MeteredReply(reply, Charge(usage, None, 0, "unknown"), served, served is not asked, seconds)
-    observed = counted and known and usage is reply.usage
+        return MeteredReply(reply, Charge(usage, None, 0, "unknown"), served, served is not model, seconds)
+    observed = is_counted and is_known and usage is reply.usage
     charge = Charge(usage, cost, cost, "observed" if observed else "estimated")
-    return MeteredReply(reply, charge, served, served is not asked, seconds)
+    return MeteredReply(reply, charge, served, served is not model, seconds)
 
 
 def _is_possible(usage: Usage, most_input: int, most_output: int) -> bool:
@@ -211,26 +211,26 @@ def _is_possible(usage: Usage, most_input: int, most_output: int) -> bool:
     )
 
 
-def _corrected(usage: Usage, estimated: Usage, most_input: int, most_output: int) -> Usage:
+def _corrected(usage: Usage, estimate: Usage, most_input: int, most_output: int) -> Usage:
     """The same usage with impossible numbers replaced, so that a wrong report neither refills a budget nor uses it up:
     negative ones by the estimate, others by the most that is possible.
     """
-    read = estimated.input_tokens if usage.input_tokens < 0 else min(usage.input_tokens, most_input)
-    written = estimated.output_tokens if usage.output_tokens < 0 else usage.output_tokens
-    cached = min(max(usage.cached_tokens, 0), read)
+    input_tokens = estimate.input_tokens if usage.input_tokens < 0 else min(usage.input_tokens, most_input)
+    output_tokens = estimate.output_tokens if usage.output_tokens < 0 else usage.output_tokens
+    cached = min(max(usage.cached_tokens, 0), input_tokens)
     return Usage(
         model_calls=1,
-        input_tokens=read,
+        input_tokens=input_tokens,
         cached_tokens=cached,
-        cache_write_tokens=min(max(usage.cache_write_tokens, 0), read - cached),
-        output_tokens=min(written, most_output),
+        cache_write_tokens=min(max(usage.cache_write_tokens, 0), input_tokens - cached),
+        output_tokens=min(output_tokens, most_output),
         reasoning_tokens=max(usage.reasoning_tokens, 0),
     )
 
 
 def _estimated_usage(model: Model, reply: ChatReply, input_tokens: int) -> Usage:
-    written = tokens_of(reply.text) + _tool_call_tokens(reply.tool_calls)
-    return Usage(model_calls=1, input_tokens=input_tokens, output_tokens=model.tokens(written))
+    tokens = tokens_of(reply.text) + _tool_call_tokens(reply.tool_calls)
+    return Usage(model_calls=1, input_tokens=input_tokens, output_tokens=model.tokens(tokens))
 
 
 def request_tokens(model: Model, request: ChatRequest) -> int:

@@ -27,6 +27,7 @@ from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals, Workspace
 
 if TYPE_CHECKING:
+    from delegate.budget.shared import SharedAmounts
     from delegate.policy.approvals import OnApproval
 
 KEPT_RUNS = 10_000
@@ -58,13 +59,20 @@ class Run:
         if concurrent is not None:  # its items join one after the other
             self.ledger.join(concurrent)
         self.permits = FairSemaphore(concurrent or settings.max_concurrent)
+        self.settings = settings
+        self.shared: SharedAmounts | None = None
+        """What the processes of the run share, once there may be several."""
         self._task_numbers = count()
         self._started: float | None = None
         self._timeout_seconds = settings.run_timeout_seconds
 
     def next_handle(self) -> str:
         """The handle of the run's next task."""
-        return f"{self.id}-{next(self._task_numbers)}"
+        return f"{self.id}-{self.next_number()}"
+
+    def next_number(self) -> int:
+        """The number of the run's next task, over all of its processes."""
+        return self.shared.next_number() if self.shared else next(self._task_numbers)
 
     def resume(self, *, number: int, spent_usd: float) -> None:
         """Continue the run of an earlier process: the next handle gets `number`, and `spent_usd` counts as spent."""
@@ -80,9 +88,9 @@ class Run:
     def refuse_if_over(self) -> None:
         """Raise BudgetExceeded if the run's wall time is used up. The clock starts at the first call of this method."""
         self._started = self._started or time.monotonic()
-        allowed, left = self._timeout_seconds, self.seconds_left()
-        if allowed is not None and left is not None and left <= 0:
-            raise BudgetExceeded("run_timeout_seconds", allowed=allowed, spent=round(allowed - left, 3))
+        limit, seconds = self._timeout_seconds, self.seconds_left()
+        if limit is not None and seconds is not None and seconds <= 0:
+            raise BudgetExceeded("run_timeout_seconds", allowed=limit, spent=round(limit - seconds, 3))
 
 
 @dataclass(slots=True)
@@ -115,13 +123,13 @@ class RunContext:
     def seconds_left(self) -> float | None:
         """The wall time left for its children: the lesser of the run's and its own, or None if there is no limit."""
         own = None if self.deadline is None else self.deadline - time.monotonic()
-        return min((left for left in (own, self.run.seconds_left()) if left is not None), default=None)
+        return min((seconds for seconds in (own, self.run.seconds_left()) if seconds is not None), default=None)
 
     def refuse_if_over(self) -> None:
         """Raise BudgetExceeded if the run's or the caller's own time is used up."""
         self.run.refuse_if_over()
-        left = self.seconds_left()
-        if left is not None and left <= 0:
+        seconds = self.seconds_left()
+        if seconds is not None and seconds <= 0:
             raise BudgetExceeded("seconds_left", allowed=0, spent=0)
 
     def bounds(self, settings: Settings) -> Bounds:
@@ -130,6 +138,11 @@ class RunContext:
 
 
 _current: ContextVar[RunContext | None] = ContextVar("delegate_caller", default=None)
+
+
+def current_context() -> RunContext | None:
+    """The caller of calls that are made now; None outside of a run."""
+    return _current.get()
 
 
 class use_context:
@@ -199,11 +212,11 @@ class RunRegistry:
                 workspace=parent.workspace,
                 on_approval=on_approval,
             )
-        deadlines = [one for one in (deadline, current.deadline) if one is not None]
+        deadlines = [moment for moment in (deadline, current.deadline) if moment is not None]
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools
         # A child's own children get fresh folders: the host's project is for the parent's children.
-        workspace = None if current.depth else parent.workspace
+        workspace = None if current.permit else parent.workspace
         return replace(
             current,
             tier=tier,
@@ -221,7 +234,7 @@ class RunRegistry:
         if _current.get() is not None:
             message = "a batch can't be started inside a run"
             raise CallError("batch_in_a_run", message, hint="start it outside of `root_run`, and not in a child")
-        costs = [one for one in (max_cost_usd, self._settings.max_cost_usd) if one is not None]
+        costs = [cost for cost in (max_cost_usd, self._settings.max_cost_usd) if cost is not None]
         settings = self._settings.model_copy(update={"max_cost_usd": min(costs, default=None)})
         run = Run(settings, id=id, concurrent=concurrency)
         return RunContext(run, run.ledger, tier=settings.parent_tier)

@@ -36,8 +36,8 @@ class CliOutput:
 def read_cli_output(stdout: str) -> CliOutput:
     """Parse what a program printed. Raises ValueError if there is no JSON object with a report."""
     objects = list(_objects(stdout))
-    for read in (_read_claude, _read_codex, _read_gemini, _read_other):
-        if (output := read(objects)) is not None:
+    for reader in (_read_claude, _read_codex, _read_gemini, _read_other):
+        if (output := reader(objects)) is not None:
             return output
     raise ValueError(
         f"it printed no JSON object with its report under one of {', '.join(TEXT_NAMES)}"
@@ -69,12 +69,12 @@ def _objects(text: str) -> Iterator[JsonObject]:
 
 
 def _read_claude(objects: list[JsonObject]) -> CliOutput | None:
-    last = next((one for one in reversed(objects) if one.get("type") == "result" and "is_error" in one), None)
+    last = next((entry for entry in reversed(objects) if entry.get("type") == "result" and "is_error" in entry), None)
     if last is None:
         return None
     usage, models = _part(last, "usage"), _part(last, "modelUsage")
     cached, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
-    counted = Usage(
+    tokens = Usage(
         model_calls=_count(last, "num_turns"),
         input_tokens=_count(usage, "input_tokens") + cached + written,  # which this API counts separately
         cached_tokens=cached,
@@ -86,7 +86,7 @@ def _read_claude(objects: list[JsonObject]) -> CliOutput | None:
     failed = last["is_error"] is True or kind.startswith("error")
     return CliOutput(
         text,
-        counted if usage else None,
+        tokens if usage else None,
         _money(last.get("total_cost_usd")),
         next(iter(models)) if len(models) == 1 else None,
         (text if kind == "success" else kind) if failed else None,
@@ -94,17 +94,19 @@ def _read_claude(objects: list[JsonObject]) -> CliOutput | None:
 
 
 def _read_codex(objects: list[JsonObject]) -> CliOutput | None:
-    types = [one.get("type") for one in objects]
+    types = [event.get("type") for event in objects]
     if "thread.started" not in types and "turn.started" not in types:
         return None
-    items = [_part(one, "item") for one in objects if one.get("type") == "item.completed"]
+    items = [_part(event, "item") for event in objects if event.get("type") == "item.completed"]
     messages = [_text(item.get("text")) for item in items if item.get("type") == "agent_message"]
-    turns = [_part(one, "usage") for one in objects if one.get("type") == "turn.completed"]
+    turns = [_part(event, "usage") for event in objects if event.get("type") == "turn.completed"]
     usage = sum((_codex_usage(turn) for turn in turns), Usage())
-    ends = [one for one in objects if one.get("type") in ("turn.completed", "turn.failed")]
+    ends = [event for event in objects if event.get("type") in ("turn.completed", "turn.failed")]
     problem = None
     if not ends or ends[-1]["type"] == "turn.failed":
-        errors = [one for one in objects if one.get("type") == "error"]  # a retry may follow, so none fails the run
+        errors = [
+            event for event in objects if event.get("type") == "error"
+        ]  # a retry may follow, so none fails the run
         last = _part(ends[-1], "error") if ends else (errors or [{}])[-1]
         problem = _text(last.get("message")) or "it ended before its turn was complete"
     return CliOutput(messages[-1] if messages else "", usage if turns else None, problem=problem)
@@ -120,7 +122,7 @@ def _codex_usage(turn: Mapping[str, Any]) -> Usage:
 
 
 def _read_gemini(objects: list[JsonObject]) -> CliOutput | None:
-    last = next((one for one in reversed(objects) if "stats" in one or "message" in _part(one, "error")), None)
+    last = next((entry for entry in reversed(objects) if "stats" in entry or "message" in _part(entry, "error")), None)
     if last is None:
         return None
     models = _part(_part(last, "stats"), "models")
@@ -151,15 +153,13 @@ def _gemini_usage(model: Mapping[str, Any]) -> Usage:
 
 def _read_other(objects: list[JsonObject]) -> CliOutput | None:
     """The last object with a report; usage and cost are read from the keys that most programs use."""
-    for one in reversed(objects):
+    for entry in reversed(objects):
         for name in TEXT_NAMES:
-            if isinstance(one.get(name), str):
-                usage = _part(one, "usage")
-                counted = Usage(
-                    input_tokens=_count(usage, "input_tokens"), output_tokens=_count(usage, "output_tokens")
-                )
-                cost = _money(one.get("total_cost_usd", one.get("cost_usd")))
-                return CliOutput(one[name], counted if usage else None, cost)
+            if isinstance(entry.get(name), str):
+                usage = _part(entry, "usage")
+                tokens = Usage(input_tokens=_count(usage, "input_tokens"), output_tokens=_count(usage, "output_tokens"))
+                cost = _money(entry.get("total_cost_usd", entry.get("cost_usd")))
+                return CliOutput(entry[name], tokens if usage else None, cost)
     return None
 
 

@@ -9,6 +9,7 @@ no keys, its resources are limited, and everything that it started is terminated
 """
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from delegate._util.threads import run_in_thread_if
+from delegate.budget.nested import child_environment
 from delegate.child.cli_output import read_cli_output
 from delegate.child.command_line import PLACEHOLDER, parse_command, variables
 from delegate.child.job import Job
@@ -38,6 +40,11 @@ OUTPUT_BYTES: Mapping[OutputForm, int] = {"text": 400_000, "json": 8_000_000}
 """How much of the end of stdout is kept. Event streams are long."""
 _MAX_SECONDS = 86_400
 """The caller enforces the task's deadline by canceling `run`; this only limits the CPU and wall time without one."""
+
+
+_NO_KEY = re.compile(
+    r"(?i)not logged in|/login\b|log ?in (?:again|first)|(?:no|missing|invalid|set) \S*.?api.key|_API_KEY\b|\b401\b"
+)
 
 
 class CommandRunner:
@@ -85,26 +92,26 @@ class CommandRunner:
         prompt = job.prompt
         with _temporary_file("" if "{prompt}" in _placeholders(self._argv) else prompt) as stdin:
             try:
-                ended = await confinement.execute(self._spec(job, stdin, prompt), await self._working_confinement())
+                result = await confinement.execute(self._spec(job, stdin, prompt), await self._working_confinement())
             except (OSError, ValueError, ToolError) as problem:
                 return _failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
-        is_long = len(ended.stdout) + len(ended.stderr) > LARGE_CHARS
-        return await run_in_thread_if(is_long, partial(self._run_of, job, ended))
+        is_long = len(result.stdout) + len(result.stderr) > LARGE_CHARS
+        return await run_in_thread_if(is_long, partial(self._run_of, job, result))
 
-    def _run_of(self, job: Job, ended: ProcessResult) -> ChildRun:
+    def _run_of(self, job: Job, result: ProcessResult) -> ChildRun:
         """The child's run, as the ended program reports it."""
-        if ended.exit_code != 0:
-            return _failed(job, "exit_code", self._failure(job, ended), output=ended.stdout)
+        if result.exit_code != 0:
+            return _failed(job, "exit_code", self._failure(job, result), output=result.stdout)
         if self._output == "text":
-            return job.recorder.finish("completed", output=ended.stdout.strip())
-        return self._read_json(job, ended)
+            return job.recorder.finish("completed", output=result.stdout.strip())
+        return self._read_json(job, result)
 
     def _spec(self, job: Job, stdin: Path, prompt: str) -> confinement.CommandSpec:
         arguments = [_fill(argument, goal=job.task.goal, prompt=prompt) for argument in self._argv]
         return confinement.CommandSpec(
             argv=["/bin/sh", "-c", 'exec "$@" < "$0"', str(stdin), *arguments],
-            cwd=job.workspace,
-            env=self._env,
+            cwd=job.working_folder,
+            env={**self._env, **child_environment()},
             timeout_seconds=_MAX_SECONDS,
             max_output_bytes=OUTPUT_BYTES[self._output],
         )
@@ -116,41 +123,50 @@ class CommandRunner:
             self._confinement = subreaper if await confinement.works(subreaper) else Confinement(None, subreaper=False)
         return self._confinement
 
-    def _failure(self, job: Job, ended: ProcessResult) -> str:
-        stderr = ended.stderr.strip()[-STDERR_CHARS:]
-        how = "was stopped after a day" if ended.timed_out else f"ended with exit code {ended.exit_code}"
-        said = f"`{self._name}` {how}" + (f": {stderr}" if stderr else ", without output on stderr")
+    def _failure(self, job: Job, result: ProcessResult) -> str:
+        stderr = result.stderr.strip()[-STDERR_CHARS:]
+        how = "was stopped after a day" if result.timed_out else f"ended with exit code {result.exit_code}"
+        message = f"`{self._name}` {how}" + (f": {stderr}" if stderr else ", without output on stderr")
+        message += _key_hint(result.stdout[-STDERR_CHARS:] + stderr)
         for name in self._argv[1:]:
             if os.path.isfile(name) and not os.path.lexists(job.workspace / name):
-                said += f"\n{name} is a file here but not in the task's folder, where the program runs: "
-                said += f"give it as {os.path.abspath(name)}"
-        return said
+                message += f"\n{name} is a file here but not in the task's folder, where the program runs: "
+                message += f"give it as {os.path.abspath(name)}"
+        return message
 
-    def _read_json(self, job: Job, ended: ProcessResult) -> ChildRun:
+    def _read_json(self, job: Job, result: ProcessResult) -> ChildRun:
         try:
-            printed = read_cli_output(ended.stdout)
+            output = read_cli_output(result.stdout)
         except ValueError as problem:
             message = f"`{self._name}` was expected to print JSON, but {problem}"
-            return _failed(job, "unreadable_output", message, output=ended.stdout)
-        if printed.usage is not None or printed.cost_usd is not None:
-            usage = printed.usage or Usage()
-            job.record_usage(usage, printed.cost_usd, provenance="estimated", model=printed.model)
-        if printed.problem is not None:
-            message = f"`{self._name}` reports: {printed.problem[-STDERR_CHARS:]}"
-            return _failed(job, "reported_failure", message, output=printed.text)
-        return job.recorder.finish("completed", output=printed.text.strip())
+            return _failed(job, "unreadable_output", message, output=result.stdout)
+        if output.usage is not None or output.cost_usd is not None:
+            usage = output.usage or Usage()
+            job.record_usage(usage, output.cost_usd, provenance="estimated", model=output.model)
+        if output.problem is not None:
+            problem = output.problem[-STDERR_CHARS:]
+            message = f"`{self._name}` reports: {problem}{_key_hint(problem)}"
+            return _failed(job, "reported_failure", message, output=output.text)
+        return job.recorder.finish("completed", output=output.text.strip())
+
+
+def _key_hint(text: str) -> str:
+    """What to do where a program says that it has no login or key: it gets no variable that looks like a key."""
+    if not _NO_KEY.search(text):
+        return ""
+    return "; log in to it as this user, or pass the variable that has its key with --runner-env NAME (`env` in Python)"
 
 
 def _placeholders(arguments: Sequence[str]) -> set[str]:
-    return {f"{{{found[2]}}}" for argument in arguments if (found := PLACEHOLDER.fullmatch(argument))}
+    return {f"{{{match[2]}}}" for argument in arguments if (match := PLACEHOLDER.fullmatch(argument))}
 
 
 def _fill(argument: str, *, goal: str, prompt: str) -> str:
     """Replace a placeholder by its text. A text that would be read as an option gets a leading space."""
-    found = PLACEHOLDER.fullmatch(argument)
-    if found is None:
+    match = PLACEHOLDER.fullmatch(argument)
+    if match is None:
         return argument
-    option, text = found[1] or "", goal if found[2] == "goal" else prompt
+    option, text = match[1] or "", goal if match[2] == "goal" else prompt
     return f" {text}" if text.startswith("-") and not option else option + text
 
 

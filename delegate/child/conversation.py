@@ -144,10 +144,10 @@ class Conversation:
 
     def add_notice(self, reply: ChatReply, notice: str) -> None:
         """Add what a useless reply said, without its tool calls, and a message that tells the model what to do."""
-        said = [Message("assistant", reply.text)] if reply.text.strip() else []
-        added = [*said, Message("user", notice)] if notice else []
-        self._messages += added
-        self._tokens = self._sent + self._model.tokens(sum(tokens_of(message.text) for message in added))
+        messages = [Message("assistant", reply.text)] if reply.text.strip() else []
+        messages = [*messages, Message("user", notice)] if notice else []
+        self._messages += messages
+        self._tokens = self._sent + self._model.tokens(sum(tokens_of(message.text) for message in messages))
 
     # ------------------------------------------------------------------------------------------- model calls
 
@@ -205,7 +205,7 @@ class Conversation:
             substituted=call.substituted,
             seconds=call.seconds,
         )
-        chars = len(call.reply.text) + sum(argument_chars(one.arguments) for one in call.reply.tool_calls)
+        chars = len(call.reply.text) + sum(argument_chars(tool_call.arguments) for tool_call in call.reply.tool_calls)
         await run_in_thread_if(chars > LARGE_CHARS, record)
         self._refuse_above_parent(call)
         if call.served:
@@ -216,8 +216,8 @@ class Conversation:
         """Raise `TierExceeded` if the provider substituted a model of a higher tier than the parent's."""
         ceiling = self._job.ceiling
         if ceiling and call.served and is_above(call.served.tier, ceiling):
-            what = f"{call.reply.model_served}, of tier {call.served.tier}, in place of {self._model.id}"
-            raise TierExceeded(f"the provider served {what}, which is above the parent's tier {ceiling}")
+            text = f"{call.reply.model_served}, of tier {call.served.tier}, in place of {self._model.id}"
+            raise TierExceeded(f"the provider served {text}, which is above the parent's tier {ceiling}")
 
     # --------------------------------------------------------------------------------------------- shrinking
 
@@ -251,18 +251,18 @@ class Conversation:
             tokens -= self._shorten_turn(messages, n, KEPT_CHARS)
         if turns and tokens > SUMMARY_SHARE * self._room:
             last = messages[turns[-1]].tool_replies
-            others = tokens - sum(map(self._tokens_of, last))
-            tokens_each = max(GOAL_SHARE * self._room - others, 0) / len(last)
+            other_tokens = tokens - sum(map(self._tokens_of, last))
+            tokens_each = max(GOAL_SHARE * self._room - other_tokens, 0) / len(last)
             # 2 characters at least are a token
             tokens -= self._shorten_turn(messages, turns[-1], max(int(tokens_each), KEPT_CHARS))
         return messages, tokens
 
     def _shorten_turn(self, messages: list[Message], n: int, kept_chars: int) -> int:
         """Shorten the results in one of the messages. Returns how many tokens that saves."""
-        whole = messages[n].tool_replies
-        shortened = tuple(self._results.shorten(reply, kept_chars) for reply in whole)
+        replies = messages[n].tool_replies
+        shortened = tuple(self._results.shorten(reply, kept_chars) for reply in replies)
         messages[n] = replace(messages[n], tool_replies=shortened)
-        return sum(map(self._tokens_of, whole)) - sum(map(self._tokens_of, shortened))
+        return sum(map(self._tokens_of, replies)) - sum(map(self._tokens_of, shortened))
 
     async def _summarize(self, shortened: Sequence[Message]) -> None:
         """Start a conversation with the model's own summary of this one; without one, with what of it fits.
@@ -384,9 +384,9 @@ class ShortenedResults:
             raise ToolError("offset must be 0 or more")
         reply = self.whole[number - 1]
         text = reply.text[offset : offset + READ_CHARS]
-        left = len(reply.text) - offset - len(text)
-        rest = f"\n[{left:,} more characters; continue with offset={offset + len(text)}]" if left > 0 else ""
-        return ToolOutput(text + rest, attachments=() if offset else reply.attachments)
+        more = len(reply.text) - offset - len(text)
+        note = f"\n[{more:,} more characters; continue with offset={offset + len(text)}]" if more > 0 else ""
+        return ToolOutput(text + note, attachments=() if offset else reply.attachments)
 
 
 def _attachment_tokens(attachment: Attachment) -> int:
@@ -397,6 +397,6 @@ def _attachment_tokens(attachment: Attachment) -> int:
 def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:
     """What the child reads: the output framed and shortened. The receipt has the original."""
     text = frame(output.text[:TOOL_REPLY_CHARS], mark)
-    if (cut := len(output.text) - TOOL_REPLY_CHARS) > 0:
-        text += f"\n[… {cut} more characters left out]"
+    if (more := len(output.text) - TOOL_REPLY_CHARS) > 0:
+        text += f"\n[… {more} more characters left out]"
     return ToolReply(call.id, call.name, text, output.status != "ok", output.attachments)

@@ -116,12 +116,12 @@ async def _addresses(url: URL, policy: FetchPolicy) -> list[str]:
     assert host is not None
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
         raise ToolError(f"{host} can't be resolved: {problem}") from problem
-    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
-    allowed = {name.lower() for name in policy.allowed_hosts}
-    if not allowed & {host.lower(), f"{host.lower()}:{port}"}:
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    allowed_hosts = {name.lower() for name in policy.allowed_hosts}
+    if not allowed_hosts & {host.lower(), f"{host.lower()}:{port}"}:
         for address in addresses:
             if not is_public(address):
                 raise ToolDenied(f"{host} can't be fetched: {address} is not a public address")
@@ -199,10 +199,10 @@ async def _as_text(url: URL, response: aiohttp.ClientResponse, limit: int) -> st
     return f"{url} ({response.status}, {kind})\n\n{text}"
 
 
-def _charset(named: str | None) -> str:
+def _charset(name: str | None) -> str:
     """The codec to decode with: the one that the server names if it is a character set, else UTF-8."""
     try:
-        codec = codecs.lookup(named or "utf-8").name
+        codec = codecs.lookup(name or "utf-8").name
         b"x".decode(codec, errors="replace")
     except (LookupError, ValueError):  # unknown, or not a text encoding
         return "utf-8"

@@ -55,13 +55,13 @@ class FunctionRunner:
 
     async def run(self, job: Job) -> ChildRun:
         """Call the function and take what it returns as the report."""
-        returned = cast("object", await self._function(job))
-        if isinstance(returned, ChildRun):
-            return returned
+        value = cast("object", await self._function(job))
+        if isinstance(value, ChildRun):
+            return value
         try:
-            report = returned if isinstance(returned, str) else _as_json(returned)
+            report = value if isinstance(value, str) else _as_json(value)
         except (TypeError, ValueError, RecursionError) as problem:
-            message = f"the child's function returned a {type(returned).__name__}, which {problem}"
+            message = f"the child's function returned a {type(value).__name__}, which {problem}"
             return job.recorder.finish("failed", error=ErrorDetail(code="bad_report", message=message))
         finish = partial(job.recorder.finish, "completed", output=report)
         return await run_in_thread_if(len(report) > LARGE_CHARS, finish)
@@ -84,16 +84,16 @@ def _dumped(value: object) -> object:
     raise TypeError(f"it contains a {type(value).__name__}")
 
 
-def runner_of(given: ChildRunner | ChildFunction) -> ChildRunner:
+def runner_of(runner: ChildRunner | ChildFunction) -> ChildRunner:
     """Return a runner as it is, and a runner for an async function.
 
     Raises:
         ConfigError: It is neither.
     """
-    if isinstance(given, type) or not (callable(given) or hasattr(given, "run")):
-        name = given.__name__ if isinstance(given, type) else type(given).__name__
+    if isinstance(runner, type) or not (callable(runner) or hasattr(runner, "run")):
+        name = runner.__name__ if isinstance(runner, type) else type(runner).__name__
         raise ConfigError(f"the runner {name} is neither an async function nor an instance with an async method `run`")
-    return cast("ChildRunner", given) if hasattr(given, "run") else FunctionRunner(cast("ChildFunction", given))
+    return cast("ChildRunner", runner) if hasattr(runner, "run") else FunctionRunner(cast("ChildFunction", runner))
 
 
 def _is_async(function: object) -> bool:

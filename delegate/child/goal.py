@@ -130,9 +130,9 @@ class _GoalChild:
             return
         self._turn, calls = action, action.reply.tool_calls
         others = [call for call in calls if call.name not in GOAL_TOOLS]
-        done = iter(await self._tools.run(others, self._conversation.own_tools) if others else ())
+        outputs = iter(await self._tools.run(others, self._conversation.own_tools) if others else ())
         for n, call in enumerate(calls):
-            action.outputs.append(self._goal_tool(action, n, call) if call.name in GOAL_TOOLS else next(done))
+            action.outputs.append(self._goal_tool(action, n, call) if call.name in GOAL_TOOLS else next(outputs))
 
     def claimed_state(self, claim: MadeClaim | None) -> str | None:
         """What tells whether a claim repeats the one before; None where that says nothing."""

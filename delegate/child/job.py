@@ -38,7 +38,7 @@ class ClaimReply:
     text: str
     """What the child is told."""
     examined: bool = True
-    """False if nobody could look at the work, so that the same claim may be made again."""
+    """False if the work couldn't be examined, so that the same claim may be made again."""
     out_of_budget: ErrorDetail | None = None
     """The limit that leaves no room to judge a claim."""
 
@@ -111,6 +111,13 @@ class Job:
         return self.folder.root
 
     @property
+    def working_folder(self) -> Path:
+        """The folder in the workspace that the parent works in, if it is there; else the workspace."""
+        given = self.task.workspace
+        folder = self.workspace / (given.folder or "" if given is not None else "")
+        return folder if folder.is_dir() and folder.resolve() == folder else self.workspace  # no link leads elsewhere
+
+    @property
     def prompt(self) -> str:
         """The whole prompt for the child in one text: rules, criteria, goal and context."""
         return prompt.whole(self.task, self.workspace, seconds=self.seconds, readings=self.readings)
@@ -150,8 +157,8 @@ class Job:
         """
         charge = Charge(usage, cost_usd, cost_usd or 0, "unknown" if cost_usd is None else provenance)
         self.recorder.usage_reported(charge, model=model, text=text)
-        spent: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
-        self.ledger.reserve({}).settle(spent)
+        amounts: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
+        self.ledger.reserve({}).settle(amounts)
 
 
 @dataclass(slots=True)
@@ -202,8 +209,8 @@ class ChildRunner(Protocol):
 
     Exceptions that it raises become the child's result, so it needs no error handling of its own. The caller enforces
     the deadline; on `CancelledError` it only has to stop. One that goes on for ten seconds after its cancel is left
-    behind: the call returns without it, its result is `timeout` or `cancelled`, and the log has a warning. What it does
-    then, nobody sees or stops, and `asyncio.run` waits for it at its end.
+    behind: the call returns without it, its result is `timeout` or `cancelled`, and the log has a warning. Nothing
+    sees or stops what it does then, and `asyncio.run` waits for it at its end.
 
     Receipts are written to `job.recorder` as tools are called, so that they are kept however the run ends;
     `job.recorder.finish("completed", output=…)` creates the `ChildRun`.

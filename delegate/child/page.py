@@ -181,11 +181,11 @@ class _Page(HTMLParser):
             return
         before, after = text.partition(label)[0], text.rpartition(label)[2]
         if "\n" in label or len(label) > MAX_LABEL_CHARS:  # a link around whole blocks
-            linked = f"{label} ({url})"
+            link = f"{label} ({url})"
         else:
-            marker = found[0] if (found := _MARKER.match(label)) else ""
-            linked = f"{marker}[{label[len(marker) :].strip()}]({url})"
-        self.parts[start:] = [before, linked, after]
+            marker = match[0] if (match := _MARKER.match(label)) else ""
+            link = f"{marker}[{label[len(marker) :].strip()}]({url})"
+        self.parts[start:] = [before, link, after]
 
 
 def _absolute(base: str, href: str) -> str | None:
@@ -196,4 +196,4 @@ def _absolute(base: str, href: str) -> str | None:
         return None
     if not url.startswith(("http://", "https://", "mailto:")) or len(url) > MAX_LINK_CHARS:
         return None
-    return _UNSAFE_IN_LINK.sub(lambda found: quote(found[0]), url)
+    return _UNSAFE_IN_LINK.sub(lambda match: quote(match[0]), url)

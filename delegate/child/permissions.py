@@ -2,7 +2,7 @@
 
     call ──▶ decide ──▶ allow ──────────────────────────▶ tool
                    ├──▶ ask ──▶ person ──▶ yes, to exactly this call ──▶ tool
-                   │               └──▶ no, silence, an error, nobody there ──▶ denied
+                   │               └──▶ no, silence, an error, no person ─────▶ denied
                    └──▶ deny ───────────────────────────────────────────────▶ denied
 
 What is asked, hashed and called is one copy of the arguments, so that nothing can change them in between. The files of
@@ -96,14 +96,14 @@ class Permissions:
             return tool
         if self._policy.no_expected_outcome != "allow" and EXPECTED not in tool.parameters.get("properties", {}):
             properties = {**tool.parameters.get("properties", {}), EXPECTED: _EXPECTED_SPEC}
-            described = {"type": "object", **tool.parameters, "properties": properties}
-            return replace(tool, parameters=described, call=partial(self._call, tool, takes_expected=True))
+            schema = {"type": "object", **tool.parameters, "properties": properties}
+            return replace(tool, parameters=schema, call=partial(self._call, tool, takes_expected=True))
         return replace(tool, call=partial(self._call, tool, takes_expected=False))
 
-    async def _call(self, tool: Tool, given: Mapping[str, Any], *, takes_expected: bool) -> str | ToolOutput:
-        arguments = copy.deepcopy(dict(given))
-        said = arguments.pop(EXPECTED, "") if takes_expected else arguments.get(EXPECTED, "")
-        expected = said if isinstance(said, str) else ""
+    async def _call(self, tool: Tool, values: Mapping[str, Any], *, takes_expected: bool) -> str | ToolOutput:
+        arguments = copy.deepcopy(dict(values))
+        value = arguments.pop(EXPECTED, "") if takes_expected else arguments.get(EXPECTED, "")
+        expected = value if isinstance(value, str) else ""
         step = self._steps.open if self._steps is not None else None
         action = Action(
             tool.name,
@@ -116,23 +116,23 @@ class Permissions:
             in_scope=self._steps is None or (step is not None and tool.name in step.tools),
             workspace=self._asker.workspace,
         )
-        left = BudgetLeft(self._ledger.left("cost_usd") if self._ledger else None, self._seconds_left())
-        decision = decide(action, self._policy, left)
+        budget = BudgetLeft(self._ledger.left("cost_usd") if self._ledger else None, self._seconds_left())
+        decision = decide(action, self._policy, budget)
         if decision.permission == "allow":
             return await tool.call(arguments)
         if decision.permission == "deny":
             raise ToolDenied(f"not called ({decision.code}): {decision.reason}")
-        if problem := await self._ask(action, decision, receipt_args=given):
+        if problem := await self._ask(action, decision, receipt_args=values):
             raise ToolDenied(f"not called ({decision.code}): {decision.reason}; {problem}")
-        approved = [str(arguments.get("command"))] if tool.name == SHELL else []
-        self._approved_commands.update(approved)
+        commands = [str(arguments.get("command"))] if tool.name == SHELL else []
+        self._approved_commands.update(commands)
         try:
             return await tool.call(arguments)
         finally:
-            self._approved_commands.subtract(approved)
+            self._approved_commands.subtract(commands)
 
     def command_approval(self) -> Approve | None:
-        """Asks about a command of the child that nothing would confine. None if nobody is there."""
+        """Asks about a command of the child that nothing would confine. None without `on_approval`."""
 
         async def approve(command: str) -> str | None:
             if self._approved_commands[command] > 0:
@@ -142,7 +142,7 @@ class Permissions:
         return approve if self._asker.on_approval is not None else None
 
     def check_approval(self) -> Approve | None:
-        """Asks about a criterion's command that nothing would confine. None if nobody is there.
+        """Asks about a criterion's command that nothing would confine. None without `on_approval`.
 
         One verdict may need several runs of a command, in the workspace and in a copy. It asks once.
         """
@@ -177,8 +177,8 @@ class Permissions:
         async with self._asking:
             files = await run_in_thread(partial(files_of, action))
             digest = self._digest(action, files)
-            if (known := self._again.get(digest)) is not None:
-                return None if known else "it was refused before"
+            if (is_approved := self._again.get(digest)) is not None:
+                return None if is_approved else "it was refused before"
             if self._asker.on_approval is None:
                 return "it needs an approval, and nobody is there to give one"
             if self._asked >= self._policy.max_requests:
@@ -207,7 +207,7 @@ class Permissions:
             return problem
 
     async def _answered(self, request: ApprovalRequest, args_sha256: str, asker: Asker) -> str | None:
-        started = time.monotonic()
+        start = time.monotonic()
         asker.notify(
             ApprovalAsked,
             n=self._asked,
@@ -239,7 +239,7 @@ class Permissions:
                 by=one_line(answer.by, 200),
                 same_again=answer.same_again,
                 note=one_line(answer.note, 1_000),
-                seconds=round(time.monotonic() - started, 6),
+                seconds=round(time.monotonic() - start, 6),
             )
         if answer.approved and answer.same_again:
             self._again[request.sha256] = True

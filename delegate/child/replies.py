@@ -26,7 +26,7 @@ class Recovery:
     """Decides how a child goes on after a reply that is neither a tool call nor a report.
 
     A reply that was cut off by the output limit never has its tool calls run, since they may be incomplete. An empty
-    reply, a tool call that can't be parsed and an end that nobody knows get one notice; after the second in a row, the
+    reply, a tool call that can't be parsed and an unknown end get one notice; after the second in a row, the
     reply stands as it is.
     """
 

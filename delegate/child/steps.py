@@ -87,7 +87,7 @@ class Steps:
         )
 
     async def _declare(self, arguments: Mapping[str, Any]) -> str:
-        goal, expected = _given(arguments, "goal"), _given(arguments, "expected")
+        goal, expected = _argument(arguments, "goal"), _argument(arguments, "expected")
         names = arguments.get("tools")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
             raise ToolError("`tools` has to be a list of the names of your tools")
@@ -99,21 +99,25 @@ class Steps:
             raise ToolError(f"a task has at most {MAX_STEPS} steps")
         self.declared += 1
         tools = tuple(dict.fromkeys(str(name) for name in names))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        self.open = Step(self.declared, goal, tools, expected, max((one.n for one in self.receipts()), default=0))
+        self.open = Step(
+            self.declared, goal, tools, expected, max((receipt.n for receipt in self.receipts()), default=0)
+        )
         self.notify(StepDeclared, n=self.declared, goal=goal, tools=tools, expected=expected)
         return f"step {self.declared} is open; its tools: {', '.join(tools)}"
 
     async def _verify(self, arguments: Mapping[str, Any]) -> str:
-        outcome, held = _given(arguments, "outcome"), arguments.get("held")
+        outcome, held = _argument(arguments, "outcome"), arguments.get("held")
         if not isinstance(held, bool):
             raise ToolError("`held` is missing; send true or false")
         step = self.open
         if step is None:
             raise ToolError(f"no step is open; call {DECLARE} first")
-        called = [one for one in self.receipts() if one.n > step.first_receipt and one.tool not in STEP_TOOLS]
-        inside = Counter(f"{one.tool} ({one.status})" for one in called if one.tool in step.tools)
-        outside = Counter(f"{one.tool} ({one.status})" for one in called if self._is_outside(one.tool, step))
-        unused = [name for name in step.tools if not any(one.tool == name for one in called)]
+        calls = [
+            receipt for receipt in self.receipts() if receipt.n > step.first_receipt and receipt.tool not in STEP_TOOLS
+        ]
+        inside = Counter(f"{call.tool} ({call.status})" for call in calls if call.tool in step.tools)
+        outside = Counter(f"{call.tool} ({call.status})" for call in calls if self._is_outside(call.tool, step))
+        unused = [name for name in step.tools if not any(call.tool == name for call in calls)]
         self.open = None
         self.notify(
             StepVerified,
@@ -136,12 +140,12 @@ class Steps:
     def _refuse_unknown(self, name: str) -> None:
         names = [tool.name for tool in self._tools]
         if name not in names:
-            meant = most_similar(name, names)
-            guess = f"; did you mean {meant}?" if meant else f"; your tools are {', '.join(names)}"
+            similar = most_similar(name, names)
+            guess = f"; did you mean {similar}?" if similar else f"; your tools are {', '.join(names)}"
             raise ToolError(f"there is no tool {one_line(name, 60)!r}{guess}")
 
 
-def _given(arguments: Mapping[str, Any], name: str) -> str:
+def _argument(arguments: Mapping[str, Any], name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ToolError(f"`{name}` is missing; send it as a text")

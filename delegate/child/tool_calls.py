@@ -46,18 +46,18 @@ class ToolCalls:
             outputs += await self._call_all(group)
             if not all(self._is_read_only(call) for call in group):
                 await self._job.folder.check_size(soon=False)
-        refused = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
-        outputs += [refused] * (len(calls) - len(outputs))
+        refusal = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
+        outputs += [refusal] * (len(calls) - len(outputs))
         results = list(zip(calls, outputs, strict=True))
-        is_long = any(_is_long(*one) for one in results)
+        is_long = any(_is_long(*result) for result in results)
         counts = await run_in_thread_if(is_long, partial(self._repeats.count_turn, results))
         return [_with_remark(output, count) for output, count in zip(outputs, counts, strict=True)]
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """The calls in order: consecutive parallel ones grouped together, every other call alone."""
         groups: list[list[ToolCall]] = []
-        for parallel, found in groupby(calls, self._is_parallel):
-            group = list(found)
+        for parallel, members in groupby(calls, self._is_parallel):
+            group = list(members)
             groups += [group] if parallel else [[call] for call in group]
         return groups
 

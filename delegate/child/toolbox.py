@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
+from delegate.budget.nested import child_environment
 from delegate.child.fetch_policy import FetchPolicy
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
@@ -57,47 +58,52 @@ def toolbox(
 
     `run_shell` is left out if the settings are known to refuse every command of a model: see `Commands.refusal`.
     `attachments` are the media types that the model reads, such as `image/png`: `read_file` returns such files as they
-    are. `approve` asks a person about commands, where the settings say so; None if nobody is there.
+    are. `approve` asks a person about commands, where the settings say so.
     """
-    refused = commands.refusal("model", can_ask=approve is not None) is not None
-    policy = fetch or _PUBLIC_ONLY
-    context = _Context(folder, commands, policy, frozenset(attachments), has_shell=not refused, approve=approve)
+    definitions = toolbox_definitions(commands, can_ask=approve is not None)
+    has_shell = _RUN_SHELL in definitions
+    context = _Context(folder, commands, fetch or _PUBLIC_ONLY, frozenset(attachments), has_shell, approve)
     mechanism = commands.known_mechanism()
     tools = [
         Tool(
-            one.name,
-            one.description_under(mechanism, has_network=commands.network == "open"),
-            one.parameters,
-            MethodType(one, context),  # smaller than a partial, and there are seven per child
-            one.parallel,
-            one.read_only,
-            _effects_of(one, commands),
+            definition.name,
+            definition.description_under(mechanism, has_network=commands.network == "open"),
+            definition.parameters,
+            MethodType(definition, context),  # smaller than a partial, and there are seven per child
+            definition.parallel,
+            definition.read_only,
+            _effects_of(definition, commands),
         )
-        for one in _DEFINITIONS
-        if one is not _RUN_SHELL or not refused
+        for definition in definitions
     ]
     return (*tools, _think_tool())
 
 
 def toolbox_specs() -> tuple[ToolSpec, ...]:
     """The definitions of the built-in tools."""
-    return (*(ToolSpec(one.name, one.description, one.parameters) for one in _DEFINITIONS), _think_tool().spec)
+    return (
+        *(ToolSpec(definition.name, definition.description, definition.parameters) for definition in _DEFINITIONS),
+        _think_tool().spec,
+    )
 
 
-def toolbox_definitions(commands: Commands) -> "tuple[_Definition, ...]":
-    """The built-in tools that a child will get, before it has a workspace. The tool for thinking is left out."""
-    refused = commands.refusal("model", can_ask=False) is not None
-    return tuple(one for one in _DEFINITIONS if one is not _RUN_SHELL or not refused)
+def toolbox_definitions(commands: Commands, *, can_ask: bool = False) -> "tuple[_Definition, ...]":
+    """The built-in tools that a child will get, without a workspace and without the tool for thinking.
+
+    `can_ask`: whether a person can be asked about commands.
+    """
+    has_shell = commands.refusal("model", can_ask=can_ask) is None
+    return tuple(definition for definition in _DEFINITIONS if definition is not _RUN_SHELL or has_shell)
 
 
 def toolbox_names() -> tuple[str, ...]:
     """The names of the built-in tools, also of those that a child may not be offered."""
-    return (*(one.name for one in _DEFINITIONS), _think_tool().name)
+    return (*(definition.name for definition in _DEFINITIONS), _think_tool().name)
 
 
 def read_only_tools() -> dict[str, bool]:
     """The names of the built-in tools, and whether each is read-only. A request to a web page may change something."""
-    return {one.name: one.read_only for one in _DEFINITIONS}
+    return {definition.name: definition.read_only for definition in _DEFINITIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,7 @@ class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Definition:
     """A tool without a workspace. `run` gets the context and the validated arguments."""
 
@@ -151,12 +157,12 @@ class _Definition:
         network = "with network" if has_network else "without network, so nothing can be downloaded or installed,"
         return f"{self.description} {_PLACES[mechanism].format(network=network)}"
 
-    async def __call__(self, context: _Context, given: Mapping[str, Any]) -> str | ToolOutput:
+    async def __call__(self, context: _Context, values: Mapping[str, Any]) -> str | ToolOutput:
         """Run it with arguments that aren't validated yet."""
         # Models write null for arguments that they omit.
-        named = {name: value for name, value in given.items() if value is not None}
+        present = {name: value for name, value in values.items() if value is not None}
         try:
-            arguments = self.arguments.model_validate(named)
+            arguments = self.arguments.model_validate(present)
         except ValidationError as problem:
             from delegate._util.signatures import argument_error  # loaded only for mistakes
 
@@ -185,17 +191,17 @@ async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
 
 def _content_of_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
     real = context.folder.resolve(args.path)
-    found = files.read(context.folder.root, real, MAX_READ_BYTES)
-    if kind := media.media_type(found.data):
+    excerpt = files.read(context.folder.root, real, MAX_READ_BYTES)
+    if kind := media.media_type(excerpt.data):
         return _attached(context, args.path, kind)
-    return _excerpt(args, shown_text(context.folder.root, real, _text_of(found, args.path)))
+    return _excerpt(args, shown_text(context.folder.root, real, _text_of(excerpt, args.path)))
 
 
 def _attached(context: _Context, path: str, kind: media.MediaType) -> ToolOutput:
     """The file itself, for a model that reads such files."""
-    other = "; pdftotext in run_shell may extract its text" if "pdf" in kind and context.has_shell else ""
-    found = context.folder.read(path, media.max_bytes(kind))
-    attachment, text = media.attachment(path, found, kind, context.attachments, other)
+    advice = "; pdftotext in run_shell may extract its text" if "pdf" in kind and context.has_shell else ""
+    excerpt = context.folder.read(path, media.max_bytes(kind))
+    attachment, text = media.attachment(path, excerpt, kind, context.attachments, advice)
     return ToolOutput(text, attachments=(attachment,))
 
 
@@ -206,10 +212,10 @@ def _excerpt(args: _ReadFile, content: str) -> str:
         raise ToolError(f"{args.path} has {count} lines; offset {args.offset} is past its end")
     start = _start_of_line(content, args.offset)
     # One character more shows whether the first line is longer than what is shown of it.
-    wanted = io.StringIO(content[start : start + MAX_TEXT_CHARS + 1], newline="\n").readlines()
-    shown = _whole_lines(wanted[: args.limit])
-    last = args.offset - 1 + len(shown)
-    text = "".join(shown)
+    lines = io.StringIO(content[start : start + MAX_TEXT_CHARS + 1], newline="\n").readlines()
+    lines = _whole_lines(lines[: args.limit])
+    last = args.offset - 1 + len(lines)
+    text = "".join(lines)
     if len(text) > MAX_TEXT_CHARS:
         text = text[:MAX_TEXT_CHARS] + "\n[… the rest of this line is cut …]\n"
     if last < count:
@@ -219,10 +225,10 @@ def _excerpt(args: _ReadFile, content: str) -> str:
 
 def _start_of_line(content: str, number: int) -> int:
     """Where the line begins. Counts in pieces: a list of all lines of a hostile file would hold the interpreter."""
-    start, left = 0, number - 1
-    while (found := content.count("\n", start, start + _PIECE_CHARS)) < left:
-        start, left = start + _PIECE_CHARS, left - found
-    for _ in range(left):
+    start, breaks = 0, number - 1
+    while (count := content.count("\n", start, start + _PIECE_CHARS)) < breaks:
+        start, breaks = start + _PIECE_CHARS, breaks - count
+    for _ in range(breaks):
         start = content.index("\n", start) + 1
     return start
 
@@ -238,12 +244,12 @@ def _text(folder: Folder, path: str) -> str:
     return _text_of(folder.read(path, MAX_READ_BYTES), path)
 
 
-def _text_of(found: Excerpt, path: str) -> str:
-    if found.cut:
-        raise ToolError(f"{path} has {found.size:,} bytes; at most {MAX_READ_BYTES:,} can be read. Use search_files.")
-    if not found.is_text:
-        raise ToolError(f"{path} is not a text file (UTF-8); it has {found.size:,} bytes")
-    return found.text
+def _text_of(excerpt: Excerpt, path: str) -> str:
+    if excerpt.cut:
+        raise ToolError(f"{path} has {excerpt.size:,} bytes; at most {MAX_READ_BYTES:,} can be read. Use search_files.")
+    if not excerpt.is_text:
+        raise ToolError(f"{path} is not a text file (UTF-8); it has {excerpt.size:,} bytes")
+    return excerpt.text
 
 
 class _WriteFile(_Arguments):
@@ -302,8 +308,8 @@ async def _list_files(context: _Context, args: _ListFiles) -> str:
     root = _folder_path(context.folder, args.path)
 
     def listing() -> list[str]:
-        found = itertools.islice(search.find_files(root, args.glob), MAX_LISTED + 1)
-        return sorted(f"{files.shown(path)} ({size:,} bytes)" for path, size in found)
+        entries = itertools.islice(search.find_files(root, args.glob), MAX_LISTED + 1)
+        return sorted(f"{files.shown(path)} ({size:,} bytes)" for path, size in entries)
 
     lines = await asyncio.to_thread(listing)
     return _bounded(lines, MAX_LISTED, "files", "use a narrower glob") or "no files"
@@ -334,16 +340,16 @@ def _folder_path(folder: Folder, path: str) -> Path:
 
 def _bounded(lines: list[str], limit: int, what: str, hint: str) -> str:
     """The lines that fit into one output, with a note if some are left out."""
-    shown: list[str] = []
+    fitting: list[str] = []
     chars_left = MAX_TEXT_CHARS
     for line in lines[:limit]:
         chars_left -= len(line) + 1
         if chars_left < 0:
             break
-        shown.append(line)
-    if len(shown) < len(lines):
-        shown.append(f"[… more {what} than the {len(shown)} shown; {hint} …]")
-    return "\n".join(shown)
+        fitting.append(line)
+    if len(fitting) < len(lines):
+        fitting.append(f"[… more {what} than the {len(fitting)} shown; {hint} …]")
+    return "\n".join(fitting)
 
 
 # --------------------------------------------------------------------------------------- commands, web, thoughts
@@ -366,6 +372,7 @@ async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
         author="model",
         has_repository=context.folder.repository is not None,
         approve=context.approve,
+        env=child_environment(),
     )
     status = "timeout" if result.timed_out else "ok" if result.exit_code == 0 else "error"
     return ToolOutput(_command_text(result, args.timeout_seconds), status, result.sandbox)
@@ -380,9 +387,9 @@ def _command_text(result: CommandResult, timeout_seconds: float) -> str:
 
 def _ends(text: str) -> str:
     """The text without its middle if it is too long: a compiler's first error is at the start, a summary at the end."""
-    if (cut := len(text) - MAX_STREAM_CHARS) <= 0:
+    if (surplus := len(text) - MAX_STREAM_CHARS) <= 0:
         return text
-    return f"{text[:STREAM_START_CHARS]}\n[… {cut:,} characters are cut …]\n{text[STREAM_START_CHARS + cut :]}"
+    return f"{text[:STREAM_START_CHARS]}\n[… {surplus:,} characters are cut …]\n{text[STREAM_START_CHARS + surplus :]}"
 
 
 class _FetchUrl(_Arguments):
@@ -393,13 +400,13 @@ async def _fetch_url(context: _Context, args: _FetchUrl) -> str:
     from delegate.child.fetch import fetch_url  # an HTTP client, which most children never need
 
     text = await fetch_url(args.url, context.fetch)
-    cut = len(text) - MAX_TEXT_CHARS
-    return text if cut <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {cut:,} more characters are cut …]"
+    surplus = len(text) - MAX_TEXT_CHARS
+    return text if surplus <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {surplus:,} more characters are cut …]"
 
 
-async def _think(given: Mapping[str, Any]) -> str:
+async def _think(arguments: Mapping[str, Any]) -> str:
     try:
-        return contract.render_thought(contract.parse_think(given))
+        return contract.render_thought(contract.parse_think(arguments))
     except CallError as problem:
         raise ToolError(f"{problem.message}: {problem.hint}" if problem.hint else problem.message) from problem
 

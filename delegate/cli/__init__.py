@@ -11,6 +11,8 @@ import logging
 import os
 import signal
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -31,11 +33,8 @@ def main() -> None:
     _set_up_process()
     if arguments[:1] != ["mcp"]:  # its stdout is for a client
         logs.guard()
-    from delegate.cli.app import app
-
     try:
-        # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
-        status = app(prog_name=PROGRAM, standalone_mode=not arguments)
+        status = _run(arguments)
         sys.exit(status if isinstance(status, int) else 0)
     except SystemExit as end:
         if end.code == 130:
@@ -51,6 +50,22 @@ def main() -> None:
         sys.exit(2 if isinstance(error, DelegateError) or _is_usage_error(error) else 1)
     finally:
         _flush()
+
+
+def _run(arguments: list[str]) -> object:
+    """Run the command. An MCP server that can't start lets its client's calls be answered with the reason."""
+    from delegate.cli.app import app
+
+    try:
+        # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
+        return app(prog_name=PROGRAM, standalone_mode=not arguments)
+    except Exception as error:
+        is_server = arguments[:1] == ["mcp"] and not {"install", "--http"} & {*arguments} and not sys.stdin.isatty()
+        if not is_server or find_spec("mcp") is None:
+            raise
+        _print_error(text := _error_text(error))
+        import_module("delegate.cli.commands.mcp").serve_problem(text)
+        return 2
 
 
 def _exit_for_old_python() -> NoReturn:

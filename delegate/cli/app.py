@@ -29,18 +29,20 @@ COMMANDS = {
     "report": "Write a run or batch as one HTML page.",
     "view": "Serve the reports of all runs to a browser on this machine.",
     "export": "Write the record of a run as trajectories or training data.",
+    "take-over": "Bring the changes of tasks into your checkout, all or nothing.",
     "rule": "Say whether a criterion is really met, to measure the judges.",
     "calibrate": "Print how often each judge is wrong, as measured by rulings.",
 }
-"""The subcommands as the help lists them, with one line on each. Each is a function in the module of its name."""
+"""The subcommands as the help lists them, with one line on each. Each is a function in the module of its
+name, with `_` for `-`."""
 GROUPS = {"mcp": ("install",)}
 """Subcommands with subcommands of their own: `mcp install` is the function `install` in the module `mcp_install`."""
 
 
 def function_of(name: str) -> Callable[..., Any]:
     """The function of a subcommand, such as `run` or `mcp install`. Imports its module."""
-    module = import_module(f"delegate.cli.commands.{name.replace(' ', '_')}")
-    return with_json_option(getattr(module, name.rpartition(" ")[2]))
+    module = import_module(f"delegate.cli.commands.{name.replace(' ', '_').replace('-', '_')}")
+    return with_json_option(getattr(module, name.rpartition(" ")[2].replace("-", "_")))
 
 
 def command_of(name: str) -> Any:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from delegate.types import JsonObject
@@ -67,6 +67,8 @@ class McpClient:
     """What else its user has to do."""
     also: tuple[tuple[str, ...], str, str] | None = None
     """A list elsewhere in the file that the server's name has to be in: its table, its key, and the name."""
+    approves: str = ""
+    """The key of the entry that lets the model call the tools without a question to the user."""
 
 
 def content(client: str, launch: Launch) -> "JsonObject":
@@ -87,30 +89,21 @@ def config(client: str, launch: Launch) -> tuple[str, str]:
     """
     known, inside = CLIENTS[client], content(client, launch)
     if known.format == "toml":
-        text = _toml(known.keys, known.block(launch))
+        import tomlkit  # loaded only where it is needed
+
         if known.also is not None:
             table, key, name = known.also
-            text += "\n" + _toml(table, {key: [name]})
-    elif known.format == "yaml":
-        text = _yaml(inside)
-    else:
-        text = json.dumps(inside, indent=2, ensure_ascii=False) + "\n"
-    return known.path, text
+            listed: JsonObject = {key: [name]}
+            for one in reversed(table):
+                listed = {one: listed}
+            inside |= listed
+        return known.path, tomlkit.dumps(inside)
+    if known.format == "yaml":
+        return known.path, yaml_block(inside)
+    return known.path, json.dumps(inside, indent=2, ensure_ascii=False) + "\n"
 
 
-def _toml(keys: Sequence[str], entry: "JsonObject") -> str:
-    lines = [f"{key} = {_toml_value(value)}" for key, value in entry.items()]
-    return "\n".join([f"[{'.'.join(keys)}]", *lines]) + "\n"
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, dict):
-        inside = ", ".join(f"{key} = {_toml_value(one)}" for key, one in cast("JsonObject", value).items())
-        return f"{{ {inside} }}" if inside else "{}"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _yaml(inside: "JsonObject") -> str:
+def yaml_block(inside: "JsonObject") -> str:
     """A list of servers. Their values are written as JSON, which YAML includes."""
     lines: list[str] = []
     for key, servers in inside.items():
@@ -123,7 +116,7 @@ def _yaml(inside: "JsonObject") -> str:
 
 def _codex(launch: Launch) -> "JsonObject":
     return {
-        **launch.plain(),
+        **_patient(launch).plain(),
         **({"env_vars": list(launch.keys)} if launch.keys else {}),
         # Codex would ask its model before the server has started, and the tool couldn't be found then.
         "required": True,
@@ -140,12 +133,14 @@ def _claude(launch: Launch) -> "JsonObject":
 
 
 def _opencode(launch: Launch) -> "JsonObject":
-    command = {"type": "local", "command": [launch.command, *launch.args], **launch.variables("environment")}
+    command = {"type": "local", "command": [launch.command, *_patient(launch).args], **launch.variables("environment")}
     return {**command, "enabled": True, **launch.timeout("timeout")}
 
 
 def _patient(launch: Launch) -> Launch:
     """The same with a server that answers only when the children have ended, or shortly before the client gives up."""
+    if any(one.startswith("--answer-within") for one in launch.args):
+        return launch  # the user's own
     return replace(launch, args=(*launch.args, "--answer-within", str(CALL_SECONDS - 60)))
 
 
@@ -197,14 +192,15 @@ CLIENTS: Mapping[str, McpClient] = {
         "toml",
         # Without it, the request to the model doesn't even name the tools of servers.
         also=(("features", "code_mode"), "direct_only_tool_namespaces", f"mcp__{SERVER}"),
+        approves="default_tools_approval_mode",
     ),
     "claude": McpClient("Claude Code", "~/.claude.json", _SERVERS, _claude),
     "claude-desktop": McpClient(
         "Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", _SERVERS, _plain, hint=_NO_KEYS
     ),
     "opencode": McpClient("opencode", "~/.config/opencode/opencode.json", ("mcp", SERVER), _opencode),
-    "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", _SERVERS, _gemini),
-    "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", _SERVERS, _gemini),
+    "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", _SERVERS, _gemini, approves="trust"),
+    "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", _SERVERS, _gemini, approves="trust"),
     "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", _SERVERS, _copilot, hint=_NO_KEYS),
     "cline": McpClient("Cline CLI", "~/.cline/data/settings/cline_mcp_settings.json", _SERVERS, _cline),
     "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml", _CONTINUE),

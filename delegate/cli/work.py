@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from delegate._util.cancellation import Cancellation
+from delegate.budget.nested import joined
 from delegate.cli import PROGRAM
 from delegate.cli.screen.progress import live
 from delegate.delegator import Delegator
@@ -66,7 +67,7 @@ def stoppable(
 
     runner = asyncio.Runner()
     # The loop takes over the context variables that are set when it is created.
-    with written_to(trace), _Interrupts(runner.get_loop()) as interrupts, runner:
+    with written_to(trace), joined(os.environ), _Interrupts(runner.get_loop()) as interrupts, runner:
         try:
             return runner.run(main())
         except asyncio.CancelledError:

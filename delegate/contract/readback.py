@@ -23,8 +23,8 @@ class ReadRequest(NamedTuple):
     """None for the list."""
     offset: int | None
     """In characters. None for the result."""
-    wait_seconds: float
-    """How long to wait for a task that is still running."""
+    wait_seconds: float | None
+    """How long to wait for a task that is still running. None: as long as the caller can."""
 
 
 class ListedTask(Protocol):
@@ -56,7 +56,7 @@ def parse_read(arguments: Arguments) -> ReadRequest:
     # `attempt` only makes repeated calls different: some hosts end a conversation after several identical ones.
     fields = _fields(arguments, ("handle", "wait_seconds", "attempt", "offset"))
     handle = fields.get("handle")
-    wait = _number(fields, "wait_seconds", "seconds") or 0.0
+    wait = _number(fields, "wait_seconds", "seconds")
     if handle is None or handle == "":
         return ReadRequest(None, None, wait)
     start = _number(fields, "offset", "characters")
@@ -140,15 +140,19 @@ def render_slice(
     )
 
 
-def render_running(progress: CallProgress) -> str:
-    """Return what the tasks of a call are doing, and how the parent gets their results."""
+def render_running(progress: CallProgress, *, keeps_running: bool = False) -> str:
+    """Return what the tasks of a call are doing, and how the parent gets their results.
+
+    `keeps_running` says that they go on after the session that delegated them.
+    """
+    end = "They go on if your session ends" if keeps_running else "If you end your turn now, they may be stopped"
     line = f"running in the background: {progress.line()}"
     return "\n".join(
         [
             line,
             *progress.lines(),
-            "There is no verdict yet. Go on with other work, then call read_delegation with a handle, wait_seconds and "
-            "attempt. Don't delegate the same task again. stop_delegation stops a task.",
+            f"There is no verdict yet. {end}: go on with other work, then call read_delegation with a handle and "
+            "attempt, which waits. Don't delegate the same task again. stop_delegation stops a task.",
             line,
         ]
     )

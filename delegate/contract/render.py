@@ -85,6 +85,12 @@ def render(report: Report, *, nonce: str | None = None, limit: int = 6000) -> st
     nonce = nonce or new_nonce()
     head = [headline(report.results), *(verdict_line(result) for result in report.results), *_totals(report)]
     blocks = [_block(result, nonce, limit) for result in report.results]
+    ready = [result for result in report.results if result.good and result.take_over]
+    if len(ready) > 1:
+        command, *others = (result.take_over if not n else result.handle for n, result in enumerate(ready))
+        head.append(
+            f"to take the changes of all good tasks over: {one_line(' '.join((str(command), *map(str, others))), 900)}"
+        )
     return "\n".join([*head, data_notice(nonce), *blocks, "", headline(report.results)])
 
 
@@ -249,10 +255,11 @@ def _work_lines(result: TaskResult) -> list[str]:
     lines += _delegated(result.delegated) + _model(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- to take the changes over: {one_line(result.take_over, 600)}"] if result.take_over else []
+    lines += [f"- no command takes the changes over: {quoted(result.no_take_over, 400)}"] if result.no_take_over else []
     if result.handle:
         lines.append(f"- handle: {one_line(result.handle, 80)}")
-    elif result.usage.model_calls:
-        lines.append("- not on record: it could not be written")
+    elif result.usage.model_calls or result.status == "completed":
+        lines.append("- not on record: it could not be written; `delegate doctor` says why")
     return lines
 
 
@@ -264,14 +271,16 @@ def _tool_calls(receipts: ReceiptCounts) -> str:
         succeeded = (f"{one_line(tool, 40)} {n}" for tool, n in list(receipts.tools.items())[:12])
         line += f"; succeeded: {', '.join(succeeded)}"
     counts = (("failed", receipts.error), ("denied", receipts.denied), ("timed out", receipts.timeout))
-    return line + "".join(f"; {name}: {n}" for name, n in counts if n)
+    why = f" ({quoted(receipts.why_denied, 300)})" if receipts.why_denied else ""
+    return line + "".join(f"; {name}: {n}{why if name == 'denied' else ''}" for name, n in counts if n)
 
 
 def _spent(result: TaskResult) -> str:
     usage = result.usage
-    used = f"{counted(usage.model_calls, 'model call')}, {usage.input_tokens:,} input tokens, "
-    used += f"{usage.output_tokens:,} output tokens"
-    if result.cost_usd is None and not usage.model_calls:
+    used = f"{usage.input_tokens:,} input tokens, {usage.output_tokens:,} output tokens"
+    if usage.model_calls or not usage.total_tokens:  # some programs report their tokens alone
+        used = f"{counted(usage.model_calls, 'model call')}, {used}"
+    if result.cost_usd is None and not usage.model_calls and not usage.total_tokens:
         used = "the child's usage was not observed"
     return f"- spent: {_cost(result, result.verification_share)}; {used}; {result.seconds:.1f} s"
 

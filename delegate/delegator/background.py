@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
-from delegate.budget.runs import RunRegistry
+from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
 from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
@@ -19,7 +19,8 @@ from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 if TYPE_CHECKING:
     from delegate.policy.approvals import OnApproval
 
-_KEPT_RUNS = 1_000
+_LISTED_RUNS = 100
+"""The number of runs in which a caller's latest tasks are looked for."""
 _KEPT_DELEGATIONS = 100
 """The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
 
@@ -49,8 +50,8 @@ class Background:
         self._result_chars = result_chars
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""
-        self._latest_runs = OrderedDict[str, None]()
-        """The runs of the latest calls that models made."""
+        self.outlives_session = False
+        """Whether calls go on after the session that made them, so that parents can be told."""
 
     async def start(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Delegation:
         """Run tasks in the background. Returns when they are recorded, or when they have been refused.
@@ -136,30 +137,30 @@ class Background:
             may_read: For hosts with several callers that don't trust each other: gets the id of a run and decides
                 whether this caller may read its reports. The answer to a handle of another run is that of an unknown
                 handle.
-            max_wait_seconds: The maximum of `wait_seconds`.
+            max_wait_seconds: The maximum of `wait_seconds`, and its default; without it, the default is 0.
             on_event: Receives the events of the task while it is waited for.
 
         Raises:
             CallError: The call is invalid, or there is no such report. The error says how to fix it.
         """
-        wanted, run_id = contract.parse_read(arguments), self._runs.known_run(parent)
-        if wanted.handle is None:
+        request, run_id = contract.parse_read(arguments), self._runs.known_run(parent)
+        if request.handle is None:
             return contract.render_list(await self._latest_tasks(run_id, may_read))
         # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
-        if may_read is not None and not may_read(contract.run_of(wanted.handle)):
+        if may_read is not None and not may_read(contract.run_of(request.handle)):
             raise contract.unknown_handle()
-        is_own = run_id in (None, contract.run_of(wanted.handle))
-        delegation = self._delegations.get(wanted.handle) if is_own else None
+        is_own = run_id in (None, contract.run_of(request.handle))
+        delegation = self._delegations.get(request.handle) if is_own else None
         if delegation is not None:
-            seconds = wanted.wait_seconds if max_wait_seconds is None else min(wanted.wait_seconds, max_wait_seconds)
+            limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
             with delegation.reported_to(on_event):
-                if not (delegation.is_here and await delegation.wait(seconds, handle=wanted.handle)):
-                    return contract.render_running(delegation.progress)
-        result, report = await self._result_of(wanted.handle, run_id, delegation)
+                if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=request.handle)):
+                    return contract.render_running(delegation.progress, keeps_running=self.outlives_session)
+        result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
-        if wanted.offset is None:
+        if request.offset is None:
             return contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
-        return contract.render_slice(wanted.handle, wanted.offset, result, report, limit=limit)
+        return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:
         """Return the definition of `stop_delegation`, with which a parent stops a task that runs in the background."""
@@ -181,7 +182,7 @@ class Background:
         allowed = may_read is None or may_read(contract.run_of(handle))
         if allowed and run_id in (None, contract.run_of(handle)):
             await self.stop(handle)
-        return await self.read_call({"handle": handle}, parent=parent, may_read=may_read)
+        return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -213,19 +214,14 @@ class Background:
                 raise
             raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
 
-    def remember(self, run_id: str) -> None:
-        """Note the run of a call that a model made, for the list of the latest tasks."""
-        self._latest_runs[run_id] = None
-        self._latest_runs.move_to_end(run_id)
-        if len(self._latest_runs) > _KEPT_RUNS:
-            self._latest_runs.popitem(last=False)
-
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
-        """Return the latest tasks of this delegator that a caller may read, newest first."""
-        runs = [run_id] if run_id else [run for run in reversed(self._latest_runs) if may_read is None or may_read(run)]
+        """Return the latest tasks on record that a caller may read, newest first."""
+        runs = [run_id] if run_id else [run.run_id for run in await self._records.runs(_LISTED_RUNS)]
+        runs = [run for run in runs if run_id or may_read is None or may_read(run)]
+        depth = context.depth if (context := current_context()) else 0
         latest: list[TaskSummary] = []
         for run in runs:
-            latest += [task for task in reversed(await self._records.tasks(run)) if task.depth == 0]
+            latest += [task for task in reversed(await self._records.tasks(run)) if task.depth == depth]
             if len(latest) >= contract.MAX_LISTED:
                 break
         return latest

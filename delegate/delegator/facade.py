@@ -254,7 +254,6 @@ class Delegator:
         try:
             tasks = contract.parse_call(arguments, check_schema=check_schema)
             context = self._runs.context(parent, author="model", on_approval=on_approval)
-            self.background.remember(context.run.id)
             return await self._admission.execute(
                 tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
             )
@@ -472,7 +471,7 @@ class Delegator:
 
 
 def _refuse_unenforceable(settings: Settings, runner: ChildRunner) -> None:
-    """Raise ConfigError for a policy over calls that nobody would ask it about."""
+    """Raise ConfigError for a policy over a runner that wouldn't ask it about its calls."""
     if settings.policy.restricts and not getattr(runner, "uses_job_tools", False):
         name = getattr(runner, "name", type(runner).__qualname__)
         raise ConfigError(
@@ -481,8 +480,8 @@ def _refuse_unenforceable(settings: Settings, runner: ChildRunner) -> None:
         )
 
 
-def _tool_of(given: Tool | Callable[..., Any]) -> Tool:
-    return given if isinstance(given, Tool) else Tool.from_function(given)
+def _tool_of(tool: Tool | Callable[..., Any]) -> Tool:
+    return tool if isinstance(tool, Tool) else Tool.from_function(tool)
 
 
 def _detector_in(home: Path) -> "Detector | None":

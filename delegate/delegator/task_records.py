@@ -19,27 +19,27 @@ class TaskRecords:
     Raises DelegateError if the records can't be read or written.
     """
 
-    def __init__(self, stored: Records, limits: JudgeLimits | None) -> None:
+    def __init__(self, records: Records, limits: JudgeLimits | None) -> None:
         """`limits` are what rulings decide of judges, with the setting `max_false_pass`."""
-        self._stored = stored
+        self._records = records
         self._limits = limits
 
     async def read(self, handle: str) -> JsonObject | None:
         """Return the record of a task, even while it is running, or None if there is none. See `Records.read`."""
-        return await self._stored.read(handle)
+        return await self._records.read(handle)
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """Return the latest recorded runs, newest first."""
-        return await self._stored.runs(limit)
+        return await self._records.runs(limit)
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
         """Return the recorded tasks of a run, or the first ones, in the order in which they started."""
-        return await self._stored.tasks(run_id, limit)
+        return await self._records.tasks(run_id, limit)
 
     async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, Verdict]]:
         """Return the handle, the run and the verdict of all tasks on record that have one, or of those of one run."""
         verdicts: list[tuple[str, str, Verdict]] = []
-        for handle, run, text in await self._stored.verdicts(run_id):
+        for handle, run, text in await self._records.verdicts(run_id):
             with suppress(ValidationError):  # of another version of delegate
                 verdicts.append((handle, run, Verdict.model_validate_json(text)))
         return verdicts
@@ -96,14 +96,14 @@ class TaskRecords:
 
     async def rulings(self, handle: str | None = None) -> list[Ruling]:
         """Return the rulings on one task, by everybody; or all rulings, and of each criterion only the latest."""
-        return await self._stored.rulings(handle)
+        return await self._records.rulings(handle)
 
     async def draw(self, n: int | None = None, run_id: str | None = None) -> list[tuple[str, str]]:
         """Return the handles and ids of `n` recorded criteria that judges decided, drawn at random, to rule on.
 
         Those that were drawn and ruled on before are left out. With None, all that are left, in random order.
         """
-        return await self._stored.draw(n, run_id)
+        return await self._records.draw(n, run_id)
 
     async def false_pass(self) -> FalsePassTable | None:
         """Return the measured error rates by which judges may decide alone; None without `max_false_pass`."""
@@ -111,7 +111,7 @@ class TaskRecords:
 
     async def disagreements(self) -> tuple[int, int]:
         """Return the number of criteria that several people ruled on, and on how many of them they disagree."""
-        return await self._stored.disagreements()
+        return await self._records.disagreements()
 
     async def ruled_runs(self, rulings: Sequence[Ruling]) -> list[RuledRun]:
         """Return the completed runs on record that these rulings are about, to fit a detector to.
@@ -121,7 +121,7 @@ class TaskRecords:
         by_task: dict[str, list[Ruling]] = {}
         for ruling in rulings:
             by_task.setdefault(ruling.task, []).append(ruling)
-        completed: list[RuledRun] = []
+        runs: list[RuledRun] = []
         for handle, about in by_task.items():
             record = await self.read(handle)
             run = None
@@ -129,11 +129,11 @@ class TaskRecords:
                 run = ChildRun.model_validate(record["run"]) if record and record["run"] else None
             if run is not None and run.status == "completed":
                 false = any(ruling.ruling == "not_met" for ruling in about)
-                completed.append(RuledRun(run, false, about[0].rubric_version or handle))
-        return completed
+                runs.append(RuledRun(run, false, about[0].rubric_version or handle))
+        return runs
 
     async def _store(self, new: Sequence[Ruling]) -> None:
         if new:
-            await self._stored.rule(*new)
+            await self._records.rule(*new)
         if self._limits is not None:
             self._limits.refresh()

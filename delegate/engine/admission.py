@@ -7,6 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
@@ -16,6 +17,7 @@ from delegate.contract import Limits
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
+from delegate.engine.working_folder import in_workspace
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
 from delegate.judging.reading.statements import Template
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
 
 
-async def _at_once() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Admits the calls of one delegator: all tasks of a call or, where one can't be run, none."""
@@ -45,7 +43,7 @@ class Admission:
     executor: Executor
     consumer: Consumer[Event] | None = None
     """The operator's consumer, which receives the events of every call."""
-    prepared: Callable[[], Awaitable[None]] = _at_once
+    prepared: Callable[[], Awaitable[None]] = nothing_to_wait_for
     """Waits until everything that children need is loaded."""
 
     async def execute(
@@ -70,21 +68,21 @@ class Admission:
         Raises:
             CallError: A task can't be run. None of them was started.
         """
-        if context.depth >= self.settings.max_depth:
-            message = f"delegation isn't possible at depth {context.depth} of {self.settings.max_depth}"
-            raise CallError("too_deep", message, hint="do the work yourself")
+        if context.depth >= (deepest := context.run.settings.max_depth):
+            message = f"a child at depth {context.depth} can't delegate: the setting max_depth (DELEGATE_MAX_DEPTH)"
+            raise CallError("too_deep", f"{message} of its run is {deepest}", hint="do the work yourself")
         await self.prepared()
         if self.executor.services.host_tools is None:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
-            tasks = [task.model_copy(update={"workspace": context.workspace}) for task in tasks]
+            tasks = [in_workspace(task, context.workspace) for task in tasks]
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
         connections = [await self.connections.open(model) if model else None for model in models]
         _reserve_children(tasks, author, context)
         # The operator's consumer receives only the events of top-level tasks.
-        given = (self.consumer if context.depth == 0 else None, consumer)
-        consumers = tuple(one for one in given if one is not None)
+        receivers = (self.consumer if context.depth == 0 else None, consumer)
+        consumers = tuple(receiver for receiver in receivers if receiver is not None)
         async with context.permit.released() if context.permit else nullcontext():
             report = await self.executor.run(
                 tasks,
@@ -126,18 +124,19 @@ class Admission:
         if self.executor.services.runner.needs_model:
             with suppress(CallError):
                 yield (child := choose_child(self.catalog, request))
-        if (found := likely_judge(self.catalog, request, child, judge)) is not None:
-            yield found
+        if (judge_model := likely_judge(self.catalog, request, child, judge)) is not None:
+            yield judge_model
 
     def limits_of(self, context: RunContext) -> Limits:
         """Return the current limits of `context`, for the tool's definition."""
         settings, tasks_left = self.settings, context.ledger.left("children")
+        deepest = context.run.settings.max_depth
         return Limits(
             max_steps=settings.max_steps,
             timeout_seconds=settings.timeout_seconds,
             tasks_left=None if tasks_left is None else int(tasks_left),
             usd_left=context.ledger.left("cost_usd"),
-            depth_left=settings.max_depth - context.depth - 1 if settings.max_depth > 1 else None,
+            depth_left=deepest - context.depth - 1 if deepest > 1 else None,
         )
 
     def _refuse_unknown_tools(self, task: Task) -> None:
@@ -146,14 +145,14 @@ class Admission:
         A tool that exists may still not be offered, because the parent lacks it or the settings forbid it.
         """
         services = self.executor.services
-        if not task.tools or (services.host_tools is None and not getattr(services.runner, "uses_job_tools", False)):
+        if not task.tools or (services.host_tools is None and not services.uses_job_tools):
             return
-        known = self._known_tools()
+        names = self._known_tools()
         for n, name in enumerate(task.tools):
-            if name not in known:
-                meant = most_similar(name, known)
-                guess = f"did you mean `{meant}`? " if meant else ""
-                hint = f"{guess}The tools are: {', '.join(known)}"
+            if name not in names:
+                similar = most_similar(name, names)
+                guess = f"did you mean `{similar}`? " if similar else ""
+                hint = f"{guess}The tools are: {', '.join(names)}"
                 raise CallError(
                     "unknown_tool",
                     f"there is no tool {redactor.beginning(name, 100)!r}",
@@ -168,7 +167,7 @@ class Admission:
 
     def _callable_tools(self, task: Task) -> Collection[str] | None:
         """The tools that a child may have receipts of; None if its runner has tools of its own, or nothing asks."""
-        if not getattr(self.executor.services.runner, "uses_job_tools", False):
+        if not self.executor.services.uses_job_tools:
             return None
         if not any(isinstance(criterion, ReceiptCriterion) for criterion in task.acceptance_criteria):
             return None
@@ -182,7 +181,7 @@ class Admission:
         """
         strict = self.settings.strict_checks
         for n, task in enumerate(tasks):
-            if not strict and not any(isinstance(one, CONDITIONS) for one in task.acceptance_criteria):
+            if not strict and not any(isinstance(criterion, CONDITIONS) for criterion in task.acceptance_criteria):
                 continue
             from delegate.judging.checks import can_fail  # loaded only where there is something to try
 
@@ -217,11 +216,11 @@ class Admission:
             return
         from delegate.child.steps import STEP_TOOLS  # loaded only where it is used
 
-        if not getattr(services.runner, "uses_job_tools", False):
+        if not services.uses_job_tools:
             message = "only a child that calls nothing but delegate's tools can be held to steps"
             raise CallError("no_steps", message, field="steps", hint="leave out `steps`, or use the built-in child")
-        if taken := STEP_TOOLS.intersection(tool.name for tool in services.host_tools or ()):
-            message = f"steps have their own tool {min(taken)}, and a tool of the host has the same name"
+        if conflicts := STEP_TOOLS.intersection(tool.name for tool in services.host_tools or ()):
+            message = f"steps have their own tool {min(conflicts)}, and a tool of the host has the same name"
             raise CallError("no_steps", message, field="steps", hint="rename the host's tool")
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext) -> list[Model | None]:

@@ -52,8 +52,8 @@ class ChildTools:
         """The read-only tools that the caller may have called after the run."""
         if not any(isinstance(criterion, ProbeCriterion) for criterion in self.task.criteria):
             return ()
-        allowed = self.call.services.tools_of(self.call.context)
-        return tuple(tool for tool in self._all() if tool.read_only and tool.name in allowed)
+        names = self.call.services.tools_of(self.call.context)
+        return tuple(tool for tool in self._all() if tool.read_only and tool.name in names)
 
     def of_judge(self) -> tuple[Tool, ...]:
         """The child's own tools with which a judge may look how things are: unguarded, since it only reads.
@@ -80,7 +80,7 @@ class ChildTools:
         from delegate.child.permissions import Asker, Permissions  # loaded only where anything could be refused
         from delegate.child.steps import Steps
 
-        ends = time.monotonic() + seconds
+        end = time.monotonic() + seconds
         steps = Steps(lambda: recorder.receipts, events.notify) if self.task.steps else None
         asker = Asker(
             on_approval=self.call.context.on_approval or self.call.services.on_approval,
@@ -98,7 +98,7 @@ class ChildTools:
             settings.policy,
             asker,
             ledger=context.ledger,
-            seconds_left=lambda: ends - time.monotonic(),
+            seconds_left=lambda: end - time.monotonic(),
             steps=steps,
         )
         tools = tuple(map(permissions.guarded, self._available(context)))
@@ -108,11 +108,11 @@ class ChildTools:
         """The tools that the task names, except those that its parent doesn't have."""
         services = self.call.services
         tools = self._all()
-        if context.depth < services.settings.max_depth:
+        if context.depth < context.run.settings.max_depth:
             tools = (*tools, services.child_delegate_tool())
             self.folder.expect_writers()  # the child's own children may work in it
-        allowed = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
-        return tuple(tool for tool in tools if all(tool.name in names for names in allowed))
+        selections = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
+        return tuple(tool for tool in tools if all(tool.name in names for names in selections))
 
     def _all(self) -> tuple[Tool, ...]:
         services = self.call.services

@@ -16,7 +16,7 @@ from delegate.budget import costs
 from delegate.child.job import ClaimReply, MadeClaim
 from delegate.codes import VerdictCode
 from delegate.control.review import refusal, refused_criteria
-from delegate.engine.refusals import Refusals
+from delegate.engine.refusals import Refusals, text_of_call, text_of_file
 from delegate.events import ClaimJudged, ClaimMade, Notify
 from delegate.judging.levels import VERIFIED
 from delegate.records.recorder import Recorder
@@ -54,7 +54,7 @@ class TaskClaims:
         self._task, self._refusals, self._store = task, refusals, store
         self._only_reads = only_reads
         self._refused_state: str | None = None
-        """The state of the latest claim that somebody looked at and refused."""
+        """The state of the latest claim that was examined and refused."""
         self._latest: tuple[ChildRun, Verdict] | None = None
         """The run of the latest claim, with its verdict."""
 
@@ -82,12 +82,12 @@ class TaskClaims:
             )
             text = f"Not judged again: nothing has changed since claim {claim.n - 1}, which was refused."
             return self._noted(again, text)
-        started = time.monotonic()
+        start = time.monotonic()
         verdict = self._only_verified(await self._judged(claim.run))
         self._latest = claim.run, verdict
         self._refused_state = claim.state if verdict.examined else None
         charge = costs.of_judge(verdict)
-        judged = Claim(
+        result = Claim(
             n=claim.n,
             rationale=claim.run.output[:RATIONALE_CHARS],
             step=claim.run.steps,
@@ -96,16 +96,16 @@ class TaskClaims:
             decided_by=verdict.decided_by,
             reasoning=verdict.reasoning,
             refused=() if verdict.verdict == "PASS" else tuple(refused_criteria(verdict)),
-            seconds=round(time.monotonic() - started, 6),
+            seconds=round(time.monotonic() - start, 6),
             usage=charge.usage,
             cost_usd=charge.cost_usd,
             cost_known_usd=charge.known_usd,
             cost_provenance=charge.provenance,
         )
         if verdict.verdict == "PASS":
-            self._note(judged)
+            self._note(result)
             return ClaimReply(True, "Verified. You are finished.")
-        reply = self._refused(judged, verdict)
+        reply = self._refused(result, verdict)
         if verdict.code == "cancelled":  # a verdict holds it back, so that its cost is kept
             raise asyncio.CancelledError
         reraise_pending_cancel()
@@ -113,20 +113,22 @@ class TaskClaims:
 
     async def _judged(self, run: ChildRun) -> Verdict:
         """The verdict on a claim. What a judge refused of the same work isn't put to it again, and stays refused."""
-        kept = self._refusals.of(run)
-        left = self._refusals.left(kept) if kept else self._task
-        verdict = await self._judge(run, left) if left is not None else None
-        if kept:
-            verdict = self._refusals.added_to(verdict, kept)
+        refusals = self._refusals.of(run)
+        task = self._refusals.task_without(refusals) if refusals else self._task
+        verdict = await self._judge(run, task) if task is not None else None
+        if refusals:
+            verdict = self._refusals.added_to(verdict, refusals)
         assert verdict is not None, "a task in goal mode has criteria"
         if self._refusals.keep(verdict.criteria, run):
             await self._store(self._refusals.as_json())
         return verdict
 
-    def _refused(self, judged: Claim, verdict: Verdict) -> ClaimReply:
-        spent = verdict.code == "budget_exceeded" or any(one.code == "budget_exceeded" for one in verdict.criteria)
-        limit = ErrorDetail(code="budget_exceeded", message=verdict.reasoning) if spent else None
-        return self._noted(judged, refusal(verdict), limit, examined=verdict.examined)
+    def _refused(self, claim: Claim, verdict: Verdict) -> ClaimReply:
+        is_spent = verdict.code == "budget_exceeded" or any(
+            result.code == "budget_exceeded" for result in verdict.criteria
+        )
+        limit = ErrorDetail(code="budget_exceeded", message=verdict.reasoning) if is_spent else None
+        return self._noted(claim, refusal(verdict), limit, examined=verdict.examined)
 
     def artifacts_of(self, child: ChildRun) -> tuple[Artifact, ...] | None:
         """The artifacts that the latest claim was judged by, if the child made no model call since; else None."""
@@ -142,10 +144,10 @@ class TaskClaims:
                 return child, None
             error = ErrorDetail(code="bad_report", message="the child ended without a claim, which goal mode needs")
             return child.model_copy(update={"status": "failed", "error": error}), None
-        judged, verdict = self._latest
+        run, verdict = self._latest
         if verdict.verdict == "PASS" and child.status != "completed":
             return child, None
-        return child.model_copy(update={"artifacts": judged.artifacts}), verdict
+        return child.model_copy(update={"artifacts": run.artifacts}), verdict
 
     def _noted(self, claim: Claim, text: str, limit: ErrorDetail | None = None, *, examined: bool = True) -> ClaimReply:
         self._note(claim)
@@ -164,30 +166,16 @@ class TaskClaims:
         if not weak and verdict.level in (*VERIFIED, "said"):  # what is only said is all that the criterion asks for
             return verdict
         reasoning = f"every criterion is met, but not all of them on evidence: {verdict.worth}"
-        if weak and all(one.held_before and one.level in VERIFIED for one in weak):
+        if weak and all(result.held_before and result.level in VERIFIED for result in weak):
             reasoning = "every criterion is met, but all that shows more than the child's word held before it began"
         code: VerdictCode = "not_verified"
         return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
 
     def _state_of(self, run: ChildRun) -> str:
         """A digest of the report, the files, and the results of all calls that may have changed anything."""
-        digest = hashlib.blake2b(run.output.encode("utf-8", "replace"), digest_size=16)
-        self._add_artifacts(digest, run)
-        self._add_acts(digest, run)
-        return digest.hexdigest()
-
-    def _add_artifacts(self, digest: hashlib.blake2b, run: ChildRun) -> None:
-        for one in run.artifacts:
-            digest.update(f"\0{one.path}\0{one.change}\0{one.bytes}\0{one.sha256}\0{one.link_to}".encode())
-
-    def _add_acts(self, digest: hashlib.blake2b, run: ChildRun) -> None:
-        acts = {
-            f"\0{one.tool}\0{one.status}\0{one.args_sha256}\0{one.output_sha256}"
-            for one in run.receipts
-            if not self._only_reads(one.tool)
-        }
-        for act in sorted(acts):
-            digest.update(act.encode("utf-8", "replace"))
+        calls = {text_of_call(receipt) for receipt in run.receipts if not self._only_reads(receipt.tool)}
+        texts = [run.output, *map(text_of_file, run.artifacts), *sorted(calls)]
+        return hashlib.blake2b("\0".join(texts).encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 _FREE = {

@@ -59,7 +59,7 @@ class Consumer(Generic[T]):
         self._queue: deque[T] = deque()
         self._lock = threading.Lock()
         self._idle: Future[None] | None = None
-        """Done when the queue is empty. None while nobody passes events on."""
+        """Done when the queue is empty. None while no events are passed on."""
         self._worker: asyncio.Task[None] | None = None
         self._dropped = 0
         self._has_failed = False
@@ -69,7 +69,7 @@ class Consumer(Generic[T]):
         if self._queued:
             self._put(event)
             return
-        started = time.perf_counter()
+        start = time.perf_counter()
         try:
             answer = self._sink(event)
         except (Exception, asyncio.CancelledError):  # such as that of a future it asked, and no cancel of this run
@@ -79,7 +79,7 @@ class Consumer(Generic[T]):
                 self._is_async = self._queued = True
                 self._put(event, first=answer)
                 return
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - start
         if seconds > SLOW_SECONDS and not self._direct:
             self._queued = True
             text = "the event consumer %s took %.1f s for one event, on the event loop: it gets the others in a thread"
@@ -101,9 +101,9 @@ class Consumer(Generic[T]):
             _log.warning(text, self._name, MAX_QUEUED)
 
     def _start(self, first: Any) -> None:
-        """Let somebody pass on what is in the queue. The caller holds the lock."""
+        """Start to pass on what is in the queue. The caller holds the lock."""
         self._idle = idle = Future[None]()
-        idle.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
+        idle.set_running_or_notify_cancel()  # so that a caller that waits for it can't cancel it
         if self._is_async:
             self._worker = asyncio.get_running_loop().create_task(self._pass_on_async(idle, first))
         else:
@@ -159,7 +159,7 @@ def as_consumer(sink: EventSink | None) -> Consumer[Event] | None:
 
 async def settle(consumers: Iterable[Consumer[Any] | None]) -> None:
     """Wait until these consumers have got all events so far, at most `SETTLE_SECONDS`. Later, they still get them."""
-    pending = [one.pending for one in consumers if one is not None]
+    pending = [consumer.pending for consumer in consumers if consumer is not None]
     waiting = [asyncio.wrap_future(future) for future in pending if future is not None]
     if waiting:
         await asyncio.wait(waiting, timeout=SETTLE_SECONDS)

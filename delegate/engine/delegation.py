@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from delegate._util.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation, retrieve_exception
 from delegate.contract.progress import CallProgress
 from delegate.engine.consumers import Consumer, as_consumer, settle
 from delegate.events import Event, EventSink
@@ -38,7 +38,7 @@ class Delegation:
         self._events = deque[Event](maxlen=KEPT_EVENTS)
         self._cancellation = Cancellation()
         self._running = asyncio.create_task(self._run(run))
-        self._running.add_done_callback(_retrieve_error)
+        self._running.add_done_callback(retrieve_exception)
 
     def __await__(self) -> Generator[Any, None, Report]:
         return asyncio.shield(self._running).__await__()
@@ -146,9 +146,3 @@ class Delegation:
         self._events.append(event)
         for consumer in self._consumers:
             consumer(event)
-
-
-def _retrieve_error(running: "asyncio.Task[Report]") -> None:
-    """Take note of an exception that nobody awaits: asyncio logs an error for one that is never retrieved."""
-    if not running.cancelled():
-        running.exception()

@@ -72,7 +72,7 @@ class Executor:
         `resumed`, the only task goes on where its record ends. `template` is what the only task was made from, and
         `handle` that of its record, if it is known before.
         """
-        started = time.monotonic()
+        start = time.monotonic()
         ceiling = context.bounds(self.services.settings).ceiling
         settings, run = self.services.settings, context.run
         traced = operations.workflow(settings.tool_name, run_id=run.id, tasks=len(tasks), depth=context.depth)
@@ -101,12 +101,12 @@ class Executor:
             finally:
                 for run in runs:
                     self.running.pop(run.handle, None)
-        totals = costs.totals(results, time.monotonic() - started)
+        totals = costs.totals(results, time.monotonic() - start)
         return Report(results=results, totals=totals, run_id=context.run.id)
 
     async def _run_all(self, call: CallScope, runs: Sequence[TaskRun], *, is_run: bool) -> tuple[TaskResult, ...]:
         """Run all tasks concurrently. All of them are recorded before the first one starts."""
-        started, run_id = time.monotonic(), call.context.run.id
+        start, run_id = time.monotonic(), call.context.run.id
         if runs and (resumed := runs[0].resumed):
             await self._take_over(resumed)
         else:
@@ -134,7 +134,7 @@ class Executor:
             await call.reading.close()
             if is_run and call.consumers:
                 results = [run.result for run in runs if run.result is not None]
-                call.deliver(_run_done(run_id, results, time.monotonic() - started))
+                call.deliver(_run_done(run_id, results, time.monotonic() - start))
 
     async def _take_over(self, resumed: "Resumed") -> None:
         """Make a task whose process was lost one of this process. Raises CallError if that isn't possible."""

@@ -41,12 +41,12 @@ class LiveText(Incoming):
 
     def _add(self, text: str) -> None:
         self._text += text
-        started = time.monotonic()
-        if started >= self._due:
+        start = time.monotonic()
+        if start >= self._due:
             redacted = self._redact(self._text)
             self._show(redacted[: _safe_length(redacted)])
             now = time.monotonic()
-            self._due = now + max(_EVERY_SECONDS, _SHARE * (now - started))
+            self._due = now + max(_EVERY_SECONDS, _SHARE * (now - start))
 
     def _show(self, text: str, *, is_end: bool = False) -> None:
         """Report what is new of a redacted text."""

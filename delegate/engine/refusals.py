@@ -38,46 +38,46 @@ class Refusals:
     def __init__(self, task: Task, tools: Sequence[Tool], stored: Sequence[Mapping[str, Any]] = ()) -> None:
         self._task = task
         self._tools = {tool.name: tool for tool in tools}
-        self._kept = [(str(one["about"]), CriterionResult.model_validate(one["result"])) for one in stored]
+        self._refusals = [(str(entry["about"]), CriterionResult.model_validate(entry["result"])) for entry in stored]
         """Each with a digest of what it is about."""
 
     def of(self, run: ChildRun) -> dict[str, CriterionResult]:
         """What was refused of the same work, by the criterion's id."""
         if run.status != "completed":
             return {}
-        return {one.id: one for about, one in self._kept if about == self._about(one.reading, run)}
+        return {refusal.id: refusal for about, refusal in self._refusals if about == self._about(refusal.reading, run)}
 
     def keep(self, results: Sequence[CriterionResult], run: ChildRun) -> bool:
         """Keep what a judge refuses of this work. Whether there is anything new."""
         before = self.of(run)
-        new = [one for one in results if _is_refused(one) and one.id not in before]
-        self._kept += [(self._about(one.reading, run), one) for one in new]
+        new = [criterion for criterion in results if _is_refused(criterion) and criterion.id not in before]
+        self._refusals += [(self._about(criterion.reading, run), criterion) for criterion in new]
         return bool(new)
 
     def as_json(self) -> list[JsonObject]:
         """All of them, for another process."""
-        return [{"about": about, "result": one.model_dump(mode="json")} for about, one in self._kept]
+        return [{"about": about, "result": refusal.model_dump(mode="json")} for about, refusal in self._refusals]
 
     # ------------------------------------------------------------------------------------- what is judged without them
 
-    def left(self, kept: Mapping[str, CriterionResult]) -> Task | None:
+    def task_without(self, refusals: Mapping[str, CriterionResult]) -> Task | None:
         """The task without these criteria and what depends on them; None if nothing is left."""
-        gone = {*kept, *self._dependents(kept)}
-        left = [one for one in self._task.acceptance_criteria if one.id not in gone]
-        if not left and self._task.output_schema is None:
+        ids = {*refusals, *self._dependents(refusals)}
+        criteria = [criterion for criterion in self._task.acceptance_criteria if criterion.id not in ids]
+        if not criteria and self._task.output_schema is None:
             return None
         # What they name is still what was asked for.
-        named = [one.describe() for one in self._task.acceptance_criteria if one.id in gone]
-        context = "\n".join(filter(None, (self._task.context, *named)))
-        return self._task.model_copy(update={"acceptance_criteria": tuple(left), "context": context})
+        texts = [criterion.describe() for criterion in self._task.acceptance_criteria if criterion.id in ids]
+        context = "\n".join(filter(None, (self._task.context, *texts)))
+        return self._task.model_copy(update={"acceptance_criteria": tuple(criteria), "context": context})
 
-    def added_to(self, verdict: Verdict | None, kept: Mapping[str, CriterionResult]) -> Verdict:
+    def added_to(self, verdict: Verdict | None, refusals: Mapping[str, CriterionResult]) -> Verdict:
         """The verdict on what was left, with what was refused before. None: nothing was left."""
-        judged = {one.id: one for one in verdict.criteria} if verdict else {}
-        again = {id: one.model_copy(update={"reason": _still(one)}) for id, one in kept.items()}
-        known = {**judged, **again, **self._dependents(kept)}
-        results = tuple(known[one.id or ""] for one in self._task.criteria)
-        if verdict is not None and all(one.outcome == "skipped" for one in judged.values()):
+        new = {criterion.id: criterion for criterion in verdict.criteria} if verdict else {}
+        again = {id: refusal.model_copy(update={"reason": _still(refusal)}) for id, refusal in refusals.items()}
+        by_id = {**new, **again, **self._dependents(refusals)}
+        results = tuple(by_id[criterion.id or ""] for criterion in self._task.criteria)
+        if verdict is not None and all(criterion.outcome == "skipped" for criterion in new.values()):
             return verdict.model_copy(update={"criteria": results})  # the work was refused as a whole
         combined = combine(results)
         if verdict is None:
@@ -97,23 +97,23 @@ class Refusals:
             "rubric_version": rubric_version(self._task),
         }
         # What is `findings_only` fails nothing, and what else failed still counts.
-        counts = any(not one.findings_only for one in kept.values())
+        counts = any(not refusal.findings_only for refusal in refusals.values())
         return verdict.model_copy(update={**fields, **(combined._asdict() if counts else {})})
 
-    def _dependents(self, kept: Mapping[str, CriterionResult]) -> dict[str, CriterionResult]:
+    def _dependents(self, refusals: Mapping[str, CriterionResult]) -> dict[str, CriterionResult]:
         """The results of the criteria that depend on these, which are skipped."""
-        found: dict[str, CriterionResult] = {}
+        dependents: dict[str, CriterionResult] = {}
         while True:
             more = {
-                one.id or "": _skipped(one, unmet[0])
-                for one in self._task.acceptance_criteria
-                if one.id not in found
-                and one.id not in kept
-                and (unmet := [id for id in one.depends_on if id in kept or id in found])
+                criterion.id or "": _skipped(criterion, unmet[0])
+                for criterion in self._task.acceptance_criteria
+                if criterion.id not in dependents
+                and criterion.id not in refusals
+                and (unmet := [id for id in criterion.depends_on if id in refusals or id in dependents])
             }
             if not more:
-                return found
-            found |= more
+                return dependents
+            dependents |= more
 
     # ------------------------------------------------------------------------------------- what a criterion is about
 
@@ -135,7 +135,7 @@ class Refusals:
         if part.about == "absence":
             yield from (*_files(run), *self._calls(run))
         elif part.files:
-            yield from _files(run, lambda one: any(same_file(one.path, named) for named in part.files))
+            yield from _files(run, lambda artifact: any(same_file(artifact.path, path) for path in part.files))
         elif part.about == "file" or (part.about == "deed" and self._may_change_files(part.tools)):
             yield from _files(run)
         if part.about == "deed":
@@ -144,32 +144,32 @@ class Refusals:
     def _may_change_files(self, names: Sequence[str]) -> bool:
         """Whether what these tools do may be looked for in files. Any may, if they aren't known."""
         effects = [tool.effects if (tool := self._tools.get(name)) else None for name in names]
-        return not names or any(one is None or bool(one & {"files", "commands"}) for one in effects)
+        return not names or any(effect is None or bool(effect & {"files", "commands"}) for effect in effects)
 
     def _calls(self, run: ChildRun, names: Sequence[str] = ()) -> list[str]:
         """The calls of these tools; without names, of those that may change anything."""
 
-        def counts(one: Receipt) -> bool:
-            tool = self._tools.get(one.tool)
-            return one.tool in names if names else tool is None or not tool.read_only
+        def counts(receipt: Receipt) -> bool:
+            tool = self._tools.get(receipt.tool)
+            return receipt.tool in names if names else tool is None or not tool.read_only
 
-        found = filter(counts, run.receipts)
-        return sorted(f"{one.tool}\0{one.status}\0{one.args_sha256}\0{one.output_sha256}" for one in found)
+        receipts = filter(counts, run.receipts)
+        return sorted(map(text_of_call, receipts))
 
 
-def _is_refused(one: CriterionResult) -> bool:
-    """Whether a judge looked and didn't find it met. Where only a second judge is missing, nobody refused anything."""
-    if one.decided_by != "judge" or not one.examined:
+def _is_refused(criterion: CriterionResult) -> bool:
+    """Whether a judge looked and didn't find it met. Where only a second judge is missing, no judge refused it."""
+    if criterion.decided_by != "judge" or not criterion.examined:
         return False
-    return one.outcome == "not_met" or (one.outcome == "cannot_tell" and one.code != "not_confident")
+    return criterion.outcome == "not_met" or (criterion.outcome == "cannot_tell" and criterion.code != "not_confident")
 
 
-def _still(one: CriterionResult) -> str:
-    parts = one.reading.parts if one.reading else ()
-    named = sorted({f"`{path}`" for part in parts for path in part.files if part.about == "file"})
-    about = f"({', '.join(named)}) " if named else ""
+def _still(refusal: CriterionResult) -> str:
+    parts = refusal.reading.parts if refusal.reading else ()
+    paths = sorted({f"`{path}`" for part in parts for path in part.files if part.about == "file"})
+    about = f"({', '.join(paths)}) " if paths else ""
     again = f"it was refused before, and what it is about {about}hasn't changed since"
-    return f"{one.reason.rstrip('. ')}; {again}" if one.reason else again
+    return f"{refusal.reason.rstrip('. ')}; {again}" if refusal.reason else again
 
 
 def _skipped(criterion: AnyCriterion, unmet: str) -> CriterionResult:
@@ -180,6 +180,16 @@ def _words(run: ChildRun) -> str:
     return " ".join(_WORD.findall(run.output.casefold()))
 
 
-def _files(run: ChildRun, is_meant: Callable[[Artifact], bool] = lambda one: True) -> list[str]:
-    meant = filter(is_meant, run.artifacts)
-    return [f"{one.path}\0{one.change}\0{one.bytes}\0{one.sha256}\0{one.link_to}" for one in meant]
+def _files(run: ChildRun, is_meant: Callable[[Artifact], bool] = lambda artifact: True) -> list[str]:
+    artifacts = filter(is_meant, run.artifacts)
+    return list(map(text_of_file, artifacts))
+
+
+def text_of_file(artifact: Artifact) -> str:
+    """An artifact as a text that differs if the file does."""
+    return f"{artifact.path}\0{artifact.change}\0{artifact.bytes}\0{artifact.sha256}\0{artifact.link_to}"
+
+
+def text_of_call(receipt: Receipt) -> str:
+    """A call as a text that differs if its arguments, its result or its status does."""
+    return f"{receipt.tool}\0{receipt.status}\0{receipt.args_sha256}\0{receipt.output_sha256}"

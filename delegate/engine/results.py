@@ -1,5 +1,8 @@
 """Builds a task's result from the child's run, the verdict and the costs."""
 
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +36,7 @@ def build_result(
     requested: Model | None,
     served: Model | None,
     workspace: Path | None,
-    take_over: str | None,
+    no_take_over: str | None,
     delegated: Sequence[Totals],
     tools_recorded: bool,
     seconds: float,
@@ -43,11 +46,11 @@ def build_result(
 
     `claims` are those of a child in goal mode; the verdict is then that of the last one, or the gate's.
     `requested` is the model selected for the child (None if its runner brings its own), and `served` the catalog's
-    model that actually answered. `delegated` has the totals of each task that the child delegated. `tools_recorded` is
-    whether its tool calls were recorded. `seconds` is the wall time of the whole task, and `summary_chars` the maximum
-    length of the child's report in the result.
+    model that actually answered. `no_take_over` is as in `Folder`. `delegated` has the totals of each task that the
+    child delegated. `tools_recorded` is whether its tool calls were recorded. `seconds` is the wall time of the whole
+    task, and `summary_chars` the maximum length of the child's report in the result.
     """
-    below = costs.combined(delegated, sum(one.seconds for one in delegated)) if delegated else None
+    below = costs.combined(delegated, sum(totals.seconds for totals in delegated)) if delegated else None
     judging = costs.of_judging(verdict, claims)
     whole = costs.of_task(child, judging, below)
     judging_usd = costs.sum_usd((judging.cost_usd, below.judge_cost_usd if below else 0))
@@ -57,7 +60,7 @@ def build_result(
         status=child.status,
         summary=_cut(child.output, summary_chars, handle),
         structured_output=_structured(task, child),
-        artifacts=child.artifacts,
+        artifacts=tuple(one for one in child.artifacts if one.path[:3] != "../"),  # without the diff of a worktree
         receipts=_counts(child.receipts, recorded=tools_recorded),
         error=child.error,
         model=child.model or (requested.id if requested else None),
@@ -74,7 +77,8 @@ def build_result(
         goal_end=_goal_end(task, child, verdict),
         claims=tuple(claims),
         workspace=str(workspace) if workspace and workspace.is_dir() else None,
-        take_over=take_over,
+        take_over=f"{program()} take-over {handle}" if no_take_over == "" else None,
+        no_take_over=no_take_over or None,
         handle=handle,
     )
 
@@ -112,6 +116,14 @@ def _structured(task: Task, child: ChildRun) -> Any:
         return None
 
 
+def program() -> str:
+    """What a shell calls this program: by its path if it isn't on the PATH, as in most virtual environments."""
+    if shutil.which("delegate"):
+        return "delegate"
+    beside = Path(sys.executable).with_name("delegate")
+    return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -P -m delegate"
+
+
 def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
     statuses = [receipt.status for receipt in receipts]
     succeeded = [receipt.tool for receipt in receipts if receipt.status == "ok"]
@@ -121,6 +133,7 @@ def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
         ok=statuses.count("ok"),
         error=statuses.count("error"),
         denied=statuses.count("denied"),
+        why_denied=next((receipt.output for receipt in receipts if receipt.status == "denied"), None),
         timeout=statuses.count("timeout"),
         tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
     )

@@ -87,21 +87,21 @@ def read_record(record: JsonObject | None, index: int = 0) -> Resumed:
     )
 
 
-def _task(recorded: JsonObject) -> Task:
+def _task(fields: JsonObject) -> Task:
     """The task of a record, which leaves out what is by default so: the kind of a criterion in words."""
-    criteria = [{"kind": "text", **one} for one in recorded.get("acceptance_criteria", ())]
-    return Task.model_validate({**recorded, "acceptance_criteria": criteria})
+    criteria = [{"kind": "text", **criterion} for criterion in fields.get("acceptance_criteria", ())]
+    return Task.model_validate({**fields, "acceptance_criteria": criteria})
 
 
 def _claims(events: Sequence[JsonObject]) -> tuple[Claim, ...]:
     """The claims that were refused. One that was verified has to be made again, since its result was lost."""
-    judged = [event for event in events if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
-    fields = ({name: value for name, value in event.items() if name in Claim.model_fields} for event in judged)
+    refusals = [event for event in events if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
+    fields = ({name: value for name, value in event.items() if name in Claim.model_fields} for event in refusals)
     return tuple(map(Claim.model_validate, fields))
 
 
 def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
-    """The receipts on record, and one for each call that had none yet: whether it was made, nobody knows."""
+    """The receipts on record, and one for each call that had none yet: whether it was made isn't known."""
     open_calls: list[JsonObject] = []
     receipts: list[Receipt] = []
     for event in events:
@@ -110,9 +110,9 @@ def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
         elif event["kind"] == "child.tool":
             fields = {name: value for name, value in event.items() if name in Receipt.model_fields}
             receipts.append(Receipt.model_validate(fields))
-            done = next((one for one in open_calls if one["tool"] == event["tool"]), None)
-            if done is not None:
-                del open_calls[: open_calls.index(done) + 1]
+            first_call = next((call for call in open_calls if call["tool"] == event["tool"]), None)
+            if first_call is not None:
+                del open_calls[: open_calls.index(first_call) + 1]
     yield from receipts
     last = max((receipt.n for receipt in receipts), default=0)
     for n, call in enumerate(open_calls, last + 1):
@@ -139,12 +139,12 @@ def _seconds(events: Sequence[JsonObject]) -> float:
 def _transcript(events: Sequence[JsonObject]) -> str:
     """What was said and done, oldest first; what is too long has lost its oldest parts."""
     parts: list[str] = []
-    left = TRANSCRIPT_CHARS
+    room = TRANSCRIPT_CHARS
     for event in reversed(events):
         text = "\n".join(_lines(event))
         if not text:
             continue
-        if (left := left - len(text)) < 0:
+        if (room := room - len(text)) < 0:
             parts.append("[earlier parts are left out]")
             break
         parts.append(text)
@@ -162,8 +162,8 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
             yield f"{event['tool']} ({event['status']}): {_cut(event['output'])}"
         case "claim.judged":
             yield f"Claim {event['n']}: {'verified' if event['verdict'] == 'PASS' else 'refused, ' + event['code']}"
-            for one in event["refused"]:
-                yield f"- {one['id']} {one['text']}: {_cut(one['reason'] or one['code'])}"
+            for criterion in event["refused"]:
+                yield f"- {criterion['id']} {criterion['text']}: {_cut(criterion['reason'] or criterion['code'])}"
         case _:
             return
 

@@ -73,8 +73,10 @@ class Services:
     def tools_of(self, context: RunContext) -> dict[str, bool]:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""
         tools = self.host_tools
-        named = read_only_tools() if tools is None else {tool.name: tool.read_only for tool in tools}
-        return {name: read_only for name, read_only in named.items() if context.tools is None or name in context.tools}
+        by_name = read_only_tools() if tools is None else {tool.name: tool.read_only for tool in tools}
+        return {
+            name: read_only for name, read_only in by_name.items() if context.tools is None or name in context.tools
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class CallScope:
         """Those who receive events of this kind."""
         if kind == "child.text" and not self.services.streams_text:
             return []
-        return [one for one in self.consumers if one.kinds is None or kind in one.kinds]
+        return [consumer for consumer in self.consumers if consumer.kinds is None or kind in consumer.kinds]
 
     def deliver(self, event: Event) -> None:
         """Deliver an event, on the loop of the call. Safe to call from any thread."""

@@ -35,7 +35,7 @@ class TaskEvents:
         self._has_ended = False
 
     def notify(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
-        """Record an event of this task, and deliver it. It isn't built if nobody needs it."""
+        """Record an event of this task, and deliver it. It isn't built if it is neither recorded nor delivered."""
         if self._has_ended and make is not TaskDone:  # of a child that was left behind
             return
         kind = kind_of(make)
@@ -61,8 +61,8 @@ class TaskEvents:
     def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject | str, at: float) -> None:
         run_id = self._call.context.run.id
         try:
-            read = json.loads(values) if isinstance(values, str) else values
-            event = from_json(make, read, run_id=run_id, task_index=self.index, handle=self.handle, at=at)
+            fields = json.loads(values) if isinstance(values, str) else values
+            event = from_json(make, fields, run_id=run_id, task_index=self.index, handle=self.handle, at=at)
         except RecursionError:  # a model's arguments can be nested very deeply
             _log.warning("an event of task %d is nested too deeply to be delivered", self.index + 1)
             return

@@ -113,7 +113,7 @@ class TaskRun:
 
     async def _run(self) -> TaskResult:
         """Run the task and store its result. An error inside delegate fails only this task, never the host."""
-        services, context, started = self.call.services, self.call.context, time.monotonic()
+        services, context, start = self.call.services, self.call.context, time.monotonic()
         has_files = False
         try:
             # What a child with a model of its own spends is known only from a ledger of its own.
@@ -161,10 +161,10 @@ class TaskRun:
                 requested=self._model,
                 served=self._served(child),
                 workspace=self.folder.root if self.folder else None,
-                take_over=self.folder.take_over if self.folder else None,
+                no_take_over=self.folder.no_take_over if self.folder else None,
                 delegated=child_context.delegated,
                 tools_recorded=services.records_tools,
-                seconds=time.monotonic() - started,
+                seconds=time.monotonic() - start,
                 summary_chars=services.settings.result_chars,
             )
             result = await run_in_thread_if(is_large(child), build)
@@ -224,7 +224,7 @@ class TaskRun:
             recorder.restore(
                 resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
             )
-        started: RunningChild | None = None
+        running_child: RunningChild | None = None
         try:
             deadline = cancellation.deadline(caller.seconds_left())
             try:
@@ -233,7 +233,7 @@ class TaskRun:
                     with self.events.reporting_wait("permit" if context.run.permits.is_full else None):
                         await permit.acquire()
                     if self.connection is None:
-                        started = await context.ledger.start_child(
+                        running_child = await context.ledger.start_child(
                             may_wait=not caller.depth, while_waiting=partial(self._waiting_for_budget, permit)
                         )
                     folder = await self._open_folder()
@@ -262,12 +262,13 @@ class TaskRun:
                     _log.exception("the child of task %d crashed", self.index + 1)
                 child = recorder.finish(status, error=detail)
             child = await run_in_thread_if(is_large(child), partial(recorder.redacted, child))
-            judged = self._claims.artifacts_of(child) if self._claims else None
-            artifacts = await folder.artifacts() if judged is None else judged
+            artifacts = self._claims.artifacts_of(child) if self._claims else None
+            if artifacts is None:
+                artifacts = await folder.artifacts()
             return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
         finally:
-            if started is not None:
-                started.leave()
+            if running_child is not None:
+                running_child.leave()
             permit.release()
 
     async def _run_job(self, job: Job) -> ChildRun:

@@ -8,16 +8,18 @@
     options = ClaudeAgentOptions(mcp_servers={"delegate": server}, allowed_tools=["mcp__delegate__delegate_task"])
     async for message in query(prompt="…", options=options): ...
 
-Interrupting the client stops the children. The SDK passes nothing but the arguments to a tool, so pass the parent's
-model here. Overlapping calls of one session share a ledger; other calls have one of their own each, unless
-`Parent(run_id=…)` is given. Claude Code makes the calls of one turn one after the other: send tasks that should run in
-parallel in one call.
+Children work in a git worktree of the repository that this process works in (`cwd` names another folder), or else in an
+empty folder; `workspace` changes that. Interrupting the client stops the children. The SDK passes nothing but the
+arguments to a tool, so pass the parent's model here. Overlapping calls of one session share a ledger; other calls have
+one of their own each, unless `Parent(run_id=…)` is given. Claude Code makes the calls of one turn one after the other:
+send tasks that should run in parallel in one call.
 
 Claude Code drops progress notifications, keeps only a result's text, and counts only its own tokens. Use
 `Delegator(on_event=…)` for progress and `on_answer` for the report and token usage of each call.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NotRequired, Required, Unpack, cast, get_args, get_origin, get_type_hints
 
 import anyio
@@ -51,17 +53,22 @@ def server(
     parent: Parent | None = None,
     on_answer: OnAnswer | None = None,
     tools: Sequence[AnyTool] = (),
+    workspace: str = "auto",
+    cwd: Path | None = None,
     **options: Unpack[SettingsOptions],
 ) -> McpSdkServerConfig:
     """Create a server with delegate_task, for `ClaudeAgentOptions(mcp_servers={"delegate": …})`.
 
     `tools` are more tools for the same server, such as `read_tool`. Without a delegator, one is created from `options`
-    (settings).
+    (settings). `workspace` is where children work, as in `delegate mcp --workspace`: by default in a git worktree of
+    the repository that the parent works in, or else in an empty folder. `cwd` is the folder that it works in, if it
+    isn't this process's: the `cwd` of `ClaudeAgentOptions`.
 
     Raises:
-        ConfigError: the settings are wrong.
+        ConfigError: the settings or the workspace are wrong.
     """
-    all_tools = [tool(delegator, parent=parent, on_answer=on_answer, **options), *tools]
+    first = tool(delegator, parent=parent, on_answer=on_answer, workspace=workspace, cwd=cwd, **options)
+    all_tools = [first, *tools]
     config = create_sdk_mcp_server("delegate", tools=all_tools)
     for one in all_tools:
         if isinstance(one, _DelegateTool):
@@ -76,6 +83,8 @@ def tool(
     *,
     parent: Parent | None = None,
     on_answer: OnAnswer | None = None,
+    workspace: str = "auto",
+    cwd: Path | None = None,
     **options: Unpack[SettingsOptions],
 ) -> AnyTool:
     """Create delegate_task alone, for a server that you create with `create_sdk_mcp_server`.
@@ -83,9 +92,11 @@ def tool(
     In such a server the SDK validates arguments by the schema and words the error itself; with `server`, delegate does.
 
     Raises:
-        ConfigError: the settings are wrong.
+        ConfigError: the settings or the workspace are wrong.
     """
-    return _sdk_tool(make_delegate_tool(delegator, parent=parent, **options), on_answer)
+    works_in = cast("Callable[[], Path]", Path.cwd) if cwd is None else lambda: cwd
+    made = make_delegate_tool(delegator, parent=parent, workspace=workspace, cwd=works_in, **options)
+    return _sdk_tool(made, on_answer)
 
 
 def read_tool(delegator: Delegator) -> AnyTool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError, ConfigError, ToolDenied
 from delegate.events import EventSink
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Report, Usage
 
@@ -109,15 +111,19 @@ def make_delegate_tool(
     *,
     parent: Parent | None = None,
     background: bool = False,
+    workspace: str = "fresh",
+    cwd: Callable[[], Path] = Path.cwd,
     **options: Unpack[SettingsOptions],
 ) -> HostTool:
     """Create the delegate_task tool. Without a delegator, one is created from `options` (settings).
 
     `parent` is what the operator knows and the host doesn't, such as the tier of a model that isn't in the catalog.
     With `background`, a parent may ask for handles at once; the host must then offer `make_read_tool` as well.
+    `workspace` is where children work, unless a parent's workspace is given: see `WorkspacePolicy`. `cwd` returns the
+    folder that the parent works in.
 
     Raises:
-        ConfigError: the settings are wrong, or there are options besides a delegator.
+        ConfigError: the settings or the workspace are wrong, or there are options besides a delegator.
     """
     if delegator is not None and options:
         raise ConfigError(
@@ -125,9 +131,20 @@ def make_delegate_tool(
         )
     delegator, configured, runs = delegator or Delegator(**options), parent or Parent(), _SessionRuns()
     definition = delegator.tool("mcp", parent=parent, background=background)
+    policy = WorkspacePolicy.parse(workspace)
+    if policy.mode != "fresh" and configured.workspace is None:
+        definition["description"] += f"\n{policy.sentence(cwd())}"
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        caller = _merge(invocation.parent, configured, keep_tools=delegator.child_tools is not None)
+        caller, project = _merge(invocation.parent, configured, keep_tools=delegator.child_tools is not None), None
+        if policy.mode != "fresh" and caller.workspace is None:
+            from delegate.hosts.projects import Projects  # loaded only where children get a project
+
+            try:
+                project = await Projects(policy, home=delegator.settings.home).find(cwd=cwd())
+            except CallError as error:
+                return ToolAnswer(delegator.render(refusal(error)), is_error=True)
+            caller = caller.model_copy(update={"workspace": project.workspace})
         seconds = invocation.answer_within
         if background:
             arguments, at_once = contract.take_background(arguments)
@@ -148,9 +165,13 @@ def make_delegate_tool(
                 )
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
-                    return ToolAnswer(contract.render_running(delegation.progress), running=delegation)
+                    text = contract.render_running(
+                        delegation.progress, keeps_running=delegator.background.outlives_session
+                    )
+                    return ToolAnswer(text, running=delegation)
                 report = await delegation
-        return finished(delegator, report)
+        answer = finished(delegator, report)
+        return replace(answer, text=project.noted(answer.text)) if project and not answer.is_error else answer
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 

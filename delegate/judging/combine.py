@@ -43,25 +43,25 @@ def combine(results: Sequence[CriterionResult], least: Level | None = None) -> C
         )
     if bad:
         return _fail(counted, bad)
-    passed = _pass(counted)
-    if least is None or passed.level is None or is_at_least(passed.level, least):
-        return passed
-    reasoning = f"{passed.reasoning}; {is_too_low(passed.level, least)}"
-    return Combined("FAIL", passed.level, passed.verified, passed.decided_by, "below_min_level", reasoning)
+    verdict = _pass(counted)
+    if least is None or verdict.level is None or is_at_least(verdict.level, least):
+        return verdict
+    reasoning = f"{verdict.reasoning}; {is_too_low(verdict.level, least)}"
+    return Combined("FAIL", verdict.level, verdict.verified, verdict.decided_by, "below_min_level", reasoning)
 
 
 def _fail(counted: Sequence[CriterionResult], bad: Sequence[CriterionResult]) -> Combined:
     first = min(bad, key=_rank)
     more = sum(result.outcome != "skipped" for result in bad) - 1
-    others = f" (and {more} more)" if more > 0 else ""
-    reasoning = f"{first.id} {first.text}: {first.reason or first.code}{others}"
+    rest = f" (and {more} more)" if more > 0 else ""
+    reasoning = f"{first.id} {first.text}: {first.reason or first.code}{rest}"
     return Combined("FAIL", _level(counted), _is_verified(counted), first.decided_by, first.code, reasoning)
 
 
 def _pass(counted: Sequence[CriterionResult]) -> Combined:
     trusted = sum(result.outcome == "trusted" for result in counted)
     by: DecidedBy = "judge" if any(result.decided_by == "judge" for result in counted) else "check"
-    lowered = next((one for one in counted if one.outcome == "met" and one.code in LOWERED), None)
+    lowered = next((result for result in counted if result.outcome == "met" and result.code in LOWERED), None)
     level = _level(counted)
     how = f"; {trusted} on trust" if trusted else ""
     how += f"; {lowered.id}: {LOWERED[lowered.code][1]}" if lowered else ""
@@ -78,7 +78,7 @@ def _pass(counted: Sequence[CriterionResult]) -> Combined:
 
 def _level(counted: Sequence[CriterionResult]) -> Level | None:
     """The weakest level of the criteria; None if one has none. What held before shows nothing that the child did."""
-    levels: list[Level] = [one.level for one in counted if one.level is not None]
+    levels: list[Level] = [result.level for result in counted if result.level is not None]
     if len(levels) < len(counted):
         return None
     if _held_before(counted):
@@ -87,7 +87,7 @@ def _level(counted: Sequence[CriterionResult]) -> Level | None:
 
 
 def _held_before(counted: Sequence[CriterionResult]) -> bool:
-    return all(one.held_before for one in counted)
+    return all(result.held_before for result in counted)
 
 
 def weighted_score(results: Sequence[CriterionResult]) -> tuple[float | None, float]:
@@ -97,8 +97,8 @@ def weighted_score(results: Sequence[CriterionResult]) -> tuple[float | None, fl
     weight = sum(result.weight for result in decided)
     if not total or not weight:
         return None, 0
-    got = sum(result.weight * _score(result) for result in decided)
-    return round(got / weight, 6), round(weight / total, 6)
+    points = sum(result.weight * _score(result) for result in decided)
+    return round(points / weight, 6), round(weight / total, 6)
 
 
 def findings_of(results: Sequence[CriterionResult]) -> list[Finding]:

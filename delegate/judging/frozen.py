@@ -67,11 +67,11 @@ class FrozenWork:
 
     def _changed_meanwhile(self, end: "Snapshot") -> str | None:
         """An artifact of which the snapshot has something else than what was listed."""
-        for one in self._submission.run.artifacts:
-            if one.sha256 is not None and one.path in end.origin:
+        for artifact in self._submission.run.artifacts:
+            if artifact.sha256 is not None and artifact.path in end.origin:
                 with suppress(ToolError, OSError):
-                    if files.digest(end.tree, end.tree / one.path, one.bytes) != one.sha256:
-                        return one.path
+                    if files.digest(end.tree, end.tree / artifact.path, artifact.bytes) != artifact.sha256:
+                        return artifact.path
         return None
 
     async def needs_its_path(self) -> bool:
@@ -149,14 +149,14 @@ class FrozenWork:
                 await self._frozen.end.remove()
 
 
-def _contains(snapshot: "Snapshot", wanted: bytes) -> bool:
+def _contains(snapshot: "Snapshot", text: bytes) -> bool:
     """Whether a file contains these bytes, among the first of a snapshot. Blocks."""
-    left = _SCANNED_BYTES
+    room = _SCANNED_BYTES
     for path, state in snapshot.origin.items():
-        if state.size <= left:
-            left -= state.size
+        if state.size <= room:
+            room -= state.size
             at = snapshot.tree / path
             with suppress(OSError):
-                if not at.is_symlink() and wanted in at.read_bytes():
+                if not at.is_symlink() and text in at.read_bytes():
                     return True
     return False

@@ -76,10 +76,10 @@ def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | N
         value = parse_json(run.output)
     except ValueError:
         return None
-    missing = [str(name) for name in cast("list[object]", required) if not isinstance(value, dict) or name not in value]
-    if not missing:
+    names = [str(name) for name in cast("list[object]", required) if not isinstance(value, dict) or name not in value]
+    if not names:
         return None
-    return Rejection("summary_missing_required_fields", f"the report lacks required fields: {', '.join(missing[:5])}")
+    return Rejection("summary_missing_required_fields", f"the report lacks required fields: {', '.join(names[:5])}")
 
 
 def _plan_steps_incomplete(task: Task, run: ChildRun) -> Rejection | None:
@@ -115,8 +115,8 @@ def unrecorded_files(run: ChildRun, file_exists: FileExists) -> list[str]:
 
     The child may have claimed them, or said that they aren't there: that is for a reader of the report to tell.
     """
-    named = islice(_named_files(run), MAX_NAMED_FILES)
-    missing = [path for path in named if not file_exists(path)]
+    paths = islice(_named_files(run), MAX_NAMED_FILES)
+    missing = [path for path in paths if not file_exists(path)]
     if not missing:
         return []
     calls = [json.dumps(receipt.args, ensure_ascii=False, default=str) for receipt in run.receipts]
@@ -137,24 +137,24 @@ def _claimed_artifact_missing(task: Task, run: ChildRun, file_exists: FileExists
 
     Declared: in words, `server.port`, `184.5` and `example.org` look like files.
     """
-    declared = _declared_files(task)
+    declared_paths = _declared_files(task)
     for path in _named_files(run):
-        if path.removeprefix("./") in declared and not file_exists(path):
+        if path.removeprefix("./") in declared_paths and not file_exists(path):
             return Rejection("claimed_artifact_missing", f"the report names the file {path!r}, which does not exist")
     return None
 
 
 def _declared_files(task: Task) -> set[str]:
     """The paths of the files that the task says are to be made or judged. Globs among them match no report."""
-    declared = list(task.deliverables or ())
+    paths = list(task.deliverables or ())
     for criterion in task.criteria:
         if criterion.kind == "file" and criterion.exists:
-            declared.append(criterion.path)
+            paths.append(criterion.path)
         elif criterion.kind == "shell":
-            declared += criterion.deliverables or ()
+            paths += criterion.deliverables or ()
         elif isinstance(about := getattr(criterion, "about", None), AboutFile):
-            declared.append(about.file)
-    return {path.removeprefix("./") for path in declared}
+            paths.append(about.file)
+    return {path.removeprefix("./") for path in paths}
 
 
 _RULES = (

@@ -52,20 +52,22 @@ def _level_of(result: CriterionResult) -> Level | None:
     if result.outcome != "met":
         return None
     parts: Sequence[CriterionResult | PartResult] = result.parts or (result,)
-    read: Sequence[StatementPart | None] = result.reading.parts if result.reading else ()
-    if len(read) != len(parts):
-        read = [None] * len(parts)
-    return weakest(_level_of_part(result, *one) for one in zip(parts, read, strict=True))
+    readings: Sequence[StatementPart | None] = result.reading.parts if result.reading else ()
+    if len(readings) != len(parts):
+        readings = [None] * len(parts)
+    return weakest(_level_of_part(result, *pair) for pair in zip(parts, readings, strict=True))
 
 
-def _level_of_part(result: CriterionResult, part: CriterionResult | PartResult, read: StatementPart | None) -> Level:
+def _level_of_part(result: CriterionResult, part: CriterionResult | PartResult, reading: StatementPart | None) -> Level:
     if part.code in LOWERED:
         return LOWERED[part.code][0]
     if result.decided_by == "check":  # the report has the child's own words
         return "seen" if result.kind in _ON_REPORT else "proven"
-    if read is not None and read.claim:
+    if reading is not None and reading.claim:
         return "said"
     if part.source is None:  # the complete record decides an absence, without a judge
-        return "proven" if read is not None and read.about == "absence" else "trusted"
+        return "proven" if reading is not None and reading.about == "absence" else "trusted"
     # Code found the call by what it contains; the judge's word wasn't needed.
-    return "proven" if read is not None and read.about == "deed" and part.source.startswith("receipt:") else "seen"
+    return (
+        "proven" if reading is not None and reading.about == "deed" and part.source.startswith("receipt:") else "seen"
+    )

@@ -57,14 +57,14 @@ def could_become_pass(
     Criteria without a result count as met.
     """
 
-    def fails(known: Iterable[CriterionResult]) -> bool:
-        assumed = {_id(criterion): result(criterion, "met", "nobody", "met") for criterion in criteria}
-        assumed |= {one.id: one for one in known}
-        while skipped := _skipped_dependents(criteria, assumed):
-            assumed |= {one.id: one for one in skipped}
-        return _has_failed(assumed.values())
+    def fails(entries: Iterable[CriterionResult]) -> bool:
+        by_id = {_id(criterion): result(criterion, "met", "nobody", "met") for criterion in criteria}
+        by_id |= {entry.id: entry for entry in entries}
+        while skipped := _skipped_dependents(criteria, by_id):
+            by_id |= {entry.id: entry for entry in skipped}
+        return _has_failed(by_id.values())
 
-    best = (one.model_copy(update={"outcome": "met"}) if one.id in open_ids else one for one in results)
+    best = (entry.model_copy(update={"outcome": "met"}) if entry.id in open_ids else entry for entry in results)
     return fails(results) and not fails(best)
 
 
@@ -74,8 +74,8 @@ def _skipped_dependents(
     """Results for criteria with an unmet dependency. A judge may have decided one together with its dependency."""
     skipped: list[CriterionResult] = []
     for criterion in criteria:
-        known = results.get(_id(criterion))
-        if known is not None and known.outcome == "skipped":
+        earlier = results.get(_id(criterion))
+        if earlier is not None and earlier.outcome == "skipped":
             continue
         unmet = [id for id in criterion.depends_on if id in results and results[id].outcome not in PASSING]
         if unmet:
@@ -85,23 +85,23 @@ def _skipped_dependents(
 
 def _with_dependents(ready: Sequence[AnyCriterion], undecided: Sequence[AnyCriterion]) -> list[AnyCriterion]:
     """The ready criteria and those that depend only on them: one question asks for all, skipping follows afterwards."""
-    asked, undecided_ids = list(ready), {_id(criterion) for criterion in undecided}
+    question, undecided_ids = list(ready), {_id(criterion) for criterion in undecided}
     while True:
-        known = {_id(criterion) for criterion in asked}
+        ids = {_id(criterion) for criterion in question}
         more = [
             criterion
             for criterion in undecided
-            if _id(criterion) not in known
+            if _id(criterion) not in ids
             and not is_check(criterion)
-            and set(criterion.depends_on) & undecided_ids <= known
+            and set(criterion.depends_on) & undecided_ids <= ids
         ]
         if not more:
-            return asked
-        asked += more
+            return question
+        question += more
 
 
 def _has_failed(results: Iterable[CriterionResult]) -> bool:
-    return any(one.outcome not in PASSING and not one.findings_only for one in results)
+    return any(entry.outcome not in PASSING and not entry.findings_only for entry in results)
 
 
 def _skipped(criterion: AnyCriterion, reason: str) -> CriterionResult:

@@ -37,7 +37,7 @@ def is_within_depth(value: Any) -> bool:
     """Whether a JSON value can be written into a record: pydantic reads and writes about 200 levels."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
-        level = [part for one in level for part in _parts(one)]
+        level = [part for parent in level for part in _parts(parent)]
         if not level:
             return True
     return False

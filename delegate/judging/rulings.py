@@ -43,9 +43,9 @@ def rulings_on(
 ) -> list[Ruling]:
     """One ruling for each judge that answered on this criterion. Raises CallError for anything that isn't on record."""
     result, verdict = verdict_in(record, handle)
-    decided = next((one for one in verdict.criteria if one.id == criterion), None)
-    if decided is None:
-        raise _unknown_criterion(handle, criterion, [one.id for one in verdict.criteria])
+    decision = next((entry for entry in verdict.criteria if entry.id == criterion), None)
+    if decision is None:
+        raise _unknown_criterion(handle, criterion, [entry.id for entry in verdict.criteria])
     worker = result.model if result.substituted else result.requested_model
     common: JsonObject = {
         "task": handle,
@@ -54,40 +54,40 @@ def rulings_on(
         "ruled_by": by,
         "rubric_version": verdict.rubric_version,
         "worker": worker or "",
-        "kind": decided.kind,
+        "kind": decision.kind,
         "sampling": sampling,
         "because": because,
         "at": time.time() if at is None else at,
     }
-    return [validated({**common, **answer}) for answer in _answers(verdict, decided)]
+    return [validated({**common, **answer}) for answer in _answers(verdict, decision)]
 
 
 def judge_words(verdict: Verdict) -> list[tuple[str, str, bool]]:
     """Every judge that answered on a criterion, its version, and whether it found the criterion met; as in rulings."""
-    answers = [answer for one in verdict.criteria for answer in _answers(verdict, one)]
+    answers = [answer for criterion in verdict.criteria for answer in _answers(verdict, criterion)]
     return [
         (answer["judge"], answer["judge_version"], answer["judged"] == "met") for answer in answers if "judge" in answer
     ]
 
 
-def _answers(verdict: Verdict, decided: CriterionResult) -> Iterator[JsonObject]:
+def _answers(verdict: Verdict, decision: CriterionResult) -> Iterator[JsonObject]:
     """What each judge said on a criterion, or what decided it without one."""
-    own = {"judged": _said(decided), "decided_by": decided.decided_by, "reason_code": decided.code}
+    own = {"judged": _said(decision), "decided_by": decision.decided_by, "reason_code": decision.code}
     judge = verdict.judge
-    if judge is None or decided.decided_by != "judge":
+    if judge is None or decision.decided_by != "judge":
         yield own
         return
-    answered = [one for one in judge.attempts if one.fault is None]
+    attempts = [attempt for attempt in judge.attempts if attempt.fault is None]
     deciding = (judge.model_served if judge.substituted else judge.model) or ""
-    for attempt in answered:
+    for attempt in attempts:
         for answer in attempt.answers:
-            if answer.id == decided.id:  # put to a second judge, which the verdict names
-                said = {"judged": answer.outcome, "decided_by": "judge", "reason_code": answer.code}
-                yield {**said, "judge": attempt.model, "judge_version": _version(verdict, attempt.model)}
+            if answer.id == decision.id:  # put to a second judge, which the verdict names
+                fields = {"judged": answer.outcome, "decided_by": "judge", "reason_code": answer.code}
+                yield {**fields, "judge": attempt.model, "judge_version": _version(verdict, attempt.model)}
                 yield {**own, "judge": deciding, "judge_version": _version(verdict, deciding)}
                 return
-    if any(one.answers for one in answered):  # the second judge was asked about other criteria only
-        deciding = answered[0].model
+    if any(attempt.answers for attempt in attempts):  # the second judge was asked about other criteria only
+        deciding = attempts[0].model
     yield {**own, "judge": deciding, "judge_version": _version(verdict, deciding)}
 
 
@@ -97,20 +97,20 @@ def _version(verdict: Verdict, model: str) -> str:
     An older method, of which only that digest is known, keeps it.
     """
     attempts = verdict.judge.attempts if verdict.judge else ()
-    models = dict.fromkeys(one.model for one in attempts if one.fault is None)
+    models = dict.fromkeys(attempt.model for attempt in attempts if attempt.fault is None)
     return judge_version(model) if verdict.judge_version == judge_version(*models) else verdict.judge_version
 
 
-def _said(decided: CriterionResult) -> str:
+def _said(decision: CriterionResult) -> str:
     """The judge's own word: one that may not decide alone said `met`, whatever became of it."""
-    return "met" if decided.code == "not_confident" and decided.outcome == "cannot_tell" else decided.outcome
+    return "met" if decision.code == "not_confident" and decision.outcome == "cannot_tell" else decision.outcome
 
 
-def _unknown_criterion(handle: str, criterion: str, known: Sequence[str]) -> CallError:
-    meant = most_similar(criterion, known)
-    hint = f"did you mean {meant}? " if meant else ""
+def _unknown_criterion(handle: str, criterion: str, ids: Sequence[str]) -> CallError:
+    similar = most_similar(criterion, ids)
+    hint = f"did you mean {similar}? " if similar else ""
     message = f"task {handle} has no criterion {redactor.beginning(criterion, 60)!r}"
-    return CallError("unknown_criterion", message, field="criterion", hint=f"{hint}It has {', '.join(known[:20])}")
+    return CallError("unknown_criterion", message, field="criterion", hint=f"{hint}It has {', '.join(ids[:20])}")
 
 
 def validated(fields: Mapping[str, Any]) -> Ruling:
@@ -134,8 +134,8 @@ def _problem(first: Mapping[str, Any], name: str) -> str:
     if first["type"] == "missing":
         return "it is missing; add it"
     if first["type"] == "extra_forbidden":
-        meant = most_similar(name, ROW_FIELDS)
-        return f"there is no such field; {f'did you mean {meant}?' if meant else 'remove it'}"
+        similar = most_similar(name, ROW_FIELDS)
+        return f"there is no such field; {f'did you mean {similar}?' if similar else 'remove it'}"
     return f"{first['msg']}, not {first['input']!r:.60}"
 
 
@@ -151,7 +151,7 @@ _DRAWN_ONLY = ("goal", "text", "evidence", "run_id")
 
 def read_rows(text: str, name: str, *, by: str, sampling: Sampling) -> list[JsonObject]:
     """The rows of a JSONL file of rulings; `by` and `sampling` are for rows that don't say. Rows without a ruling are
-    left out: they were drawn, and nobody ruled on them yet.
+    left out: they were drawn, and have no ruling yet.
 
     Raises CallError that names the first wrong line.
     """
@@ -160,14 +160,14 @@ def read_rows(text: str, name: str, *, by: str, sampling: Sampling) -> list[Json
         if not line.strip():
             continue
         try:
-            given = json.loads(line)
+            data = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise CallError(
                 "unreadable_row", f"{name}:{n} is not JSON: {error}", hint="write one object per line"
             ) from None
-        if not isinstance(given, dict):
+        if not isinstance(data, dict):
             raise CallError("unreadable_row", f"{name}:{n} is not a JSON object", hint="write one object per line")
-        fields = {str(key): value for key, value in cast("dict[Any, Any]", given).items()}
+        fields = {str(key): value for key, value in cast("dict[Any, Any]", data).items()}
         if "ruling" not in fields:
             message = f"{name}:{n}: `ruling` is missing"
             raise CallError("invalid_ruling", message, field="ruling", hint="add it; null if nobody ruled yet")
@@ -183,7 +183,7 @@ async def imported(rows: Sequence[JsonObject], read: Callable[[str], Any]) -> li
 
     Raises CallError that names the first wrong line. Nothing is stored.
     """
-    found: list[Ruling] = []
+    rulings: list[Ruling] = []
     records: dict[str, JsonObject | None] = {}
     for row in rows:
         fields = dict(row)
@@ -191,22 +191,22 @@ async def imported(rows: Sequence[JsonObject], read: Callable[[str], Any]) -> li
         try:
             fields.setdefault("at", time.time())
             if "judged" in fields:
-                found.append(validated(fields))
+                rulings.append(validated(fields))
                 continue
-            whole = validated({**fields, "judged": "skipped"})  # the fields are checked before anything is looked up
-            if whole.task not in records:
-                records[whole.task] = await read(whole.task)
-            found += rulings_on(
-                records[whole.task],
-                whole.task,
-                whole.criterion,
-                whole.ruling,
-                because=whole.because,
-                by=whole.ruled_by,
-                sampling=whole.sampling,
-                at=whole.at,
+            ruling = validated({**fields, "judged": "skipped"})  # the fields are checked before anything is looked up
+            if ruling.task not in records:
+                records[ruling.task] = await read(ruling.task)
+            rulings += rulings_on(
+                records[ruling.task],
+                ruling.task,
+                ruling.criterion,
+                ruling.ruling,
+                because=ruling.because,
+                by=ruling.ruled_by,
+                sampling=ruling.sampling,
+                at=ruling.at,
             )
         except CallError as error:
             message = f"{place}: {error.message}"
             raise CallError(error.code, message, field=error.field, hint=error.hint or "correct this line") from None
-    return found
+    return rulings

@@ -56,11 +56,11 @@ async def submission_of(
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
-    given = _receipts(receipts or ())
-    _refuse_unrecordable(given)
+    items = _receipts(receipts or ())
+    _refuse_unrecordable(items)
     try:
         task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
-        record = tuple(map(Receipt.model_validate, given))
+        record = tuple(map(Receipt.model_validate, items))
     except pydantic.ValidationError as error:
         raise _call_error(error) from None
     if not task.criteria:
@@ -80,7 +80,7 @@ async def submission_of(
         await can_fail.refuse_vacuous(task, strict_commands, author="person", folder=place, is_start=False)
     else:
         await can_fail.refuse_vacuous_conditions(task)
-    numbered = tuple(one.model_copy(update={"n": n}) for n, one in enumerate(record, start=1))
+    numbered = tuple(receipt.model_copy(update={"n": n}) for n, receipt in enumerate(record, start=1))
     folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
     artifacts = await folder.artifacts() if folder else ()
     if status not in get_args(RunStatus):
@@ -93,7 +93,6 @@ async def submission_of(
     run = ChildRun(status=status, output=report, receipts=numbered)
     run = await run_in_thread_if(is_large(run), partial(Recorder().redacted, run))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
-    recorded = receipts is not None
     said = ends(text_of(conversation), MAX_REPORT_CHARS)
     return Submission(
         task,
@@ -103,7 +102,7 @@ async def submission_of(
         worker,
         ceiling,
         by_child=False,
-        has_receipts=recorded,
+        has_receipts=receipts is not None,
         has_report=output is not None,
         said=await run_in_thread_if(len(said) > LARGE_CHARS, lambda: redactor.text(encodable(said))),
         probe_tools=tuple(tools),
@@ -124,17 +123,17 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
 
 
 def _receipts(
-    given: Sequence[Receipt | Mapping[str, Any]],
+    receipts: Sequence[Receipt | Mapping[str, Any]],
 ) -> Sequence[Receipt | Mapping[str, Any]]:
     """The receipts, which may be given as the messages of a transcript."""
-    messages = [cast("Mapping[str, Any]", one) for one in given if is_message(one)]
-    return receipts_in(messages) if messages and len(messages) == len(given) else given
+    messages = [cast("Mapping[str, Any]", receipt) for receipt in receipts if is_message(receipt)]
+    return receipts_in(messages) if messages and len(messages) == len(receipts) else receipts
 
 
 def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:
     """Raise CallError for values that can't be written as JSON."""
-    for n, one in enumerate(receipts):
-        value = one.args if isinstance(one, Receipt) else dict(one)
+    for n, receipt in enumerate(receipts):
+        value = receipt.args if isinstance(receipt, Receipt) else dict(receipt)
         try:
             is_recordable = is_within_depth(value) and bool(json.dumps(value, default=str))
         except (ValueError, TypeError):  # a number of over 4,300 digits, or a key that isn't text
@@ -183,9 +182,9 @@ def _tools_of(submission: Submission) -> list[ToolInfo]:
 
     A name is read only if it could be that of a tool: the record is what somebody else says was done.
     """
-    given = {tool.name: ToolInfo.of(tool) for tool in submission.probe_tools}
-    called = (receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool))
-    return list({**{name: ToolInfo(name) for name in called}, **given}.values())[:_MAX_TOOLS]
+    declared_tools = {tool.name: ToolInfo.of(tool) for tool in submission.probe_tools}
+    names = (receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool))
+    return list({**{name: ToolInfo(name) for name in names}, **declared_tools}.values())[:_MAX_TOOLS]
 
 
 def _call_error(error: pydantic.ValidationError) -> CallError:

@@ -57,11 +57,11 @@ class Submission:
     state_tools: tuple[Tool, ...] = ()
     """The tools with which a judge may look how things are now. Those that change anything are never called."""
     checks_before: "ChecksBefore | None" = None
-    """Which shell checks succeeded before the child began; None if nobody ran them then."""
+    """Which shell checks succeeded before the child began; None if they weren't run then."""
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held during a probe or a look, so that tools are called one at a time."""
     approve: Approve | None = None
-    """Asks a person about a check's command that nothing would confine; None if nobody is there."""
+    """Asks a person about a check's command that nothing would confine; None if no person can be asked."""
 
     @property
     def why_no_receipts(self) -> str:

@@ -28,9 +28,9 @@ def receipts_in(messages: Sequence[Mapping[str, Any]]) -> list[Receipt]:
     calls: list[_Call] = []
     waiting: list[_Call] = []
     for n, message in enumerate(messages):
-        if made := list(_calls_in(message)):
-            calls += made
-            waiting = made
+        if new_calls := list(_calls_in(message)):
+            calls += new_calls
+            waiting = new_calls
         for id, text, is_error in _results_in(message):
             call = next((call for call in waiting if call.id == id and not call.is_answered), None)
             if call is None:
@@ -45,8 +45,8 @@ def text_of(conversation: str | Iterable[str | Mapping[str, Any]]) -> str:
     """What was said in a conversation, with the role of each speaker; without tool calls and their results."""
     if isinstance(conversation, str):
         return conversation
-    said = (one if isinstance(one, str) else _said(one) for one in conversation)
-    return "\n\n".join(text for text in said if text)
+    texts = (message if isinstance(message, str) else _said(message) for message in conversation)
+    return "\n\n".join(text for text in texts if text)
 
 
 @dataclass(slots=True)
@@ -59,16 +59,16 @@ class _Call:
     output: str = NO_RESULT
 
     def receipt(self, n: int) -> Receipt:
-        failed = self.is_error or not self.is_answered
-        return Receipt(n=n, tool=self.tool, args=self.args, status="error" if failed else "ok", output=self.output)
+        is_failure = self.is_error or not self.is_answered
+        return Receipt(n=n, tool=self.tool, args=self.args, status="error" if is_failure else "ok", output=self.output)
 
 
 def _calls_in(message: Mapping[str, Any]) -> Iterator[_Call]:
     for call in _objects(message.get("tool_calls")):
         function = call.get("function")
-        made = cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else call
-        args = _arguments(made.get("arguments", made.get("args")))
-        yield _Call(call.get("id"), str(made.get("name", "")), args or {}, is_error=args is None)
+        fields = cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else call
+        args = _arguments(fields.get("arguments", fields.get("args")))
+        yield _Call(call.get("id"), str(fields.get("name", "")), args or {}, is_error=args is None)
     for block in _objects(message.get("content")):
         if block.get("type") == "tool_use":
             args = _arguments(block.get("input"))
@@ -85,14 +85,14 @@ def _results_in(message: Mapping[str, Any]) -> Iterator[tuple[object, str, bool]
             yield block.get("tool_use_id"), _text(block.get("content")), block.get("is_error") is True
 
 
-def _arguments(given: object) -> JsonObject | None:
+def _arguments(value: object) -> JsonObject | None:
     """The arguments of a call, given as an object or as its JSON text; None if they are neither."""
-    if isinstance(given, str):
+    if isinstance(value, str):
         try:
-            given = json.loads(given) if given.strip() else {}
+            value = json.loads(value) if value.strip() else {}
         except (ValueError, RecursionError):
             return None
-    return dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else None if given else {}
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None if value else {}
 
 
 def _said(message: Mapping[str, Any]) -> str:

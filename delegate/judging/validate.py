@@ -72,7 +72,9 @@ def _paths_of(criterion: AnyCriterion) -> Iterator[tuple[str, str]]:
         yield "about", criterion.about.file
     elif isinstance(criterion, RubricCriterion):
         yield from (
-            ("about", one.about.file) for one in rubric_of(criterion).dimensions if isinstance(one.about, AboutFile)
+            ("about", dimension.about.file)
+            for dimension in rubric_of(criterion).dimensions
+            if isinstance(dimension.about, AboutFile)
         )
 
 
@@ -84,7 +86,7 @@ def _may_be_inside(path: str, workspace: Workspace | None, folder: Path | None) 
     if root is None:
         return False
     roots = (os.path.abspath(root.expanduser()), os.path.realpath(root.expanduser()))
-    return any(Path(os.path.normpath(path)).is_relative_to(one) for one in roots)
+    return any(Path(os.path.normpath(path)).is_relative_to(base) for base in roots)
 
 
 def _refusal(code: CallErrorCode, n: int, problem: str, hint: str) -> CallError:
@@ -114,8 +116,8 @@ def _uncalled_tool(criterion: AnyCriterion, tools: Collection[str] | None) -> st
     unknown = next((call.tool for call in criterion.calls if call.tool not in tools), None)
     if unknown is None:
         return None
-    meant = most_similar(unknown, tools)
-    guess = f"; did you mean `{meant}`?" if meant else ""
+    similar = most_similar(unknown, tools)
+    guess = f"; did you mean `{similar}`?" if similar else ""
     return f"it expects a call of {redactor.beginning(unknown, 100)!r}, a tool that doesn't exist{guess}"
 
 
@@ -153,7 +155,8 @@ def _receipt_problem(criterion: ReceiptCriterion) -> str | None:
 
 
 def _regex_problem(criterion: RegexCriterion) -> str | None:
-    return _bad_pattern(criterion.pattern)
+    fault = pattern_fault(criterion.pattern)
+    return f"not a regular expression: {fault}" if fault else None
 
 
 def _schema_problem(criterion: JsonSchemaCriterion) -> str | None:
@@ -164,18 +167,9 @@ def _file_problem(criterion: FileCriterion) -> str | None:
     return _unusable_schema(criterion.json_schema) if criterion.json_schema is not None else None
 
 
-def _bad_pattern(pattern: str) -> str | None:
-    fault = pattern_fault(pattern)
-    return f"not a regular expression: {fault}" if fault else None
-
-
 def _unusable_schema(schema: JsonObject) -> str | None:
-    return _bad_schema(schema) or unknown_keyword(schema)
-
-
-def _bad_schema(schema: JsonObject) -> str | None:
     fault = check_schema(schema)
-    return f"not a JSON Schema: {fault}" if fault else None
+    return f"not a JSON Schema: {fault}" if fault else unknown_keyword(schema)
 
 
 _VALIDATORS: dict[str, Callable[[Any], str | None]] = {

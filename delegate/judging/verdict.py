@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_thread_if
 from delegate.budget.ledger import Ledger
@@ -68,10 +69,6 @@ FEW = 100
 """So many artifacts are looked at without a thread."""
 
 
-async def _at_once() -> None:
-    pass
-
-
 def load_judging() -> None:
     """Load what the first verdict needs."""
     judge_version()
@@ -90,7 +87,7 @@ class Judging:
     """The least level of a criterion that counts as met, for tasks that don't say. None: what it asks for."""
     detector: "Callable[[], Detector | None]" = lambda: None
     """What this project's rulings taught about reports that aren't true; None if nothing was fitted."""
-    prepared: Callable[[], Awaitable[None]] = _at_once
+    prepared: Callable[[], Awaitable[None]] = nothing_to_wait_for
     """Waits until everything that judging needs is loaded."""
 
     async def verdict(
@@ -194,11 +191,17 @@ class _Judgment:
                     for criterion in checked:
                         self.notify(CheckStarted, id=criterion.id or "", criterion=criterion.kind)
                     new = await self._run_checks(checked)
-                    for one in new:
-                        self.notify(CheckDone, id=one.id, criterion=one.kind, text=one.text, outcome=one.outcome)
+                    for decision in new:
+                        self.notify(
+                            CheckDone,
+                            id=decision.id,
+                            criterion=decision.kind,
+                            text=decision.text,
+                            outcome=decision.outcome,
+                        )
                 case Judge(judged):
                     new = await self._ask_judge(judged, tuple(results.values()))
-            results |= {one.id: held_to(one, self._min_level) for one in new}
+            results |= {decision.id: held_to(decision, self._min_level) for decision in new}
         return [results[criterion.id or ""] for criterion in criteria]
 
     def _inspect_run(self, detector: "Detector") -> None:
@@ -217,8 +220,8 @@ class _Judgment:
         if not (submission.has_receipts and submission.has_report):
             return
         if names := gate.unrecorded_files(submission.run, partial(_exists, submission)):
-            listed = ", ".join(f"`{name}`" for name in names[:5])
-            message = f"the report names {listed}: not in the workspace, and in no tool call"
+            text = ", ".join(f"`{name}`" for name in names[:5])
+            message = f"the report names {text}: not in the workspace, and in no tool call"
             self.findings.append(Finding(severity="minor", code="unrecorded_file", message=message))
 
     @property
@@ -241,16 +244,16 @@ class _Judgment:
         watch = self.watch
         if watch is None:
             return ""
-        changed = await run_in_thread_if(len(self.submission.run.artifacts) > FEW, watch.changed)
-        return ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
+        paths = await run_in_thread_if(len(self.submission.run.artifacts) > FEW, watch.changed)
+        return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
 
     async def _changed_besides(self) -> str:
         """Other files of the workspace that aren't as the child left them, in words; empty if there are none."""
         folder = self.submission.folder
         if folder is None or not self.submission.by_child:
             return ""
-        changed = await run_in_thread_if(not folder.is_small, partial(folder.changed_since_left, 5))
-        return ", ".join(map(shown, changed))
+        paths = await run_in_thread_if(not folder.is_small, partial(folder.changed_since_left, 5))
+        return ", ".join(map(shown, paths))
 
     async def _ask_judge(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
@@ -275,11 +278,11 @@ class _Judgment:
     async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
         """The verdict that follows from all results."""
         task, combined, recorder = self.submission.task, combine(results, self._min_level), self.session.recorder
-        if (changed := await self._changed_artifacts()) and combined.verdict == "PASS":
-            reasoning = f"changed after it was checked, so what was checked no longer exists: {changed}"
+        if (changes := await self._changed_artifacts()) and combined.verdict == "PASS":
+            reasoning = f"changed after it was checked, so what was checked no longer exists: {changes}"
             combined = Combined("FAIL", None, combined.verified, "check", "changed_after_check", reasoning)
-        elif combined.verdict == "PASS" and (others := await self._changed_besides()):
-            message = f"changed after the child had ended, so what is there isn't what was judged: {others}"
+        elif combined.verdict == "PASS" and (other_changes := await self._changed_besides()):
+            message = f"changed after the child had ended, so what is there isn't what was judged: {other_changes}"
             self.findings.append(Finding(severity="major", code="changed_after_check", message=message))
             combined = combined.lowered("own_checks", message)
         score, coverage = weighted_score(results)
@@ -343,13 +346,11 @@ class _Judgment:
         if folder is None or folder.repository is None:
             return ()
         removed = folder.removed_links | folder.repository.remove_links(nested=True)
-        changed = folder.repository.changed_since() | removed
-        named = ", ".join(
-            shown(f"{path.relative_to(folder.root)} ({how})") for path, how in sorted(changed.items())[:5]
-        )
-        if not named:
+        changes = folder.repository.changed_since() | removed
+        text = ", ".join(shown(f"{path.relative_to(folder.root)} ({how})") for path, how in sorted(changes.items())[:5])
+        if not text:
             return ()
-        message = f"changed while the child worked, and git runs or obeys it whenever it is used there: {named}"
+        message = f"changed while the child worked, and git runs or obeys it whenever it is used there: {text}"
         return (Finding(severity="major", code="git_changed", message=message),)
 
     @property

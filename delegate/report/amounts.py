@@ -41,7 +41,7 @@ def task_bill(result: TaskResult) -> list[BillRow]:
     """The lines of the child, its judges and what it delegated, and their total."""
     rows: list[BillRow] = []
     delegated = result.delegated
-    if result.usage.model_calls or result.cost_usd is not None:
+    if result.usage.model_calls or result.usage.total_tokens or result.cost_usd is not None:
         model = result.model or result.requested_model or ""
         rows.append(_row("child", model, result.usage, usd(costs.child_usd(result))))
     record = result.verdict.judge if result.verdict else None

@@ -227,6 +227,8 @@ def _facts(
             yield "goal", f"ended as {result.goal_end.replace('_', ' ')}, {counted(len(result.claims), 'claim')}"
         if result.take_over:
             yield "take over", result.take_over
+        if result.no_take_over:
+            yield "no take-over", result.no_take_over
     if record is not None:
         yield "started", when(record["began_at"])
         yield "folder", record["workspace"] or "none"

@@ -1,5 +1,5 @@
 """OpenTelemetry: spans of calls, children, model calls and tools, events of verdicts, and metrics.
 
-`operations` is what the rest of delegate calls, and costs nothing while nobody listens. docs/telemetry.md shows what
+`operations` is what the rest of delegate calls, and does nothing without a receiver. docs/telemetry.md shows what
 is emitted.
 """

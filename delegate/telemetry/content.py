@@ -30,9 +30,9 @@ def _captured() -> str:
 
 def text_of(text: str) -> str:
     """A text without secrets, cut where it gets long. It can be encoded, whatever a model wrote."""
-    kept = redactor.text(text)
-    kept = kept if len(kept) <= MAX_CHARS else f"{kept[:MAX_CHARS]} [… {len(kept) - MAX_CHARS} characters left out]"
-    return kept if kept.isascii() else kept.encode("utf-8", "replace").decode()
+    text = redactor.text(text)
+    text = text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} [… {len(text) - MAX_CHARS} characters left out]"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def json_of(value: Any) -> str:

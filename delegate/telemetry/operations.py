@@ -1,6 +1,6 @@
-"""The operations that are traced. Each is a context manager, and does nothing while nobody listens.
+"""The operations that are traced. Each is a context manager, and does nothing without a receiver.
 
-Somebody listens if the program has set a provider of OpenTelemetry, or inside `written_to`. Until then nothing of
+There is a receiver if the program has set a provider of OpenTelemetry, or inside `written_to`. Until then nothing of
 OpenTelemetry is imported: a call looks for the providers once, and whatever runs within it looks at a context variable.
 """
 
@@ -20,7 +20,7 @@ from delegate.types import Tier
 if TYPE_CHECKING:
     from delegate.telemetry.tracing import Signals
 
-_given: ContextVar["Signals | None"] = ContextVar("delegate_telemetry_given", default=None)
+_receivers: ContextVar["Signals | None"] = ContextVar("delegate_telemetry_receivers", default=None)
 """The receivers inside `written_to`, instead of those that the program has set."""
 _GETTERS = (
     ("opentelemetry.trace", "get_tracer_provider"),
@@ -116,18 +116,18 @@ def written_to(path: Path | None) -> Generator[None]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigError(f"--trace: can't write {path}: {reason}; name a file in an existing folder") from None
-    token = _given.set(signals_of(file, file, None))
+    token = _receivers.set(signals_of(file, file, None))
     try:
         yield
     finally:
-        _given.reset(token)
+        _receivers.reset(token)
         file.close()
 
 
 def _signals() -> "Signals | None":
-    """Where to send spans, events and metrics; None if nobody receives any."""
-    if (given := _given.get()) is not None:
-        return given
+    """Where to send spans, events and metrics; None if there is no receiver."""
+    if (signals := _receivers.get()) is not None:
+        return signals
     providers = [_provider(module, getter) for module, getter in _GETTERS]
     if not any(providers):
         return None
@@ -139,7 +139,7 @@ def _signals() -> "Signals | None":
 def _provider(module: str, getter: str) -> Any:
     """The provider that the program has set for one kind of signal. None if there is none, or only a placeholder."""
     get: Callable[[], object] | None = getattr(sys.modules.get(module), getter, None)
-    if get is None:  # not loaded, or another thread is loading it, so nobody has set a provider
+    if get is None:  # not loaded, or another thread is loading it, so no provider is set
         return None
     try:
         provider = get()

@@ -236,5 +236,5 @@ def _value(value: Any) -> JsonObject:
     if isinstance(value, float):
         return {"doubleValue": value}
     if isinstance(value, (list, tuple)):
-        return {"arrayValue": {"values": [_value(one) for one in cast("Sequence[Any]", value)]}}
+        return {"arrayValue": {"values": [_value(item) for item in cast("Sequence[Any]", value)]}}
     return {"stringValue": str(value).encode("utf-8", "replace").decode()}

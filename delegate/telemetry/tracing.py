@@ -151,12 +151,12 @@ class Traced(Operation):
         self,
         scope: Scope,
         operation: names.Operation,
-        what: str,
+        subject: str,
         attributes: Attributes,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> None:
         self._scope = scope
-        self._name = f"{operation} {what}"
+        self._name = f"{operation} {subject}"
         self._kind = kind
         self._attributes = {names.OPERATION: operation, **attributes}
         self._span: Span = trace.INVALID_SPAN
@@ -170,8 +170,8 @@ class Traced(Operation):
     @_guarded
     def _start(self) -> None:
         self._scope_token = current.set(self._scope)
-        given = {name: value for name, value in self._attributes.items() if value is not None}
-        self._span = self._scope.signals.tracer.start_span(self._name, kind=self._kind, attributes=given)
+        attributes = {name: value for name, value in self._attributes.items() if value is not None}
+        self._span = self._scope.signals.tracer.start_span(self._name, kind=self._kind, attributes=attributes)
         self._otel_token = otel_context.attach(trace.set_span_in_context(self._span))
 
     def __exit__(
@@ -198,10 +198,10 @@ class Traced(Operation):
 
     def _emit_verdict(self, verdict: Verdict) -> None:
         """Emit an event for each criterion, and one for the verdict. They belong to the span of the judged work."""
-        for one in verdict.criteria:
-            self._emit(_criterion_attributes(one), one.reason)
-        passed = verdict.verdict == "PASS"
-        score = float(passed) if verdict.score is None else verdict.score
+        for result in verdict.criteria:
+            self._emit(_criterion_attributes(result), result.reason)
+        is_pass = verdict.verdict == "PASS"
+        score = float(is_pass) if verdict.score is None else verdict.score
         decision = {
             names.EVALUATION_NAME: "verdict",
             names.SCORE_LABEL: verdict.verdict,
@@ -232,20 +232,20 @@ class Traced(Operation):
             receiver.emit(record)
 
 
-def _criterion_attributes(one: CriterionResult) -> Attributes:
+def _criterion_attributes(result: CriterionResult) -> Attributes:
     attributes: dict[str, Any] = {
-        names.EVALUATION_NAME: one.kind,
-        names.SCORE_LABEL: one.outcome,
-        names.CRITERION_ID: redactor.text(one.id),
-        names.CODE: one.code,
-        names.DECIDED_BY: one.decided_by,
+        names.EVALUATION_NAME: result.kind,
+        names.SCORE_LABEL: result.outcome,
+        names.CRITERION_ID: redactor.text(result.id),
+        names.CODE: result.code,
+        names.DECIDED_BY: result.decided_by,
     }
-    if one.outcome in ("met", "not_met"):
-        attributes[names.SCORE_VALUE] = float(one.outcome == "met") if one.score is None else one.score
-    if one.level is not None:
-        attributes[names.LEVEL] = one.level
-    if one.outcome == "error":
-        attributes[names.ERROR_TYPE] = one.code
+    if result.outcome in ("met", "not_met"):
+        attributes[names.SCORE_VALUE] = float(result.outcome == "met") if result.score is None else result.score
+    if result.level is not None:
+        attributes[names.LEVEL] = result.level
+    if result.outcome == "error":
+        attributes[names.ERROR_TYPE] = result.code
     return attributes
 
 

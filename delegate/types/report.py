@@ -27,6 +27,8 @@ class ReceiptCounts(Value):
     denied: int = 0
     timeout: int = 0
     tools: dict[str, int] = Field(default_factory=dict)
+    why_denied: str | None = None
+    """What the first denied call was told: the reason, and the setting."""
 
 
 class Claim(Value):
@@ -96,7 +98,9 @@ class TaskResult(Value):
     """In goal mode: when the child claimed to be done, and what was refused. Their cost is part of the task's."""
     take_over: str | None = None
     """The shell command that brings the changes of a worktree into the checkout that it was made from. None if there
-    are no changes, or they can't be brought there with one command."""
+    are no changes, or if no command can: see `no_take_over`."""
+    no_take_over: str | None = None
+    """Why no command brings the changes of a worktree or a copy to where it was made from."""
     handle: str | None = None
     """The key of the task's record, for `delegate show HANDLE` and `Delegator.records.read(handle)`."""
     _read_report: Callable[[], str] | None = None
@@ -120,7 +124,7 @@ class TaskResult(Value):
     @property
     def examined(self) -> bool:
         """Whether the result says something about the work. False if the child couldn't run (no access to the provider,
-        no workspace, canceled, no budget), or if nobody could look at its work.
+        no workspace, canceled, no budget), or if no judge or check could look at its work.
         """
         if self.status in ("cancelled", "budget_exceeded"):
             return False
@@ -204,10 +208,10 @@ class Report(Value):
         if self.error is not None:
             hint = f" ({self.error.hint})" if self.error.hint else ""
             return one_line(f"refused: {self.error.code}: {self.error.message}{hint}")
-        failed = [result for result in self.results if not result.good]
-        shown = failed if len(failed) <= _FAILED_LINES else failed[: _FAILED_LINES - 1]
-        lines = [self._headline(), *map(str, shown)]
-        lines += [f"and {len(failed) - len(shown)} more that failed"] if len(shown) < len(failed) else []
+        failures = [result for result in self.results if not result.good]
+        visible = failures if len(failures) <= _FAILED_LINES else failures[: _FAILED_LINES - 1]
+        lines = [self._headline(), *map(str, visible)]
+        lines += [f"and {len(failures) - len(visible)} more that failed"] if len(visible) < len(failures) else []
         return "\n".join(lines)
 
     def _headline(self) -> str:

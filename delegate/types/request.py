@@ -23,11 +23,16 @@ class Workspace(Value):
 
     `fresh`: a new, empty folder. `copy`: a new copy of the folder `path`. `worktree`: a new git worktree of the
     repository `path` at the revision `base` (default: `HEAD`), without uncommitted changes. `shared`: `path` itself.
+
+    `folder` is the folder in it that the parent works in: relative paths in a model's criteria are meant from there,
+    and programs that are children start there. With `only_folder`, a worktree has no other files.
     """
 
     mode: Literal["fresh", "copy", "worktree", "shared"] = "fresh"
     path: Path | None = None
     base: Annotated[str, StringConstraints(pattern=r"^[^-\x00][^\x00]{0,199}$")] | None = None
+    folder: Text | None = None
+    only_folder: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -40,6 +45,11 @@ class Workspace(Value):
             raise ValueError(f"workspace mode {self.mode!r} {'takes no' if self.path else 'needs a'} path")
         if self.base is not None and self.mode != "worktree":
             raise ValueError(f"workspace mode {self.mode!r} takes no base; only worktree does")
+        if self.only_folder and (self.mode != "worktree" or self.folder is None):
+            raise ValueError("only_folder needs mode worktree, and a folder")
+        inside = Path(self.folder or "")
+        if inside.is_absolute() or ".." in inside.parts or (self.folder and self.path is None):
+            raise ValueError("folder should be a relative path inside `path`")
         return self
 
 
@@ -105,9 +115,9 @@ class Task(Value):
         if not isinstance(value, Mapping):
             return value
         fields = dict(cast("Mapping[str, object]", value))
-        given = fields.get("acceptance_criteria")
-        if isinstance(given, Sequence) and not isinstance(given, str):
-            numbered = enumerate(cast("Sequence[object]", given), start=1)
+        criteria = fields.get("acceptance_criteria")
+        if isinstance(criteria, Sequence) and not isinstance(criteria, str):
+            numbered = enumerate(cast("Sequence[object]", criteria), start=1)
             fields["acceptance_criteria"] = [_with_id(criterion, f"c{n}") for n, criterion in numbered]
         return fields
 
@@ -132,12 +142,12 @@ class Task(Value):
 
     @model_validator(mode="after")
     def _goal_can_be_verified(self) -> Self:
-        """In goal mode, something must decide when the work is done, and nobody can verify what is met on trust."""
+        """In goal mode, something must decide when the work is done, and what is met on trust can't be verified."""
         if self.mode != "goal":
             return self
         if not any(not criterion.findings_only for criterion in self.criteria):
             raise ValueError("mode 'goal' needs acceptance_criteria: they decide when the work is done")
-        if manual := [str(one.id) for one in self.criteria if isinstance(one, ManualCriterion)]:
+        if manual := [str(criterion.id) for criterion in self.criteria if isinstance(criterion, ManualCriterion)]:
             raise ValueError(
                 f"mode 'goal' can't verify the manual criterion {manual[0]}; write one that code or a judge decides, "
                 "or use mode 'once'"

@@ -116,7 +116,7 @@ class CriterionResult(Value):
 
     @property
     def examined(self) -> bool:
-        """Whether the result says something about the work. False if nobody could look at it."""
+        """Whether the result says something about the work. False if it couldn't be examined."""
         return self.code not in _NOBODY_LOOKED
 
 
@@ -242,7 +242,7 @@ class FalsePassRate(Value):
 
 def answered(attempts: Sequence[JudgeAttempt]) -> list[JudgeAttempt]:
     """The requests that a judge answered, without those that read the criteria."""
-    return [one for one in attempts if one.fault is None and one.purpose == "judging"]
+    return [attempt for attempt in attempts if attempt.fault is None and attempt.purpose == "judging"]
 
 
 class JudgeRecord(Value):
@@ -333,14 +333,14 @@ class Verdict(Value):
 
     @property
     def examined(self) -> bool:
-        """Whether the verdict says something about the work. False for a FAIL only because nobody could look at it.
+        """Whether the verdict says something about the work. False for a FAIL only because it couldn't be examined.
 
-        Nobody could look if no judge could be reached or gave a usable answer, the budget was used up, or a check
-        couldn't run here, such as a command without a sandbox. If a single criterion was looked at and doesn't hold,
-        or the gate refused the work, this is True. docs/verdicts.md lists the codes.
+        That is so if no judge could be reached or gave a usable answer, the budget was used up, or a check couldn't
+        run here, such as a command without a sandbox. If a single criterion was looked at and doesn't hold, or the gate
+        refused the work, this is True. docs/verdicts.md lists the codes.
         """
-        if failing := [one for one in self.criteria if one.fails]:
-            return any(one.examined for one in failing)
+        if failing := [result for result in self.criteria if result.fails]:
+            return any(result.examined for result in failing)
         return self.verdict == "PASS" or self.code not in _NOBODY_LOOKED
 
     @property
@@ -349,7 +349,9 @@ class Verdict(Value):
         if self.level is None:  # recorded before there were levels
             return "verified" if self.verified else "unverified"
         words = self.level.replace("_", " ")
-        weakest = [one.id for one in self.criteria if one.level == self.level and not one.findings_only]
+        weakest = [
+            criterion.id for criterion in self.criteria if criterion.level == self.level and not criterion.findings_only
+        ]
         return f"{words}: {', '.join(weakest)}" if weakest and not self.verified else words
 
     def __str__(self) -> str:
@@ -362,5 +364,8 @@ class Verdict(Value):
 
 
 def criteria_table(title: str, verdict: Verdict) -> str:
-    rows = [(one.id, one.outcome, one.decided_by, one.text, one.reason or one.code) for one in verdict.criteria]
+    rows = [
+        (result.id, result.outcome, result.decided_by, result.text, result.reason or result.code)
+        for result in verdict.criteria
+    ]
     return html_table(title, ("criterion", "outcome", "decided by", "text", "reason"), rows)

@@ -35,6 +35,8 @@ def _play_all(client: Driven, wanted: set[str], long_seconds: float) -> None:
         print(f"{client.name}: can't be installed: {getattr(error, 'stderr', None) or error}")
         return
     for scenario in SCENARIOS:
+        if scenario.clients and client.name not in scenario.clients:
+            continue
         if scenario.name in wanted or not (wanted or scenario.only_if_named):
             outcome, facts = scenario.judge(play(client, program, scenario, long_seconds))
             if scenario.name in {"long call", "default timeout"}:

@@ -57,6 +57,8 @@ class Driven:
     how: How = "function"
     about: str = ""
     """What is special about this way to run it."""
+    sets: str = ""
+    """What its user has to set besides the block, such as which tools need no approval."""
     notes: tuple[str, ...] = ()
     """What else was found out about it."""
     one_server_per_call: bool = False
@@ -212,6 +214,7 @@ def _claude(name: str, about: str, **env: str) -> Driven:
             **env,
         },
         about=about,
+        sets="`--allowedTools mcp__delegate`: no approvals",
         notes=_CLAUDE if name == "claude" else (),
     )
 
@@ -247,13 +250,14 @@ def _cline(setup: Setup) -> list[str]:
     return ["sh", "-c", f"{setup.program} {signed_in} && exec {setup.program} --json '{PROMPT}'"]
 
 
-def _python(name: str, package: str, script: str, about: str = "", *notes: str) -> Driven:
+def _python(name: str, package: str, script: str, about: str = "", *notes: str, sets: str = "") -> Driven:
     path = str(Path(__file__).parent / "loops" / f"{script}.py")
     return Driven(
         name,
         package,
         lambda setup: [setup.program, path, f"{setup.model_url}/v1", json.dumps(dict(setup.server_env)), PROMPT],
         about=about,
+        sets=sets,
         notes=notes,
     )
 
@@ -291,6 +295,7 @@ ALL: tuple[Driven, ...] = (
         "opencode-ai",
         lambda setup: [setup.program, "run", "--print-logs", "--log-level", "WARN", PROMPT],
         program="opencode",
+        sets='`"permission": {"*": "allow"}`: no approvals',
         settings="opencode",
         notes=("Progress extends its timeout of a call.",),
         env=lambda setup: {
@@ -306,6 +311,7 @@ ALL: tuple[Driven, ...] = (
         "@google/gemini-cli",
         lambda setup: [setup.program, "--skip-trust", "-m", "gemini-2.5-pro", "-p", PROMPT],
         program="gemini",
+        sets="`--skip-trust`: the folder counts as trusted; the block's `trust` needs no approvals",
         settings="gemini",
         notes=_GEMINI,
         env=lambda setup: {
@@ -324,6 +330,7 @@ ALL: tuple[Driven, ...] = (
         "@qwen-code/qwen-code",
         lambda setup: [setup.program, "--auth-type", "openai", "-m", "test-model", "-p", PROMPT],
         program="qwen",
+        sets="nothing; the block's `trust` needs no approvals",
         settings="qwen",
         notes=_QWEN,
         env=lambda setup: {
@@ -344,6 +351,7 @@ ALL: tuple[Driven, ...] = (
             *("--disable-client-telemetry", "--no-auto-update"),
         ],
         program="copilot",
+        sets="`--allow-all-tools`: no approvals",
         settings="copilot",
         notes=_COPILOT,
         env=lambda setup: {
@@ -358,6 +366,7 @@ ALL: tuple[Driven, ...] = (
         "cline",
         _cline,
         program="cline",
+        sets="nothing: without a screen, it asks for no approvals",
         settings="cline",
         notes=_CLINE,
         env=lambda setup: {"CLINE_NO_AUTO_UPDATE": "1", "CLINE_TELEMETRY_DISABLED": "1"},
@@ -367,6 +376,7 @@ ALL: tuple[Driven, ...] = (
         "@continuedev/cli",
         lambda setup: [setup.program, "-p", PROMPT, "--auto", "--config", str(setup.home / ".continue/config.yaml")],
         program="cn",
+        sets="`--auto`: no approvals",
         settings="continue",
         notes=("It gives up after 60 s, which can't be changed.",),
         env=lambda setup: {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_ENABLE_TELEMETRY": "0"},
@@ -393,8 +403,16 @@ ALL: tuple[Driven, ...] = (
         "openai_agents",
         "`MCPServerStdio`",
         "Without `client_session_timeout_seconds`, it gives up after 5 s.",
+        sets="`client_session_timeout_seconds=3600`",
     ),
-    _python("pydantic-ai", "pydantic-ai-slim", "pydantic_agent", "`MCPToolset`"),
+    _python(
+        "pydantic-ai",
+        "pydantic-ai-slim",
+        "pydantic_agent",
+        "`MCPToolset`",
+        "After its second refused call it would end the run, so it gets refusals as usual results.",
+        sets="`read_timeout=3600`",
+    ),
     _python(
         "langchain",
         "langchain-mcp-adapters",

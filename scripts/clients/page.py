@@ -117,9 +117,16 @@ def _readings(shown: Sequence[Driven], results: Json) -> Iterator[str]:
         at_once = f"{four.get('calls_at_once', '')}, {four.get('runs', '')}"
         chars = f"{single.get('chars', '')}, {batch.get('chars', '')}"
         yield f"| {client.name} | {name} | {' and '.join(forms)} | {chars} | {at_once} |"
+    yield from ("", "## A call of 200 s", "")
+    yield "How many requests to the model, and how many tokens in all of them, a call of 200 s takes."
+    yield from ("", "| client | seconds | calls of tools | requests | tokens |", "|---|---|---|---|---|")
+    for client in shown:
+        if "requests" in (seen := results[client.name]["facts"].get("200 s", {})):
+            yield f"| {client.name} | {seen['seconds']:g} | {seen['calls']} | {seen['requests']} | {seen['tokens']:,} |"
     yield from ("", "## How long a client waits", "")
     yield "A call of 30 s, which reports progress every few seconds, where the settings allow 10 s, and one of 700 s"
-    yield "where they have no timeout. The server was told not to answer earlier; by default, it answers within 45 s."
+    yield "where they have no timeout. The server was told not to answer earlier; by default, it answers in time for"
+    yield "each client, as far as it knows them, or else within 45 s."
     yield from ("", "| client | asks for progress | timeout of 10 s | without a timeout |", "|---|---|---|---|")
     for client in shown:
         facts = results[client.name]["facts"]
@@ -170,6 +177,8 @@ def _details(client: Driven, entry: Json) -> Iterator[str]:
     facts = entry["facts"].get("first request", {})
     if client.about:
         yield f"How it is run: {client.about}."
+    if client.sets:
+        yield f"What is set for it besides the block: {client.sets}."
     if "protocol" in facts:
         able = ", ".join(facts["capabilities"]) or "nothing more"
         yield f"It speaks version {facts['protocol']} of the protocol, and offers {able}."

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -108,7 +109,15 @@ class Scenario:
     call_seconds: int | None = CALL_SECONDS
     """The timeout of a call in the client's settings."""
     args: Sequence[str] = ("mcp",)
-    """The server's arguments."""
+    """The server's arguments, where `PROGRAM` is the client's."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """More variables of the server."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files of the project."""
+    folder: str = "."
+    """Where in the project the client is started."""
+    clients: Sequence[str] = ()
+    """The clients that it is played in; empty for all."""
     only_if_named: bool = False
 
 
@@ -214,6 +223,33 @@ def _timed(run: Run) -> tuple[str, Json]:
     return f"no: {run.why_not()}", shown
 
 
+def _asked(run: Run) -> tuple[str, Json]:
+    """What a call costs that takes long."""
+    outcome, shown = _reads(1)(run)
+    sizes = [len(call.raw) for call in run.parent.requests]
+    return outcome, {**shown, "requests": len(sizes), "tokens": round(sum(sizes) / 4.2)}
+
+
+def _says(*texts: str) -> Callable[[Run], tuple[str, Json]]:
+    """Whether one of the results has all of these texts."""
+
+    def judge(run: Run) -> tuple[str, Json]:
+        read = [one.text for call in run.parent.requests for one in results(call)]
+        passed = any(all(text in one.replace("\\", "") for text in texts) for one in read)
+        return PASSED if passed else f"no: {run.why_not()}", {"excerpt": "\n".join(run.read)[:300]}
+
+    return judge
+
+
+def _one_run(run: Run) -> tuple[str, Json]:
+    """Whether servers below children joined the run of the first, until the depth was refused."""
+    outcome, shown = _says("can't delegate: the setting max_depth")(run)
+    with contextlib.closing(sqlite3.connect(run.folder / "delegate" / "records.sqlite3")) as records:
+        found = records.execute("SELECT COUNT(DISTINCT run_id), MAX(depth), COUNT(*) FROM tasks").fetchone()
+    shown |= dict(zip(("runs", "deepest", "tasks"), found, strict=True))
+    return (outcome if found == (1, 2, 3) else f"no: {shown}"), shown
+
+
 _RUN = re.compile(r"(?:\b|\\n)run ([0-9a-f]{12,})")
 """Calls of one run share its limits, such as how many children run at once."""
 _ANSWER = re.compile(r"The answer to \d is 42")
@@ -256,6 +292,43 @@ SCENARIOS: tuple[Scenario, ...] = (
         _four,
         lambda long_seconds: Children(seconds=_FOUR_SECONDS),
         lambda long_seconds: 60,
+    ),
+    Scenario(
+        "200 s",
+        "The model reads the verdict of a child that works for 200 s.",
+        _once(_task()),
+        _asked,
+        lambda long_seconds: Children(seconds=200),
+        lambda long_seconds: 200,
+    ),
+    Scenario(
+        "untrusted config",
+        "Where `delegate.toml` isn't trusted, the tool is there, and a call is answered with the command that helps.",
+        _once(_task()),
+        _says("delegate isn't set up", "delegate trust "),
+        files={"delegate.toml": "max_children = 99\n"},
+    ),
+    Scenario(
+        "subfolder",
+        "Started in a subfolder of a repository, children work in a worktree of the repository.",
+        _once(_task()),
+        _says("to take the changes over"),
+        lambda long_seconds: Children(command="echo done > made.txt"),
+        files={"packages/one/readme.md": "One.\n"},
+        folder="packages/one",
+    ),
+    Scenario(
+        "nested server",
+        "The client is its own runner: two levels below, its server joins the run, and the third is refused.",
+        _once(_task()),
+        _one_run,
+        needs_seconds=lambda long_seconds: 120,
+        args=(
+            *("mcp", "--runner", "PROGRAM -p --allowedTools mcp__delegate"),
+            *("--runner-env", "ANTHROPIC_BASE_URL", "--runner-env", "ANTHROPIC_API_KEY"),
+        ),
+        env={"DELEGATE_MAX_DEPTH": "3"},
+        clients=("claude", "claude-functions"),
     ),
     Scenario(
         "short timeout",
@@ -347,8 +420,10 @@ def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped
         }
         setup = Setup(folder / "home", folder / "project", parent.url, program, server_env)
         if scenario:
-            setup = replace(setup, call_seconds=scenario.call_seconds, args=scenario.args)
-        subprocess.run(["git", "init", "--quiet", str(setup.project)], check=True)
+            args = [argument.replace("PROGRAM", program) for argument in scenario.args]
+            env = {**server_env, **scenario.env}
+            setup = replace(setup, call_seconds=scenario.call_seconds, args=args, server_env=env)
+        _make_project(setup.project, scenario)
         run.block = write_settings(client, setup)
         env = {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
@@ -364,7 +439,7 @@ def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped
         with (folder / "output.txt").open("wb") as output:
             process = subprocess.Popen(
                 client.argv(setup),
-                cwd=setup.project,
+                cwd=setup.project / (scenario.folder if scenario else "."),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -378,6 +453,16 @@ def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 process.wait()
+
+
+def _make_project(project: Path, scenario: Scenario | None) -> None:
+    """A repository with one commit."""
+    for name, text in {"readme.md": "A project.\n", **(scenario.files if scenario else {})}.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text, encoding="utf-8")
+    git = ["git", "-C", str(project), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "Begin"]):
+        subprocess.run([*git, *command], check=True)
 
 
 def _write_shim(folder: Path, *, tapped: bool) -> None:

@@ -329,6 +329,7 @@ async def test_nothing_is_run_if_the_journal_can_t_be_written(
     assert not children.starts
 
 
+@pytest.mark.slow
 async def test_results_are_not_kept_in_memory(delegator: Delegator) -> None:
     def alive() -> int:
         gc.collect()

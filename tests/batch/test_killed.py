@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
 from tests.batch.rows import DONE, ids, lines
@@ -56,6 +58,7 @@ def _complete_ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in complete]
 
 
+@pytest.mark.slow
 async def test_after_random_kills_every_task_has_one_result_and_ran_once() -> None:
     chance, path = random.Random(20_261_121), Path("r.jsonl")
     Path("t.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(TASKS)))

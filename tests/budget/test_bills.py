@@ -63,7 +63,8 @@ def test_the_server_cuts_a_stream_within_any_event(share: float, whole: int) -> 
     assert (len(events), rest != b"") == (whole, True)
 
 
-@pytest.mark.parametrize("seed", [*KILLED, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE_KILLED)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*KILLED, *MORE_KILLED])
 async def test_after_a_kill_nothing_is_paid_twice_and_the_bill_is_the_servers(tmp_path: Path, seed: int) -> None:
     program, home = Program.killed(seed), tmp_path / "home"
     biller = program.biller()

@@ -92,6 +92,7 @@ def test_what_a_judge_did_not_find_met_is_no_pass(fields: dict[str, str], counte
     assert [tuple(one.table) for one in measure([ruling(**fields)])[:1]] == ([counted] if counted else [])
 
 
+@pytest.mark.slow
 def test_ten_thousand_rulings_are_measured_in_two_seconds() -> None:
     rows, draw = devai(), random.Random(1)
     many = [

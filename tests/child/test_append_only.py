@@ -15,6 +15,7 @@ from delegate.ports import Attachment, ToolOutput
 from delegate.types import JsonObject, TaskResult
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.prompt_prefixes import Prefixes
+from tests.support.samples import sampled
 
 WORDS = "The quick brown fox jumps over the lazy dog. "
 TURNS = 30
@@ -85,7 +86,7 @@ async def test_thinking_stays_valid_through_thirty_turns_with_compaction(long: A
 
 
 @pytest.mark.parametrize(("long", "most"), [("results", SHORTENED), ("notes", SUMMARIZED)])
-@pytest.mark.parametrize(("protocol", "api"), WIRES)
+@pytest.mark.parametrize(("protocol", "api"), sampled(WIRES, 2))
 async def test_caches_stay_warm(protocol: Any, api: Any, long: Any, most: int) -> None:
     prefixes = Prefixes(Worker(long))
     result = await run(prefixes, protocol, api)

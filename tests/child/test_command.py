@@ -290,3 +290,18 @@ async def test_a_program_deleted_in_the_meantime_is_a_failed_run() -> None:
     assert result.error
     assert (result.status, result.error.code) == ("failed", "exit_code")
     assert "exit code 127" in result.error.message
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr"),
+    [("Not logged in · Please run /login", ""), ("", "set the OPENAI_API_KEY variable"), ("", "401 Unauthorized")],
+)
+async def test_a_program_without_its_key_names_the_option_that_passes_it(
+    program: Any, stdout: str, stderr: str
+) -> None:
+    result = await done(program(f"print({stdout!r}); sys.exit({stderr!r} or 1)"))
+    assert result.error
+    assert "--runner-env NAME" in result.error.message
+    other = await done(program("sys.exit('the login page is broken')"))
+    assert other.error
+    assert "--runner-env" not in other.error.message

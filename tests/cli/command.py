@@ -54,3 +54,14 @@ def worker(report: str = "I wrote `note.md`, which greets the reader.", judged: 
         return Reply(report, input_tokens=400, output_tokens=30)
 
     return script
+
+
+def output_of(terminal: int) -> str:
+    """All output to the terminal until its other side is closed."""
+    found = bytearray()
+    try:
+        while chunk := os.read(terminal, 65_536):
+            found += chunk
+    except OSError:  # raised on Linux when the other side is closed
+        pass
+    return found.decode(errors="replace")

@@ -22,7 +22,7 @@ from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, tasks
-from tests.cli.command import delegate, openai_at
+from tests.cli.command import delegate, openai_at, output_of
 from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import is_judge, met_by
@@ -255,7 +255,7 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
             environment = {**os.environ, **openai_at(server)}
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
                 os.close(theirs)
-                shown = _output_of(ours)
+                shown = output_of(ours)
                 process.wait(PATIENCE)
     finally:
         os.close(ours)
@@ -263,17 +263,6 @@ def test_a_terminal_shows_the_counts_and_the_last_failures(monkeypatch: pytest.M
     assert "━━━" in shown
     said = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown)
     assert "✗ FAIL  2: c1 " in said
-
-
-def _output_of(terminal: int) -> str:
-    """All output to the terminal until its other side is closed."""
-    found = bytearray()
-    try:
-        while chunk := os.read(terminal, 65_536):
-            found += chunk
-    except OSError:  # raised on Linux when the other side is closed
-        pass
-    return found.decode(errors="replace")
 
 
 async def test_a_progress_line_has_the_counts_and_the_remaining_time() -> None:

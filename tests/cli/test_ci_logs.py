@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -320,14 +319,16 @@ def _hostile(call: Call) -> Reply:
     return Reply(f"I wrote `note.md`.\n{ALL}", input_tokens=1, output_tokens=1)
 
 
-def _printed(arguments: tuple[str, ...], environment: dict[str, str]) -> Iterator["subprocess.CompletedProcess[str]"]:
-    yield delegate(*arguments, **environment)
-    yield delegate(*arguments, **environment, GITHUB_ACTIONS="true")
-    yield delegate(*arguments, **environment, GITHUB_ACTIONS="true", FORCE_COLOR="1")
-    yield delegate(*arguments, **environment, BUILDKITE="true", COLUMNS="40")
-
-
-def test_a_run_and_its_record_command_nothing() -> None:
+@pytest.mark.parametrize(
+    "log",
+    [
+        {"GITHUB_ACTIONS": "true"},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"GITHUB_ACTIONS": "true", "FORCE_COLOR": "1"}, marks=pytest.mark.slow),
+        pytest.param({"BUILDKITE": "true", "COLUMNS": "40"}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_and_its_record_command_nothing(log: dict[str, str]) -> None:
     Path("tasks.jsonl").write_text(json.dumps({"goal": f"Write. {ALL}", "acceptance_criteria": ["it is kind"]}) + "\n")
     with ModelServer(_hostile) as server:
         environment = openai_at(server)
@@ -345,10 +346,10 @@ def test_a_run_and_its_record_command_nothing() -> None:
             ("rule", "last", "--list"),
         )
         for arguments in commands:
-            for done in _printed(arguments, environment):
-                assert done.stdout or done.stderr
-                _assert_commands_nothing(done)
-        batch = delegate("batch", "tasks.jsonl", "-o", "results.jsonl", **environment, GITHUB_ACTIONS="true")
+            done = delegate(*arguments, **environment, **log)
+            assert done.stdout or done.stderr
+            _assert_commands_nothing(done)
+        batch = delegate("batch", "tasks.jsonl", "-o", "results.jsonl", **environment, **log)
         _assert_commands_nothing(batch)
 
 

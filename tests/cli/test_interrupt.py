@@ -16,7 +16,7 @@ import pytest
 
 from delegate import TaskResult
 from delegate.cli.work import STOPPING
-from tests.cli.command import openai_at
+from tests.cli.command import openai_at, output_of
 from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.trees import Tree
@@ -181,7 +181,7 @@ def test_a_live_display_restores_the_cursor_and_shows_every_result(
             os.close(theirs)
             _wait_until_running(server, tree)
             process.send_signal(signal.SIGINT)
-            shown = _output_of(ours)
+            shown = output_of(ours)
             out, _ = process.communicate(timeout=PATIENCE)
     finally:
         os.close(ours)
@@ -196,17 +196,6 @@ def test_a_live_display_restores_the_cursor_and_shows_every_result(
 def _line(stream: IO[str] | None) -> str:
     assert stream
     return stream.readline().rstrip("\n")
-
-
-def _output_of(terminal: int) -> str:
-    """All output to the terminal until its other side is closed."""
-    found = bytearray()
-    try:
-        while chunk := os.read(terminal, 65_536):
-            found += chunk
-    except OSError:  # raised on Linux when the other side is closed
-        pass
-    return found.decode(errors="replace")
 
 
 @contextmanager

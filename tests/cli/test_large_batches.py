@@ -66,6 +66,7 @@ def test_a_long_report_has_pages_of_which_the_first_has_what_did_not_pass(run_id
     assert re.findall(r'<a href="\?page=(\d)">', served) == ["2"]
 
 
+@pytest.mark.slow
 async def test_each_task_of_a_batch_costs_as_much_as_the_first_ones(home: Path) -> None:
     each, marks = 300, list[float]()
     async with Delegator(client=Children(), home=home) as delegator:

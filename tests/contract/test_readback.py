@@ -55,16 +55,16 @@ PASSED = TaskResult(
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        ({"handle": "ab-0"}, ReadRequest("ab-0", None, 0)),
-        ('{"handle": " ab-0 ", "offset": null}', ReadRequest("ab-0", None, 0)),
-        (b'{"handle": "ab-0", "offset": 6000}', ReadRequest("ab-0", 6_000, 0)),
-        ({"handle": "ab-0", "offset": "6000"}, ReadRequest("ab-0", 6_000, 0)),
-        ({"handle": "ab-0", "offset": 6000.0}, ReadRequest("ab-0", 6_000, 0)),
-        ({"handle": "ab-0", "offset": ""}, ReadRequest("ab-0", None, 0)),
+        ({"handle": "ab-0"}, ReadRequest("ab-0", None, None)),
+        ('{"handle": " ab-0 ", "offset": null}', ReadRequest("ab-0", None, None)),
+        (b'{"handle": "ab-0", "offset": 6000}', ReadRequest("ab-0", 6_000, None)),
+        ({"handle": "ab-0", "offset": "6000"}, ReadRequest("ab-0", 6_000, None)),
+        ({"handle": "ab-0", "offset": 6000.0}, ReadRequest("ab-0", 6_000, None)),
+        ({"handle": "ab-0", "offset": ""}, ReadRequest("ab-0", None, None)),
         ({"handle": "ab-0", "wait_seconds": 2.5}, ReadRequest("ab-0", None, 2.5)),
         ({"handle": "ab-0", "wait_seconds": "30", "attempt": 7}, ReadRequest("ab-0", None, 30)),
-        ({"handle": None, "wait_seconds": None}, ReadRequest(None, None, 0)),
-        ("", ReadRequest(None, None, 0)),
+        ({"handle": None, "wait_seconds": None}, ReadRequest(None, None, None)),
+        ("", ReadRequest(None, None, None)),
     ],
 )
 def test_what_models_send_is_taken_as_it_is_meant(arguments: Any, wanted: ReadRequest) -> None:

@@ -223,6 +223,18 @@ def test_an_unobserved_usage_is_not_shown_as_zero() -> None:
     assert "- spent: cost unknown; the child's usage was not observed; 0.0 s\n" in read(result())
     free = read(result(cost_usd=0.0))
     assert "- spent: $0.00; 0 model calls, 0 input tokens, 0 output tokens; 0.0 s\n" in free
+    codex = read(result(usage=Usage(input_tokens=1_500, output_tokens=200)))  # it reports no calls
+    assert "- spent: cost unknown; 1,500 input tokens, 200 output tokens; 0.0 s\n" in codex
+
+
+def test_a_denied_call_names_its_reason() -> None:
+    counts = ReceiptCounts(total=3, ok=1, denied=2, why_denied='commands = "deny" forbids\ncommands written by a model')
+    assert "; denied: 2 (" in (text := read(result(receipts=counts)))
+    assert "forbids commands written by a model" in text
+
+
+def test_a_result_that_is_not_on_record_says_so() -> None:
+    assert "- not on record: it could not be written; `delegate doctor` says why" in read(result(handle=None))
 
 
 def test_known_parts_of_unknown_costs_and_estimates_are_shown() -> None:
@@ -457,6 +469,7 @@ def test_the_text_can_always_be_encoded() -> None:
     read(result(summary="half \ud800 pair", structured_output={"\udfff": "\ud800"})).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

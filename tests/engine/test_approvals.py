@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from delegate import Cancellation, ConfigError, Delegator, Task, TaskResult, Tool
+from delegate import Cancellation, ConfigError, Delegator, Report, Task, TaskResult, Tool
 from delegate.events import Event, as_json
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
 from delegate.ports import ChatReply
+from tests.support.deadlines import in_time
 from tests.support.words import words
 from tests.test_events import misfits
 
@@ -107,6 +108,7 @@ async def test_a_refused_call_is_not_made_and_its_receipt_says_why() -> None:
         client, Person(ApprovalAnswer(approved=False, note="not on Sunday")), mail.tool, policy=ASK
     )
     assert (mail.sent, result.receipts.denied) == ([], 1)
+    assert result.receipts.why_denied
     assert "not called (irreversible): what send does can't be undone; a person refused it: not on Sunday" in told(
         client, 1
     )
@@ -252,14 +254,15 @@ async def test_two_calls_in_one_turn_are_asked_one_after_the_other() -> None:
 
 
 async def test_the_time_of_an_answer_is_not_the_childs_own() -> None:
-    mail = Mailer()
+    async def play(seconds: float) -> tuple[TaskResult, list[Event]]:
+        async def ask(request: ApprovalRequest) -> bool:
+            await asyncio.sleep(1.2 * seconds)
+            return True
 
-    async def ask(request: ApprovalRequest) -> bool:
-        await asyncio.sleep(0.3)
-        return True
+        return await run(sends("a"), ask, Mailer().tool, policy=ASK, task={"timeout_seconds": seconds})
 
-    result, events = await run(sends("a"), ask, mail.tool, policy=ASK, task={"timeout_seconds": 0.25})
-    assert (result.status, mail.sent) == ("completed", ["a"])
+    result, events = await in_time(play, lambda played: played[0].status == "completed")
+    assert (result.status, result.receipts.ok) == ("completed", 1)
     assert [event.seconds is None for event in events if event.kind == "child.waiting"] == [True, False]
 
 
@@ -289,19 +292,24 @@ async def test_while_one_child_waits_for_an_answer_another_one_runs() -> None:
 
 @pytest.mark.parametrize("how", ["cancellation", "deadline"])
 async def test_a_child_that_is_stopped_while_it_asks_makes_no_call(how: str) -> None:
-    mail, cancellation, events = Mailer(), Cancellation(), list[Event]()
+    mail = Mailer()
 
-    async def ask(request: ApprovalRequest) -> bool:
-        if how == "cancellation":
-            cancellation.cancel()
-        await asyncio.Event().wait()
-        return True
+    async def play(seconds: float) -> tuple[Report, list[Event]]:
+        cancellation, events = Cancellation(), list[Event]()
 
-    options: dict[str, Any] = {"run_timeout_seconds": 0.2} if how == "deadline" else {}
-    async with Delegator(
-        client=sends("a"), on_approval=ask, on_event=events.append, tools=(mail.tool,), policy=ASK, **options
-    ) as delegator:
-        report = await delegator.run(Task(goal="go"), cancellation=cancellation)
+        async def ask(request: ApprovalRequest) -> bool:
+            if how == "cancellation":
+                cancellation.cancel()
+            await asyncio.Event().wait()
+            return True
+
+        options: dict[str, Any] = {"run_timeout_seconds": seconds} if how == "deadline" else {}
+        async with Delegator(
+            client=sends("a"), on_approval=ask, on_event=events.append, tools=(mail.tool,), policy=ASK, **options
+        ) as delegator:
+            return await delegator.run(Task(goal="go"), cancellation=cancellation), events
+
+    report, events = await in_time(play, lambda played: any(event.kind == "approval.asked" for event in played[1]))
     assert mail.sent == []
     assert report.results[0].status == ("cancelled" if how == "cancellation" else "timeout")
     assert answers(events) == [(False, "cancelled")]

@@ -11,6 +11,7 @@ from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, ToolCall
 from delegate.types import GoalEnd, JsonObject, Usage
+from tests.support.samples import sampled
 from tests.support.words import is_judge, met_by
 
 FILE: JsonObject = {"kind": "file", "path": "a.txt", "contains": "hello"}
@@ -145,7 +146,7 @@ def test_there_are_thirty() -> None:
     assert len(CHILDREN) == 30
 
 
-@pytest.mark.parametrize("name", CHILDREN)
+@pytest.mark.parametrize("name", sampled(CHILDREN, 12))
 async def test_a_child_that(name: str, tmp_path: Path) -> None:
     child = CHILDREN[name]
     costs: list[float] = []

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Event, Task
+from delegate import Delegator, Event, Task, TaskResult
 from delegate._util.redaction import Redactor
 from delegate.engine import live_text
 from delegate.engine.live_text import LiveText
 from delegate.events import LIVE_CHARS, ChildText
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from tests.support.deadlines import in_time
 from tests.support.model_server import Call, Fault, ModelServer, Pieces, Reply
 from tests.support.streams import events
 from tests.support.wire_formats import FORMATS
@@ -133,11 +134,14 @@ async def test_a_reply_that_broke_off_is_replaced_by_the_next(tmp_path: Path) ->
 
 async def test_what_came_of_a_reply_is_the_report_of_a_child_that_ran_out_of_time(tmp_path: Path) -> None:
     cut = Pieces(pieces("Two of three orders are refunded. " * 9).pieces[:-3], ending="stall")
-    with ModelServer([cut]) as server:
-        endpoint = DeclaredEndpoint(name="house", base_url=server.openai_url, protocol="openai", models=(MODEL,))
-        async with Delegator(home=tmp_path, model="worker", endpoints=(endpoint,)) as delegator:
-            report = await delegator.run(Task(goal="Check the orders.", timeout_seconds=1))
-    [result] = report.results
+
+    async def play(seconds: float) -> TaskResult:
+        with ModelServer([cut]) as server:
+            endpoint = DeclaredEndpoint(name="house", base_url=server.openai_url, protocol="openai", models=(MODEL,))
+            async with Delegator(home=tmp_path, model="worker", endpoints=(endpoint,)) as delegator:
+                return (await delegator.run(Task(goal="Check the orders.", timeout_seconds=seconds))).results[0]
+
+    result = await in_time(play, lambda result: bool(result.summary))
     assert result.status == "timeout"
     assert (result.summary or "").startswith("Two of three orders")
     assert "broke off" in (result.summary or "")

@@ -11,6 +11,7 @@ from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, ToolSpec
 from delegate.types import JsonObject, Parent, Usage
+from tests.support.deadlines import in_time
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import goal_of, is_judge, met_by
 
@@ -304,8 +305,11 @@ async def test_cancelling_a_call_stops_grandchildren_before_it_returns() -> None
 
 
 async def test_a_childs_deadline_stops_its_children_and_keeps_their_cost() -> None:
-    script = Hanging()
-    report = await report_of(script.client, Task(goal="boss", timeout_seconds=0.3))
+    async def play(seconds: float) -> tuple[Report, Hanging]:
+        script = Hanging()
+        return await report_of(script.client, Task(goal="boss", timeout_seconds=seconds)), script
+
+    report, script = await in_time(play, lambda played: played[1].hangs.is_set())
     (boss,) = report.results
     assert script.stopped.is_set()
     assert boss.status == "timeout"

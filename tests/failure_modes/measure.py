@@ -192,6 +192,11 @@ def once_by_another_judge(row: int, wire: WireName) -> Sequence[Scene]:
     return SCENES if WIRES.index(wire) == row % len(WIRES) else ("child", "judge")
 
 
+def on_one_api(row: int, wire: WireName) -> Sequence[Scene]:
+    """With this, each row is measured on one API."""
+    return SCENES if WIRES.index(wire) == row % len(WIRES) else ()
+
+
 async def _measure_groups(groups: Sequence[Group], bench: Bench) -> list[Measured]:
     return list(chain.from_iterable(await _side_by_side([_measure_group(group, bench) for group in groups])))
 

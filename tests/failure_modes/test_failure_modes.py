@@ -1,23 +1,26 @@
 """Whatever a model server does, each task gets exactly one result, in time, and it says what happened."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.failure_modes.children import SITUATIONS, Situation
 from tests.failure_modes.document import document
-from tests.failure_modes.failures import Row
-from tests.failure_modes.measure import measure, once_by_another_judge
+from tests.failure_modes.failures import Row, Scene, WireName
+from tests.failure_modes.measure import measure, on_one_api, once_by_another_judge
+from tests.support.samples import sampled
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "failure-modes.md"
 
 
+@pytest.mark.parametrize("scenes_of", [on_one_api, pytest.param(once_by_another_judge, marks=pytest.mark.slow)])
 @pytest.mark.timeout(240)
 async def test_every_failure_ends_as_it_should_and_only_where_it_happened(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    scenes_of: Callable[[int, WireName], Sequence[Scene]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = await measure(tmp_path, scenes_of=once_by_another_judge)
+    found = await measure(tmp_path, scenes_of=scenes_of)
 
     assert [problem for one in found for problem in one.problems()] == []
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
@@ -29,6 +32,6 @@ def test_the_page_is_the_one_that_the_suite_expects() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == expected, "run `make pages`"
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.words)
+@pytest.mark.parametrize("situation", sampled(SITUATIONS, 10, id=lambda one: one.words))
 async def test_a_child_deals_with_a_situation_as_the_page_says(situation: Situation, tmp_path: Path) -> None:
     assert await situation.play(tmp_path) == situation.expected

@@ -173,6 +173,7 @@ print(found[1] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
+@pytest.mark.slow
 def test_no_file_is_a_traceback_or_widens_anything_or_takes_the_memory(tmp_path: Path) -> None:
     seconds = float(os.environ.get("DELEGATE_FUZZ_SECONDS") or 0)
     seed, count = (random.randrange(1 << 30), 10_000) if seconds else (7, 400)

@@ -25,6 +25,7 @@ def test_the_seeds_of_the_target_for_paths_are_good(tmp_path: Path) -> None:
             check(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("name", [*TARGETS, "path"])
 def test_nothing_is_found_by_following_the_coverage(name: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from delegate.testing import Scripted, judge_reply
 from delegate.types import TaskResult, Verdict
 from tests.models.providers.test_deep_arguments import WAYS
 from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.samples import sampled
 from tests.support.wire_formats import FORMATS
 
 KEYS = json.dumps({f"k{n}": n for n in range(5_000)})
@@ -49,7 +50,7 @@ def expect_typed(result: TaskResult | Verdict | None) -> None:
         assert one is None or one.code not in ("internal_error", "crashed"), result
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", sampled(TEXTS, 7))
 async def test_a_report_of_odd_json_gets_a_verdict(name: str) -> None:
     async def child(job: Job) -> str:
         return TEXTS[name]
@@ -63,8 +64,10 @@ async def test_a_report_of_odd_json_gets_a_verdict(name: str) -> None:
             assert one.render(report)
 
 
-@pytest.mark.parametrize("name", VALUES)
-@pytest.mark.parametrize("tool", ["write_file", "read_file", "think", "run_shell", "delegate_task", "no_such_tool"])
+@pytest.mark.parametrize("name", sampled(VALUES, 5))
+@pytest.mark.parametrize(
+    "tool", sampled(["write_file", "read_file", "think", "run_shell", "delegate_task", "no_such_tool"])
+)
 async def test_odd_arguments_of_a_tool_are_answered_and_recorded(tool: str, name: str) -> None:
     arguments = ("path", "limit", "command", "thought", "timeout_seconds", "goal", "unknown")
     calls = [Scripted.call(tool, **{argument: VALUES[name]}) for argument in arguments]
@@ -87,7 +90,7 @@ def judge_replies(text: str) -> Iterator[str]:
         yield answer.format(*values)
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", sampled(TEXTS, 7))
 async def test_a_judges_odd_json_gives_a_verdict(name: str) -> None:
     for reply in judge_replies(TEXTS[name]):
         async with Delegator(client=Scripted(lambda _, reply=reply: reply)) as delegator:
@@ -128,7 +131,7 @@ COUNTS: tuple[Any, ...] = (2**64 + 1, 10**400, -5, 1.5, 1e308, "7", True, [], {}
 
 
 @pytest.mark.parametrize("provider", WAYS)
-@pytest.mark.parametrize("count", COUNTS, ids=lambda count: repr(count)[:9])
+@pytest.mark.parametrize("count", sampled(COUNTS, 4, id=lambda count: repr(count)[:9]))
 async def test_odd_numbers_of_tokens_never_break_a_child(
     provider: str, count: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ class Grower:
         return pick.choice([chain, chain, f"({chain})", f"[{chain}]", f"`<${{{chain}}}>`", f"({chain} ?? {chain})"])
 
 
+@pytest.mark.slow
 def test_what_grows_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     make_hasty(monkeypatch)
 
@@ -107,6 +108,7 @@ def test_what_grows_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     hunt()
 
 
+@pytest.mark.slow
 def test_what_grows_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     make_hasty(monkeypatch)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

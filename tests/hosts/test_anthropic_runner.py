@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
@@ -18,10 +18,11 @@ from delegate import Delegator, Parent
 from delegate.hosts import anthropic_runner
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.anthropic_runner import SPANS
-from tests.support.model_server import Call, ModelServer, Reply
+from tests.hosts.world import calling, turns
+from tests.support.model_server import ModelServer
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
@@ -32,25 +33,6 @@ RUN: Any = {
     "max_iterations": 5,
     "thread": False,  # each request has all results
 }
-
-
-def turns(*made: tuple[str, JsonObject]) -> Callable[[Call], Reply]:
-    """A parent that makes these calls, one per turn, and then ends."""
-
-    def answer(call: Call) -> Reply:
-        done = len(call.tool_results)
-        return Reply(tool_calls=(made[done],)) if done < len(made) else Reply("All done.")
-
-    return answer
-
-
-def calling(*calls: tuple[str, JsonObject]) -> Scripted:
-    """A child that makes these calls in its first turn and then reports."""
-
-    def answer(request: ChatRequest) -> ChatReply | str:
-        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
-
-    return Scripted(answer)
 
 
 async def run(server: ModelServer, *tools: Any, **options: Any) -> None:

@@ -1,7 +1,8 @@
 """Features that only the Claude Agent SDK has: Claude Code between model and tool, and servers in this process."""
 
 import asyncio
-from collections.abc import Callable
+import subprocess
+from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
@@ -15,33 +16,15 @@ from delegate import Delegator, Parent
 from delegate.hosts import claude_agent_sdk
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.claude_agent_sdk import options
-from tests.support.model_server import Call, ModelServer, Reply
+from tests.hosts.world import calling, turns
+from tests.support.model_server import ModelServer
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
 TOOL = "mcp__delegate__delegate_task"
-
-
-def turns(*made: tuple[str, JsonObject]) -> Callable[[Call], Reply]:
-    """A parent that makes these calls, one per turn, and then ends."""
-
-    def answer(call: Call) -> Reply:
-        done = len(call.tool_results)
-        return Reply(tool_calls=(made[done],)) if done < len(made) else Reply("All done.")
-
-    return answer
-
-
-def calling(*calls: tuple[str, JsonObject]) -> Scripted:
-    """A child that makes these calls in its first turn and then reports."""
-
-    def answer(request: ChatRequest) -> ChatReply | str:
-        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
-
-    return Scripted(answer)
 
 
 async def results(model: ModelServer, server: McpSdkServerConfig, *names: str) -> list[JsonObject]:
@@ -69,6 +52,21 @@ async def test_the_tool_works_on_a_server_that_the_sdk_created() -> None:
         with ModelServer(turns((TOOL, GOAL))) as model:
             (result,) = await results(model, server)
     assert "I looked it up." in str(result["content"])
+
+
+async def test_children_work_in_the_repository_around_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.txt").write_text("a\n")
+    for command in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    client = calling(("write_file", {"path": "deep/a.txt", "content": "b\n"}))
+    with ModelServer(turns((TOOL, GOAL))) as model:
+        async with Delegator(client=client, model=CHEAP) as delegator:
+            (result,) = await results(model, claude_agent_sdk.server(delegator, cwd=tmp_path / "deep"))
+            (offered,) = [one for one in model.calls[-1].body["tools"] if one["name"] == TOOL]
+    assert f"its own git worktree of {tmp_path}, with" in offered["description"]
+    assert "take-over" in str(result["content"])
+    assert (tmp_path / "deep" / "a.txt").read_text() == "a\n"
 
 
 async def test_the_program_gets_the_tokens_of_children() -> None:

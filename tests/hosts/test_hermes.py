@@ -343,7 +343,7 @@ async def test_an_interrupted_agent_of_hermes_keeps_its_receipts(keys: Any, mark
     assert [call["tool"] for call in entry["tool_trace"]] == ["mark"]
     assert entry["summary"] == '"I begin."'
     assert entry["api_calls"] == 1
-    assert seconds < 5
+    assert seconds < 20  # a hanging call takes minutes
 
 
 async def test_a_failure_of_an_agent_of_hermes_is_not_its_report(keys: Any) -> None:

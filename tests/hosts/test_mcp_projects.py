@@ -11,12 +11,18 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from pydantic import ValidationError
 
 from delegate import Delegator, Job, Parent, TaskResult
+from delegate.child.command import CommandRunner
+from delegate.engine.results import program
 from delegate.errors import CallError, ConfigError
-from delegate.hosts.mcp import projects
-from delegate.hosts.mcp.policy import WorkspacePolicy
-from delegate.hosts.mcp.projects import Project, Projects
+from delegate.hosts import projects
+from delegate.hosts.mcp import projects as client_projects
+from delegate.hosts.mcp.projects import ClientProjects
+from delegate.hosts.projects import Project
+from delegate.hosts.workspaces import WorkspacePolicy
+from delegate.types import Workspace
 
 
 def git(folder: Path, *args: str) -> str:
@@ -51,7 +57,7 @@ async def project_of(
     async def list_roots() -> list[str]:
         return list(roots)
 
-    found = Projects(policy or WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
+    found = ClientProjects(policy or WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
     return await found.of_call("a client", meta or {}, list_roots if roots else None)
 
 
@@ -79,24 +85,18 @@ async def test_children_see_uncommitted_changes_and_the_checkout_stays(tmp_path:
     )
     assert (repository / "a.txt").read_text() == "changed\n"
     assert result.take_over
+    assert result.take_over == f"{program()} take-over {result.handle}"
     subprocess.run(result.take_over, shell=True, check=True)
     assert (repository / "a.txt").read_text() == "changed\nby the child\n"
     assert (repository / "b.txt").read_text() == "of the child\n"
 
 
-async def test_a_result_without_changes_or_with_binary_ones_names_no_command(tmp_path: Path, repository: Path) -> None:
+async def test_a_result_without_changes_names_no_command(tmp_path: Path, repository: Path) -> None:
     async def idle(job: Job) -> str:
         return "done"
 
-    async def draws(job: Job) -> str:
-        (job.workspace / "image.png").write_bytes(bytes(range(256)) * 100)
-        return "done"
-
-    project = await project_of(tmp_path, uri(repository))
-    assert (await delegated(project, idle)).take_over is None
-    drawn = await delegated(project, draws)
-    assert drawn.take_over is None
-    assert drawn.workspace
+    result = await delegated(await project_of(tmp_path, uri(repository)), idle)
+    assert (result.take_over, result.no_take_over) == (None, None)
 
 
 async def test_the_text_of_a_result_says_how_to_take_changes_over(tmp_path: Path, repository: Path) -> None:
@@ -295,13 +295,153 @@ async def test_the_working_folder_is_a_project_only_if_it_is_a_repository(
     assert project.workspace
     assert project.workspace.path == repository
     monkeypatch.chdir(tmp_path)
-    assert await project_of(tmp_path) == Project(note="the client names no project")
+    nothing = "no project is named, and the working folder is in no git repository"
+    assert await project_of(tmp_path) == Project(note=nothing)
+
+
+@pytest.fixture
+def monorepo(repository: Path) -> Path:
+    """The repository with two packages, one of which has an odd name. Returns the folder of that one."""
+    for name in ("web [a]* !#", "shared"):
+        (repository / "packages" / name).mkdir(parents=True)
+        (repository / "packages" / name / "index.js").write_text(f"// {name}\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "packages")
+    (repository / "packages" / "web [a]* !#" / "new.js").write_text("new\n")
+    return repository / "packages" / "web [a]* !#"
+
+
+async def in_package(job: Job) -> str:
+    """Change a file of the package, and list the files from its folder and from the top."""
+    (job.working_folder / "made.js").write_text("made\n")
+    found = [path for path in job.workspace.rglob("*") if path.is_file() and ".git" not in path.parts[-2:]]
+    return "\n".join(sorted(os.path.relpath(path, job.working_folder) for path in found))
+
+
+async def test_from_a_subfolder_the_repository_is_the_project_and_the_folder_is_kept(
+    tmp_path: Path, monorepo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(monorepo)
+    for roots in ((), (uri(monorepo.parents[1]),), (uri(tmp_path), uri(monorepo.parents[1]))):
+        project = await project_of(tmp_path, *roots)
+        assert project.workspace
+        assert (project.workspace.path, project.workspace.folder) == (monorepo.parents[1], "packages/web [a]* !#")
+        result = await delegated(project, in_package)
+        assert {"made.js", "new.js", "index.js", "../shared/index.js", "../../a.txt"} <= set(result.summary.split("\n"))
+        assert [one.path for one in result.artifacts] == ["packages/web [a]* !#/made.js"]
+
+
+async def test_what_criteria_name_by_relative_paths_is_meant_from_the_working_folder(
+    tmp_path: Path, monorepo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(monorepo)
+    project = await project_of(tmp_path)
+    criteria = [
+        {"kind": "file", "path": "made.js"},
+        {"kind": "shell", "command": "grep -q made made.js", "deliverables": ["*.js"]},
+        {"kind": "shell", "command": "grep -q made made.js; test -f index.js # here"},
+        {"kind": "text", "text": "made.js has words", "about": "made.js"},
+    ]
+    async with Delegator(runner=in_package, commands="allow", judge_model="none") as delegator:
+        call = {"goal": "g", "context": "c", "acceptance_criteria": criteria}
+        report = await delegator.call(call, parent=Parent(workspace=project.workspace))
+        (result,) = report.results
+        record = await delegator.records.read(str(result.handle))
+    assert record
+    assert "given in the folder packages/web [a]* !# of the workspace" in record["task"]["context"]
+    assert result.verdict
+    assert [one.outcome for one in result.verdict.criteria][:3] == ["met"] * 3, result.verdict
+    assert record["task"]["acceptance_criteria"][3]["about"] == {"file": "packages/web [a]* !#/made.js"}
+
+
+async def test_a_program_that_is_the_child_starts_in_the_working_folder(
+    tmp_path: Path, monorepo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(monorepo)
+    runner = CommandRunner(["/bin/sh", "-c", 'basename "$PWD"'])
+    assert (await delegated(await project_of(tmp_path), runner)).summary == "web [a]* !#"
+
+
+async def test_of_a_repository_around_its_root_a_client_gives_the_root_alone(tmp_path: Path, monorepo: Path) -> None:
+    project = await project_of(tmp_path, uri(monorepo))
+    result = await delegated(project, in_package)
+    assert result.summary.split("\n") == ["index.js", "made.js", "new.js"]
+    assert result.take_over
+    subprocess.run(result.take_over, shell=True, check=True)
+    assert (monorepo / "made.js").read_text() == "made\n"
+    assert "sparse" not in (monorepo.parents[1] / ".git" / "config").read_text()
+
+
+async def test_a_worktree_of_one_folder_is_clean_to_git(tmp_path: Path, monorepo: Path) -> None:
+    async def child(job: Job) -> str:
+        return git(job.workspace, "status", "--porcelain") + git(job.workspace, "diff", "HEAD", "--stat")
+
+    assert (await delegated(await project_of(tmp_path, uri(monorepo)), child)).summary.strip() == ""
+
+
+async def test_a_repository_in_a_root_is_the_project_of_whoever_works_there(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "deep").mkdir()
+    monkeypatch.chdir(repository / "deep")
+    project = await project_of(tmp_path, uri(tmp_path))
+    assert project.workspace
+    assert (project.workspace.path, project.workspace.folder) == (repository, "deep")
+
+
+async def test_a_repository_in_the_home_folder_is_no_project_of_what_lies_in_it(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(repository))
+    (repository / "notes").mkdir()
+    (repository / "notes" / "a.md").write_text("a\n")
+    monkeypatch.chdir(repository / "notes")
+    assert (await project_of(tmp_path)).workspace is None
+    project = await project_of(tmp_path, uri(repository / "notes"))
+    assert project.workspace
+    assert (project.workspace.mode, project.workspace.path) == ("copy", repository / "notes")
+
+
+async def test_the_description_says_which_folder_children_get_as_it_is_now(
+    tmp_path: Path, monorepo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(monorepo)
+    auto = WorkspacePolicy("auto")
+    assert auto.sentence().startswith(f"Each child works in its own git worktree of {monorepo.parents[1]}, with ")
+    named = "the project that the client names, or in an empty folder if it names none"
+    monkeypatch.chdir(tmp_path)
+    assert auto.sentence().startswith(f"Each child works in its own git worktree or copy of {named}, with ")
+    assert auto.sentence(tmp_path) == WorkspacePolicy("fresh").sentence()
+    assert auto.sentence(monorepo).startswith(
+        f"Each child works in its own git worktree of {monorepo.parents[1]}, with "
+    )
+    here = WorkspacePolicy.parse(f"auto:{tmp_path}")
+    assert here.sentence().startswith(f"Each child works in its own copy of {tmp_path}: ")
+    assert WorkspacePolicy("shared").sentence(monorepo).startswith(f"Children work in {monorepo.parents[1]} itself")
+
+
+@pytest.mark.parametrize("folder", ["/etc", "../up", "a/../../b"])
+def test_a_working_folder_outside_of_the_workspace_is_refused(folder: str) -> None:
+    with pytest.raises(ValidationError, match="relative path inside"):
+        Workspace(mode="copy", path=Path("/srv"), folder=folder)
+
+
+async def test_a_working_folder_that_is_a_link_in_the_commit_is_not_followed(tmp_path: Path, repository: Path) -> None:
+    (repository / "link").symlink_to(tmp_path)
+    git(repository, "add", "link")
+    git(repository, "commit", "--quiet", "-m", "link")
+
+    async def child(job: Job) -> str:
+        return str(job.working_folder == job.workspace)
+
+    project = Project(Workspace(mode="worktree", path=repository, folder="link"))
+    assert (await delegated(project, child)).summary == "True"
 
 
 async def test_a_client_that_does_not_answer_is_asked_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projects, "ROOTS_SECONDS", 0.01)
+    monkeypatch.setattr(client_projects, "ROOTS_SECONDS", 0.01)
     monkeypatch.chdir(tmp_path)
     asked: list[int] = []
 
@@ -310,7 +450,7 @@ async def test_a_client_that_does_not_answer_is_asked_only_once(
         await asyncio.Event().wait()
         return []
 
-    found = Projects(WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
+    found = ClientProjects(WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
     for _ in range(2):
         assert (await found.of_call("a client", {}, list_roots)).workspace is None
     assert len(asked) == 1

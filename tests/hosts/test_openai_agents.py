@@ -27,9 +27,11 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from delegate import ConfigError, Delegator, Report, Tool
 from delegate.hosts import openai_agents
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.openai_agents import SpanRecorder
+from tests.hosts.world import calling
+from tests.support.deadlines import in_time
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
@@ -56,15 +58,6 @@ def scripted(*turns: list[tuple[str, JsonObject]]) -> ScriptedModel:
         for t, turn in enumerate(turns)
     ]
     return ScriptedModel([*steps, [assistant_message("All done.")]], default_usage=Usage(1, 10, output_tokens=5))
-
-
-def calling(*calls: tuple[str, JsonObject]) -> Scripted:
-    """A child in delegate's own loop that makes these calls in its first turn and then reports."""
-
-    def answer(request: ChatRequest) -> ChatReply | str:
-        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
-
-    return Scripted(answer)
 
 
 def lead(delegator: Delegator, *tools: FunctionTool, model: Any = None) -> Agent[Any]:
@@ -294,7 +287,11 @@ async def test_the_tools_of_an_agent_that_timed_out_end_before_its_result() -> N
             ended.append("the tool")
         return ""
 
-    report, (receipt,) = await with_runner(scripted([("wait_forever", {})]), wait_forever, timeout_seconds=0.1)
+    async def play(seconds: float) -> tuple[Report, list[Receipt]]:
+        ended.clear()
+        return await with_runner(scripted([("wait_forever", {})]), wait_forever, timeout_seconds=seconds)
+
+    report, (receipt,) = await in_time(play, lambda played: bool(played[1]))
     (result,) = report.results
     assert (result.status, receipt.status, ended) == ("timeout", "timeout", ["the tool"])
     assert result.usage.model_calls == 1

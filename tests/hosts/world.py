@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from delegate import Delegator, Tool
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
@@ -46,6 +48,25 @@ def child_that_calls(tool: str, arguments: JsonObject) -> Script:
         return Reply(f"I read: {call.tool_results[0]}") if call.tool_results else Reply(tool_calls=((tool, arguments),))
 
     return child
+
+
+def calling(*calls: tuple[str, JsonObject]) -> Scripted:
+    """A child that makes these calls in its first turn and then reports."""
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        return "I looked it up." if len(request.messages) > 1 or not calls else Scripted.calls(*calls)
+
+    return Scripted(answer)
+
+
+def turns(*made: tuple[str, JsonObject]) -> Callable[[Call], Reply]:
+    """A parent that makes these calls, one per turn, and then ends."""
+
+    def answer(call: Call) -> Reply:
+        done = len(call.tool_results)
+        return Reply(tool_calls=(made[done],)) if done < len(made) else Reply("All done.")
+
+    return answer
 
 
 def delegating_with(child_tools: Callable[[Any], Sequence[Tool]]) -> Callable[..., Delegator]:

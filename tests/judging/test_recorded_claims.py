@@ -16,8 +16,6 @@ from tests.support.recorded import claim_receipts, state_tools
 
 DATA = Path(__file__).parents[1] / "data" / "claimcheck_train.jsonl"
 RUNS: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
-READ_ONLY = ("calendar.get_event", "crm.read_record", "ci.run_tests", "git.show_head")
-ASYNC = ("pending", "accepted")
 
 
 async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:

@@ -30,14 +30,12 @@ def works(command: str) -> bool:
     return subprocess.run(command, shell=True, capture_output=True, env=command_environment(os.environ)).returncode == 0
 
 
-FREQUENT = ("code-1", "code-2", "data-1", "data-2", "long-2")
-"""Of the kinds of tasks in which many commands run, those that are played in every run of the suite."""
+QUICK = ("ops-1", "text-1", "research-2")
+"""The tasks that are played in every run of the suite."""
 
 
 def is_slow(run: Run) -> bool:
-    return run.task["slow"] or (
-        run.task["id"].startswith(("code-", "data-", "long-")) and run.task["id"] not in FREQUENT
-    )
+    return run.task["id"] not in QUICK
 
 
 @pytest.mark.parametrize("run", [pytest.param(run, id=run.id, marks=[pytest.mark.slow] * is_slow(run)) for run in RUNS])

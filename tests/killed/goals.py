@@ -52,7 +52,8 @@ async def main(home: Path, project: Path, how: str) -> None:
             return turns[turn]
         waiting.append(request)
         if len(waiting) == 2:
-            await asyncio.sleep(0.3)  # records are written up to a tenth of a second later
+            for handle in handles:
+                await delegator.records.read(handle)  # which is answered once all that was recorded is written
             print(*handles, flush=True)
         await asyncio.sleep(60)
         return ""

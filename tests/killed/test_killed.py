@@ -13,6 +13,8 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
 from tests.support import warm
@@ -68,6 +70,7 @@ def _starts(home: Path) -> Counter[str]:
     return Counter(file.read_text().split() if file.exists() else ())
 
 
+@pytest.mark.slow
 async def test_after_a_kill_acknowledged_results_exist_and_nothing_runs_twice(tmp_path: Path) -> None:
     home, chance, acknowledged = tmp_path / "killed", random.Random(20_261_120), set[str]()
     for round in range(ROUNDS):

@@ -138,10 +138,14 @@ def test_every_shipped_model_names_its_source_and_when_it_was_checked() -> None:
         assert model.checked_on is not None, model.id
 
 
-def test_the_shipped_catalog_is_parsed_once_and_quickly() -> None:
+def test_the_shipped_catalog_is_parsed_once() -> None:
+    assert Catalog.shipped() is Catalog.shipped()
+
+
+@pytest.mark.slow
+def test_the_shipped_catalog_is_parsed_quickly() -> None:
     text = resources.text("judges", "catalog.toml")
     assert best_of(5, lambda: read_catalog(text)) < 0.015 * pace()
-    assert Catalog.shipped() is Catalog.shipped()
 
 
 # ----------------------------------------------------------------------------------------------------------- names

@@ -637,6 +637,7 @@ def test_a_call_cancelled_in_flight_makes_room_for_the_next() -> None:
     play(scene)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_calls() -> None:
     async def scene(world: World) -> None:
         async def work(calls: int) -> None:

@@ -547,6 +547,7 @@ def test_tasks_of_similar_length_share_a_few_choices() -> None:
     assert len({coarse(tokens) for tokens in range(500, 20_000)}) < 100
 
 
+@pytest.mark.slow
 def test_choosing_among_25_models_takes_less_than_a_millisecond() -> None:
     asked = request(shipped("claude-opus-5-5"))
     catalog = Catalog.shipped().with_models([model("extra", prices=priced(1))])

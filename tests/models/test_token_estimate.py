@@ -165,6 +165,7 @@ def test_a_lone_surrogate_is_counted_and_not_an_error() -> None:
     assert tokens_of("\ud800 a broken file name") > 0
 
 
+@pytest.mark.slow
 def test_a_million_characters_are_estimated_in_a_few_milliseconds() -> None:
     text = json.dumps([call["calls"] for call in file("tau_airline_runs.jsonl")] * 20)[:1_000_000]
     assert best_of(5, lambda: tokens_of(text)) < 0.02 * pace()

@@ -356,6 +356,7 @@ def test_words_are_those_of_bash(root: str) -> None:
 # -------------------------------------------------------------------------------------------------- what it costs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -383,6 +384,7 @@ def test_a_hostile_command_is_decided_on_soon(command: str, root: str) -> None:
     assert time.process_time() - started < 2
 
 
+@pytest.mark.slow
 def test_an_ordinary_command_is_decided_on_in_a_few_milliseconds(root: str) -> None:
     policy = Policy.model_validate({"rules": [{"decision": "deny", "reason": "r", "arguments": NO_RM}]})
     call = action("run_shell", {"command": "cd docs && pytest -q tests/test_app.py 2>&1 | tail -20"}, root)
@@ -497,6 +499,7 @@ def test_a_person_sees_what_an_approval_is_bound_to(work: Path) -> None:
     assert [line for line in lines if line.startswith("  sha256:")] == ["  sha256:      0"]
 
 
+@pytest.mark.slow
 def test_a_large_script_is_bound_by_its_status_which_takes_no_time(work: Path) -> None:
     (work / "big.sh").write_bytes(b"x" * 50_000_000)
     call = action("run_shell", {"command": "sh big.sh"}, str(work))

@@ -116,6 +116,7 @@ def test_a_pattern_that_takes_too_long_counts_as_a_reason_to_be_strict() -> None
     assert (found, kept) == (("deny", "rule"), ("deny", "rule"))
 
 
+@pytest.mark.slow
 def test_a_decision_takes_microseconds() -> None:
     started = time.process_time()
     for _ in range(1_000):
@@ -168,6 +169,7 @@ def test_of_a_long_command_both_ends_are_shown_and_its_length_is_named() -> None
     assert len(shown(text)) < 5_000
 
 
+@pytest.mark.slow
 def test_a_hostile_argument_of_any_size_is_shown_in_no_time() -> None:
     every_character = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
     started = time.process_time()

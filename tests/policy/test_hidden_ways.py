@@ -248,6 +248,7 @@ def test_an_exception_lets_inline_code_pass(root: str) -> None:
     assert permission(root, "python -c 'print(1)'", {"rules": [rule]}) == "allow"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     ["x " + "a " * 1_900, "x " + "sudo " * 900 + "rm y", "x " + "sh -c " * 600, "x " + "'a b' " * 190, "x '" + "a b "

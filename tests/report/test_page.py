@@ -78,6 +78,7 @@ async def test_a_long_output_is_cut_with_a_command_for_the_rest(home: Path) -> N
     assert f"delegate report {report.results[0].handle}" in html
 
 
+@pytest.mark.slow
 async def test_a_thousand_tasks_take_under_two_seconds_and_three_megabytes(home: Path) -> None:
     run_id = await recorded.thousand(home)
     started = time.process_time()

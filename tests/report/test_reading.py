@@ -60,6 +60,7 @@ def test_quotes_are_found_across_white_space_and_typography() -> None:
     assert find_quote("a (b [c", "x a (b [c y", "the report") is not None
 
 
+@pytest.mark.slow
 def test_a_quote_made_to_be_searched_for_long_is_not() -> None:
     started = time.process_time()
     assert find_quote("a " * 1_999 + "b", "a  " * 100_000, "the report") is None

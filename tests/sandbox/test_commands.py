@@ -166,6 +166,7 @@ async def test_long_output_keeps_its_end_and_says_what_was_cut(commands: Command
     assert len(result.stdout) < 1_100
 
 
+@pytest.mark.slow
 async def test_a_flood_of_output_is_not_kept_in_memory(commands: Commands, folder: Path) -> None:
     tracemalloc.start()
     try:
@@ -175,6 +176,7 @@ async def test_a_flood_of_output_is_not_kept_in_memory(commands: Commands, folde
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 async def test_the_event_loop_stays_responsive_under_three_floods(commands: Commands, folder: Path) -> None:
     await run(commands, "true", folder)
     turns: list[float] = []
@@ -600,6 +602,7 @@ async def test_daemons_end_when_their_host_is_killed(commands: Commands, folder:
     assert await disappears_soon(marker)
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("after", [0.003, 0.008, 0.013, 0.018])
 async def test_a_host_that_is_killed_while_a_command_starts_leaves_nothing(

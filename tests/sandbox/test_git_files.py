@@ -24,6 +24,7 @@ from delegate.sandbox.tampering.git_files import Repository, without_credentials
 from delegate.sandbox.workspace.folder import Folder
 from delegate.testing import Scripted
 from delegate.types import Workspace
+from tests.support.samples import sampled
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
@@ -330,7 +331,7 @@ GIT_WRITES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("written", GIT_WRITES)
+@pytest.mark.parametrize("written", sampled(GIT_WRITES))
 async def test_no_link_in_a_git_folder_outlives_the_command(
     commands: Commands, repository: Path, tmp_path: Path, written: str
 ) -> None:
@@ -354,6 +355,7 @@ async def test_links_of_before_and_those_of_the_work_stay(commands: Commands, re
     assert ".git/ours (deleted)" in ran.stderr
 
 
+@pytest.mark.slow
 async def test_more_links_than_one_round_looks_at_go_too(commands: Commands, repository: Path) -> None:
     await run(commands, "cd .git; for i in $(seq 2100); do echo l$i; done | xargs -I{} -P4 ln -s /x {}", repository)
     assert [path for path in (repository / ".git").iterdir() if path.is_symlink()] == []
@@ -454,7 +456,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", sampled(NAMED))
 async def test_what_the_configuration_names_in_the_work_stays_as_it_is(
     commands: Commands, repository: Path, home: Path, name: str, exists: bool
 ) -> None:

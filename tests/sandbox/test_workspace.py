@@ -14,6 +14,7 @@ import pytest
 
 from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolDenied, ToolError
+from delegate.sandbox.filesystem import trees
 from delegate.sandbox.filesystem.trees import copy_tree
 from delegate.sandbox.workspace.folder import Folder, discard
 from delegate.sandbox.workspace.snapshot import Snapshot
@@ -147,7 +148,7 @@ async def test_a_folder_nested_too_deep_to_copy_is_refused_and_leaves_nothing(ho
     with pytest.raises(CallError) as refused:
         await opened("copy", project, home)
     assert refused.value.code == "workspace_not_copied"
-    assert list(home.iterdir()) == []
+    await empty(home)
     discard(project)  # pytest can't remove it
 
 
@@ -451,11 +452,17 @@ async def test_a_folder_with_deep_nesting_pipes_and_links_is_removed(home: Path,
     assert (project / "outside" / "file").exists()
 
 
+async def end_of_removals() -> None:
+    """Wait for what `close` left to another thread after a second."""
+    await asyncio.wait_for(asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()})), 20)
+
+
 async def test_files_nested_too_deeply_are_neither_listed_nor_removed(fresh: Folder) -> None:
     nest(fresh.root, 1_000)
     (fresh.root / "/".join("d" * 250) / "x").touch()
     assert await fresh.artifacts() == ()
     await fresh.close()
+    await end_of_removals()
     assert fresh.root.is_dir()
     discard(fresh.root)
 
@@ -566,14 +573,32 @@ async def test_an_excerpt_is_what_was_digested_until_the_file_changes(fresh: Fol
 async def test_an_answer_does_not_wait_for_the_removal_of_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delegate.sandbox.workspace.folder.REMOVAL_SECONDS", 0)
+    monkeypatch.setattr("delegate.sandbox.filesystem.trees.REMOVAL_SECONDS", 0)
     folder = await Folder.open(None, home=tmp_path)
     installed = folder.make() / "node_modules"  # no work of the child's
     installed.mkdir()
     for n in range(2_000):
         (installed / str(n)).touch()
     await folder.close()
-    assert folder.root.exists(), "not removed yet"
+    assert not folder.root.exists()
+    assert list(tmp_path.iterdir()), "not removed yet"
+    await empty(tmp_path)
+
+
+async def test_what_an_ended_process_did_not_remove_the_next_one_does(tmp_path: Path) -> None:
+    home = tmp_path / "workspaces"
+    (home / "a" / "b").mkdir(parents=True)
+    left = trees.set_aside(home / "a")
+    (home / "kept").mkdir()
+    await Folder.open(None, home=home)
     async with asyncio.timeout(10):
-        while folder.root.exists():  # noqa: ASYNC110
+        while left.exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert [path.name for path in home.iterdir()] == ["kept"]
+
+
+async def empty(folder: Path) -> None:
+    """Wait until nothing is left in the folder: what takes long is removed in the background."""
+    async with asyncio.timeout(10):
+        while list(folder.iterdir()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from delegate.errors import CallError, ToolError
 from delegate.sandbox.workspace.folder import Folder, discard
+from delegate.sandbox.workspace.take_over import apply
+from delegate.sandbox.workspace.worktree import snapshot
 from delegate.types import Artifact, Workspace
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")
@@ -182,14 +184,81 @@ async def test_ignored_files_are_artifacts_but_not_in_the_diff(repository: Path,
     assert "build" not in await diff_of(folder)
 
 
-async def test_large_and_binary_files_stand_in_the_diff_by_name(repository: Path, home: Path) -> None:
+async def test_large_and_binary_files_are_taken_over_and_shown_by_name(repository: Path, home: Path) -> None:
+    (repository / "old").write_bytes(bytes(range(256)))
+    git(repository, "add", "old")
+    git(repository, "commit", "--quiet", "--message", "binary")
     folder = await opened(repository, home)
-    folder.write("binary", b"\0\1\2")
-    (folder.root / "large.txt").write_text("many words\n" * 600_000)
-    diff = await diff_of(folder)
-    assert "Binary files /dev/null and b/binary differ" in diff
-    assert "Binary files /dev/null and b/large.txt differ" in diff
-    assert len(diff) < 2_000
+    left = {"new": b"\0\1\2", "old": bytes(range(255, -1, -1)), "z.txt": b"many words\n" * 600_000}
+    for name, content in left.items():
+        (folder.root / name).write_bytes(content)
+    folder.write("README.md", b"text\n")
+    shown = await diff_of(folder)
+    assert [shown.count(words) for words in ("Binary content\n", "literal ", "+text\n")] == [2, 0, 1]
+    assert folder.no_take_over == ""
+    git(repository, "checkout", "README.md")
+    diff = folder.root.with_name(f"{folder.root.name}.diff")
+    assert apply([diff.read_bytes()], repository) == ""
+    assert {name: (repository / name).read_bytes() for name in left} == left
+
+
+@pytest.mark.parametrize("name", ["__pycache__/a.pyc", "src/.pytest_cache/b", "node_modules/c/d.js", "build.log"])
+async def test_caches_and_ignored_files_are_not_taken_over(name: str, repository: Path, home: Path) -> None:
+    folder = await opened(repository, home)
+    (folder.root / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder.root / name).write_bytes(b"cached")
+    folder.write("other.log", b"ignored too\n")
+    await folder.artifacts()
+    assert folder.no_take_over == "only files changed that git ignores, or caches"
+    folder.write("new.md", b"new\n")
+    assert await diff_of(folder) == NEW_FILE
+    assert folder.no_take_over == ""
+
+
+NEW_FILE = """\
+diff --git a/new.md b/new.md
+new file mode 100644
+index 0000000..3e75765
+--- /dev/null
++++ b/new.md
+@@ -0,0 +1 @@
++new
+"""
+
+
+async def test_a_diff_that_is_too_large_says_so(repository: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delegate.sandbox.workspace.worktree.MAX_DIFF_BYTES", 100)
+    folder = await opened(repository, home)
+    folder.write("new.md", b"new\n" * 100)
+    await folder.artifacts()
+    assert folder.no_take_over
+    assert "bytes, over 100" in folder.no_take_over
+
+
+async def test_what_a_bare_repository_has_no_checkout_for_cannot_be_taken_over(
+    repository: Path, home: Path, tmp_path: Path
+) -> None:
+    git(tmp_path, "clone", "--quiet", "--bare", str(repository), "bare.git")
+    folder = await opened(tmp_path / "bare.git", home)
+    folder.write("new.md", b"new\n")
+    await folder.artifacts()
+    assert folder.no_take_over == "its repository is bare: it has no checkout"
+
+
+async def test_diffs_of_several_worktrees_are_applied_together_or_not_at_all(repository: Path, home: Path) -> None:
+    diffs: list[bytes] = []
+    for name, line in (("new.md", b"a\n"), ("src/main.py", b"print(2)\n"), ("src/main.py", b"print(3)\n")):
+        folder = await opened(repository, home)
+        folder.write(name, line)
+        await folder.artifacts()
+        diffs.append(folder.root.with_name(f"{folder.root.name}.diff").read_bytes())
+    (repository / "new.md").unlink()
+    before = git(repository, "status", "--porcelain")
+    assert "src/main.py" in apply(diffs, repository)
+    assert git(repository, "status", "--porcelain") == before
+    assert apply(diffs[:2], repository) == ""
+    assert (repository / "src" / "main.py").read_text() == "print(2)\n"
+    assert apply(diffs[:2], repository) == "these changes are there already"
 
 
 async def test_a_diff_that_cannot_be_made_says_so(repository: Path, home: Path) -> None:
@@ -328,20 +397,22 @@ async def test_a_changed_worktree_is_kept_with_its_diff_until_discarded(reposito
     folder.write("new.md", b"new\n")
     await folder.artifacts()
     await folder.close()
-    assert registered(repository) == [folder.root.name]
-    assert git(folder.root, "status", "--porcelain") == "?? new.md\n"
+    assert registered(repository) == []
+    assert not (folder.root / ".git").exists()
     assert sorted(path.name for path in home.iterdir()) == [folder.root.name, f"{folder.root.name}.diff"]
     discard(folder.root)
     assert registered(repository) == []
     assert list(home.iterdir()) == []
 
 
-async def test_a_kept_worktree_can_be_removed_with_git(repository: Path, home: Path) -> None:
-    folder = await opened(repository, home)
-    folder.write("new.md", b"new\n")
-    await folder.close()
-    git(repository, "worktree", "remove", "--force", str(folder.root))
-    assert registered(repository) == []
+async def test_a_kept_worktree_holds_no_commit_of_uncommitted_work(repository: Path, home: Path) -> None:
+    commit = await snapshot(repository)
+    folder = await opened(repository, home, commit)
+    folder.write("other.md", b"new\n")
+    await folder.close(keep=True)
+    assert commit in git(repository, "fsck", "--unreachable", "--no-reflogs")
+    assert git(repository, "worktree", "prune", "--dry-run", "--verbose") == ""
+    assert (folder.root / "other.md").read_text() == "new\n"
 
 
 async def test_worktrees_of_others_are_left_alone(repository: Path, home: Path, tmp_path: Path) -> None:

@@ -87,7 +87,6 @@ PREFIXED = {
 }
 
 
-HEX = "0123456789abcdef"
 CAPITALS = string.ascii_uppercase + string.digits
 SMALL = string.ascii_lowercase + string.digits
 SERVICES = {

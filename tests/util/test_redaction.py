@@ -144,6 +144,7 @@ def test_a_secret_of_digits_keeps_numbers_and_json_intact() -> None:
     assert json.loads(redacted) == {"bytes": 12345678, "said": MARK}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["sk-" * 30_000, "eyJ" * 30_000, "eyJaaaaaaaaaa." * 8_000, "-----BEGIN PRIVATE KEY-----" * 4_000,

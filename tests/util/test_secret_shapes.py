@@ -249,6 +249,7 @@ def literals() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("literal", literals())
 def test_no_repeated_beginning_of_a_secret_makes_the_search_slow(redactor: Redactor, literal: str) -> None:
     for rest in ("", "a", "A1", "a" * 200, ":", "\n", " ", "\\n", "."):
@@ -259,6 +260,7 @@ def test_no_repeated_beginning_of_a_secret_makes_the_search_slow(redactor: Redac
         assert time.process_time() - began < 0.5, repr(rest)  # 0.005 s; a search that is not linear takes seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["\n", "\\n", "\\", " \n", "\u200b", "\u200b\n", "://a:b", "://:@", "d\n", "=\n"])
 def test_no_breaks_or_hidden_characters_make_the_search_slow(redactor: Redactor, unit: str) -> None:
     text = unit * (300_000 // len(unit)) + OWN["SECRET_KEY_BASE"]

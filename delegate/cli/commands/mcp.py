@@ -17,11 +17,11 @@ from delegate._util.cancellation import Cancellation
 from delegate.child.command_line import parse_command, variables
 from delegate.cli import PROGRAM
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutput, RunnerOutputOption, runner_of
-from delegate.errors import ConfigError
+from delegate.errors import ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.hosts.mcp import connection, definitions, opening
 from delegate.hosts.mcp.connection import Connection
-from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
 
@@ -51,15 +51,15 @@ _ReachableOption = typer.Option(
 )
 _SharedOption = typer.Option(
     "--shared-records",
-    help="With --http: let clients read every recorded report whose handle they have, and share the limits of a run "
-    "that several of them name. By default, a client reads only the reports of its own calls.",
+    help="With --http: let clients list and read every recorded report, and share the limits of a run that several of "
+    "them name. By default, a client reads only the reports of its own calls.",
 )
 
 _AnswerOption = typer.Option(
     min=0,
     metavar="SECONDS",
-    help="Answer a call that still runs after this time with handles, for read_delegation. Many clients give up after "
-    "60 seconds; with one that waits longer, set it to a little less than that.",
+    help="Answer a call that still runs after this time with handles, for read_delegation. By default, as long as the "
+    "client is known to wait, or else 45 seconds; with one that waits longer, set it to a little less than that.",
 )
 _StructuredOption = typer.Option(
     "--structured",
@@ -89,7 +89,7 @@ def mcp(
     token: Annotated[str | None, _TokenOption] = None,
     reachable_as: Annotated[list[str] | None, _ReachableOption] = None,
     shared_records: Annotated[bool, _SharedOption] = False,
-    answer_within: Annotated[float, _AnswerOption] = 45,
+    answer_within: Annotated[float | None, _AnswerOption] = None,
     structured: Annotated[bool, _StructuredOption] = False,
     keep: Annotated[bool, _KeepOption] = False,
     workspace: Annotated[str | None, _WorkspaceOption] = None,
@@ -112,7 +112,9 @@ def mcp(
     if context.invoked_subcommand is not None:
         return
     names = reachable_as or []
-    options = {"answer_within": answer_within, "structured": structured, "workspaces": _policy(workspace, http=http)}
+    options: dict[str, Any] = {"structured": structured, "workspaces": _policy(workspace, http=http), "keep": keep}
+    if answer_within is not None:
+        options["answer_within"] = answer_within
     _check_runner(runner, runner_output, runner_env)
     worker = partial(runner_of, runner, runner_output, runner_env)
     if http:
@@ -158,19 +160,33 @@ def _policy(workspace: str | None, *, http: bool) -> WorkspacePolicy:
     return policy
 
 
-def _serve_stdio(options: dict[str, Any], runner: MakeRunner, *, keep: bool) -> None:
+def serve_problem(problem: str) -> None:
+    """Serve the client on stdin and stdout as if nothing were wrong, and answer each call with the problem: of a server
+    that ends at its start, many clients tell nobody.
+    """
+    _serve_stdio({"problem": problem}, lambda: None, Settings(), keep=False)
+
+
+def _serve_stdio(options: dict[str, Any], runner: MakeRunner, settings: Settings | None = None, *, keep: bool) -> None:
     """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
     if sys.stdin.isatty():
         _log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
-    settings = load_settings()
+    settings = settings or load_settings()
     effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)  # a client is told of no wrong one
-    shown = {name: options[name] for name in ("structured", "workspaces")}
+    shown = {name: options[name] for name in ("structured", "workspaces") if name in options}
     with _sdk_required():
         first = opening.Opening(definitions.listed(settings, **shown))
     if keep:
         _leave_the_clients_process()
     with connection.reserved_stdio(first) as client:
-        _serve(_over_stdio(_adapter("serve_stdio", "server"), client, options, keep=keep), runner, settings)
+        adapter = _adapter("serve_stdio", "server")
+        try:
+            _serve(_over_stdio(adapter, client, options, keep=keep), runner, settings)
+        except DelegateError as error:
+            _log(str(error))
+            os.environ["DELEGATE_PARENT"] = ""  # nothing is run, and no run can be joined
+            told = {**options, "problem": str(error)}
+            _serve(_over_stdio(adapter, client, told, keep=keep), lambda: None, Settings())
 
 
 def _serve(serving: Serving, runner: MakeRunner, settings: Settings | None = None) -> None:

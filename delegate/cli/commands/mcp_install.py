@@ -3,7 +3,8 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from delegate.cli import PROGRAM
-from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config
+from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config, yaml_block
 
 if TYPE_CHECKING:
     from delegate.types import JsonObject
@@ -20,6 +21,8 @@ _ClientArgument = typer.Argument(metavar="CLIENT", help=f"One of {', '.join(CLIE
 _WriteOption = typer.Option(
     "--write", help="Write it into the client's settings file, and keep a copy of the old file next to it."
 )
+_DryRunOption = typer.Option("--dry-run", help="Print what --write, or --remove, would change, and change nothing.")
+_RemoveOption = typer.Option("--remove", help="Take the server out of the client's settings file again.")
 _FileOption = typer.Option("--file", help="The client's settings file, if it isn't in the usual place.")
 _CommandOption = typer.Option("--command", help="The command that the client starts. Default: this one.")
 _KeyOption = typer.Option(
@@ -41,36 +44,75 @@ def install(
     client: Annotated[str, _ClientArgument],
     options: Annotated[list[str] | None, _ServerArgument] = None,
     write: Annotated[bool, _WriteOption] = False,
+    dry_run: Annotated[bool, _DryRunOption] = False,
+    remove: Annotated[bool, _RemoveOption] = False,
     file: Annotated[Path | None, _FileOption] = None,
     command: Annotated[str | None, _CommandOption] = None,
     key: Annotated[list[str] | None, _KeyOption] = None,
 ) -> None:
     """Print what a client's settings need to start the server, or write it there.
 
-    With --write, everything else in the file stays as it is, and an entry of
-    the server that is there already is replaced. No key is written, only the
+    With --write, everything else in the file stays as it is. Of an entry of the
+    server that is there already, only the command is replaced, its options if
+    you give others, and what is missing is added. No key is written, only the
     names of variables.
     """
     from delegate.errors import ConfigError
 
     if client not in CLIENTS:
         raise typer.BadParameter(f"there is no client {client!r}; there are: {', '.join(CLIENTS)}", param_hint="CLIENT")
-    keys = tuple(key) if key is not None else tuple(name for name in _KEYS if os.environ.get(name))
+    known, keys = CLIENTS[client], key if key is not None else [name for name in _KEYS if os.environ.get(name)]
     launch = _this_command() if command is None else Launch(command)
-    launch = replace(launch, args=(*launch.args, *(options or ())), keys=keys)
+    launch = replace(launch, args=(*launch.args, *(options or ())), keys=tuple(keys))
     path, block = config(client, launch)
     file = (file or Path(path)).expanduser()
-    if hint := CLIENTS[client].hint:
-        print(f"{PROGRAM}: {CLIENTS[client].title}: {hint}", file=sys.stderr)
-    if not write:
+    if not write and not dry_run and not remove:
+        _explain(known, known.block(launch), keys, options or ())
         print(f"{PROGRAM}: put this into {file}, or call this command with --write\n", file=sys.stderr)
         print(block, end="")
         return
     try:
-        backup = _write(file, _merged(CLIENTS[client], launch, file, block))
+        old = file.read_text(encoding="utf-8") if file.exists() else ""
+        entry = None if remove else _merged(known.block(launch), _entry(known, old), keep_options=not options)
+        new = _edited(known, old, entry)
+        if entry is not None:
+            _explain(known, entry, keys, options or ())
+        if dry_run:
+            _print_difference(old, new, file)
+        elif new == old:
+            print(f"{file} {'has no entry of the server' if remove else 'has the server already'}: nothing was changed")
+        else:
+            backup = _write(file, new)
+            done = "has the server no longer" if remove else "has the server now"
+            print(f"{file} {done}" + (f"; what it was is in {backup}" if backup else ""))
     except (ValueError, OSError) as error:
-        raise ConfigError(f"can't add the server to {file}: {error}; add this yourself:\n\n{block}") from None
-    print(f"{file} has the server now" + (f"; what it was is in {backup}" if backup else ""))
+        what = "remove the server from" if remove else "add the server to"
+        by_hand = "" if remove else f"; add this yourself:\n\n{block}"
+        raise ConfigError(f"can't {what} {file}: {error}{by_hand}") from None
+
+
+def _explain(client: McpClient, entry: "JsonObject", keys: Sequence[str], options: Sequence[str]) -> None:
+    """Say which line spares the user a question, and where no key will reach the server."""
+    lines: list[str] = []
+    if entry.get(client.approves) in (True, "approve"):
+        lines.append(
+            f"with `{client.approves}`, it doesn't ask its user before calls of these tools; remove it to be asked"
+        )
+    given = [*(entry.get("env") or ()), *(entry.get("environment") or ()), *(entry.get("env_vars") or ())]
+    if not any(one.startswith("--runner") for one in (*options, *map(str, entry.get("args") or ()))):
+        if client.hint and not given:
+            lines.append(client.hint)
+        elif not keys and not given:
+            lines.append(f"no key will reach the server: set one of {', '.join(_KEYS[::2])}, or give it a --runner")
+    for line in lines:
+        print(f"{PROGRAM}: {client.title}: {line}", file=sys.stderr)
+
+
+def _print_difference(old: str, new: str, file: Path) -> None:
+    import difflib
+
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), str(file), str(file), lineterm="")
+    print("\n".join(lines) or f"nothing would change in {file}")
 
 
 def _this_command() -> Launch:
@@ -82,60 +124,123 @@ def _this_command() -> Launch:
     return Launch(sys.executable, ("-P", "-m", "delegate", "mcp"))
 
 
-def _merged(client: McpClient, launch: Launch, file: Path, block: str) -> str:
-    """The file's text with the server's entry. Raises ValueError if that can't be done without losing something."""
-    old = file.read_text(encoding="utf-8") if file.exists() else ""
+def _merged(block: "JsonObject", old: "JsonObject", *, keep_options: bool) -> "JsonObject":
+    """The server's entry. What its user has set wins, except for the command, and for options if others are given."""
+    merged = {**block, **old, "command": block["command"]}
+    for name in ("env", "environment"):
+        if isinstance(block.get(name), dict) and isinstance(old.get(name), dict):
+            merged[name] = {**block[name], **old[name]}
+    if isinstance(block["command"], list):  # opencode: the command with its options
+        if keep_options and isinstance(old.get("command"), list):
+            merged["command"] = [block["command"][0], *old["command"][1:]]
+    elif not keep_options:
+        merged["args"] = block["args"]
+    return merged
+
+
+def _entry(client: McpClient, text: str) -> "JsonObject":
+    """The server's entry in a file; empty if there is none. Raises ValueError."""
+    found: Any = _parsed(client, text) if text.strip() else {}
+    for key in client.keys:
+        found = found.get(key) if isinstance(found, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
+    if client.format == "yaml":
+        listed = cast("list[Any]", found) if isinstance(found, list) else []
+        found = next((one for one in listed if isinstance(one, Mapping) and one.get("name") == SERVER), None)  # pyright: ignore[reportUnknownMemberType]
+    return dict(found) if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _edited(client: McpClient, old: str, entry: "JsonObject | None") -> str:
+    """The text with this entry, or without one. Raises ValueError if that can't be done without losing something."""
     if not old.strip():
-        return client.head + block
-    if client.format == "json":
-        return _merged_json(client, launch, old)
-    return _merged_toml(client, launch, old) if client.format == "toml" else _merged_yaml(client, old, block)
-
-
-def _merged_json(client: McpClient, launch: Launch, old: str) -> str:
-    import json
-
-    try:
-        whole = json.loads(old)
-    except ValueError as error:
-        raise ValueError(f"it isn't JSON, or has comments ({error})") from None
-    if not isinstance(whole, dict):
-        raise ValueError("it isn't an object")
-    _add(whole, client, launch)
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-
-
-def _merged_toml(client: McpClient, launch: Launch, old: str) -> str:
-    """The text with the server's entry, and all else as it is, comments too."""
-    import tomllib
-
-    import tomlkit
-
-    expected, whole = _parsed(tomllib.loads, old), _parsed(tomlkit.parse, old)
-    _add(expected, client, launch)
-    _add(whole, client, launch)
-    new = tomlkit.dumps(whole)
-    if _parsed(tomllib.loads, new) != expected:
+        if entry is None:
+            return old
+        old = client.head
+    before: JsonObject = _parsed(client, old) if old.strip() else {}
+    expected = deepcopy(before)
+    _set(expected, client, entry)
+    if expected == before:
+        return old
+    new = _EDIT[client.format](client, old, entry)
+    if (_parsed(client, new) if new.strip() else {}) != expected:
         raise ValueError("its form is unusual")
     return new
 
 
-def _add(whole: Any, client: McpClient, launch: Launch) -> None:
-    """Add the server's entry to the content of a file, and its name to the list that it has to be in."""
-    _inside(whole, client.keys[:-1])[client.keys[-1]] = client.block(launch)
+def _edited_json(client: McpClient, old: str, entry: "JsonObject | None") -> str:
+    from delegate.cli.input import jsonc
+
+    if entry is None:
+        return jsonc.without(old, client.keys)
+    text, current = old if old.strip() else "{}\n", _entry(client, old)
+    if not current:
+        return jsonc.changed(text, client.keys, entry)
+    for name, value in entry.items():
+        if name not in current or current[name] != value:
+            text = jsonc.changed(text, (*client.keys, name), value)
+    return text
+
+
+def _edited_toml(client: McpClient, old: str, entry: "JsonObject | None") -> str:
+    import tomlkit
+
+    whole = tomlkit.parse(old)
+    _set(whole, client, entry)
+    return tomlkit.dumps(whole)
+
+
+def _edited_yaml(client: McpClient, old: str, entry: "JsonObject | None") -> str:
+    block = yaml_block({client.keys[0]: [{"name": SERVER, **entry}] if entry is not None else []})
+    return _with_item(client, old, block)
+
+
+_EDIT: Mapping[str, Callable[[McpClient, str, "JsonObject | None"], str]] = {
+    "json": _edited_json, "toml": _edited_toml, "yaml": _edited_yaml,
+}  # fmt: skip
+
+
+def _set(whole: Any, client: McpClient, entry: "JsonObject | None") -> None:
+    """Set or remove the server's entry in the content of a file, and its name in the list that it has to be in."""
+    if client.format == "yaml":
+        listed: Any = whole.get(client.keys[0]) or []
+        others = [one for one in listed if not isinstance(one, dict) or one.get("name") != SERVER]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if entry is not None or len(others) < len(listed):
+            whole[client.keys[0]] = [{"name": SERVER, **entry}, *others] if entry is not None else others or None
+        return
+    servers = _inside(whole, client.keys[:-1], create=entry is not None)
+    if servers is not None and entry is None:
+        servers.pop(SERVER, None)
+    elif servers is not None:
+        _update(servers, client.keys[-1], entry or {})
     if client.also is None:
         return
     table, key, name = client.also
-    listed = _inside(whole, table).setdefault(key, [])
+    inside = _inside(whole, table, create=entry is not None)
+    listed = inside.setdefault(key, []) if entry is not None else inside.get(key, []) if inside is not None else []
     if not isinstance(listed, list):
         raise ValueError(f"`{'.'.join((*table, key))}` isn't a list in it")
-    if name not in listed:
-        listed.append(name)  # pyright: ignore[reportUnknownMemberType]
+    if (name in listed) != (entry is not None):
+        (listed.append if entry is not None else listed.remove)(name)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _inside(whole: Any, keys: Sequence[str]) -> Any:
-    """What is under these keys, which are created if they don't exist."""
+def _update(servers: Any, key: str, entry: "JsonObject") -> None:
+    """Set the entry in a table, value by value: comments stay, and what is in an inline table is written inline."""
+    from tomlkit.items import InlineTable
+
+    if not isinstance(servers.get(key), MutableMapping):
+        from tomlkit import inline_table
+
+        servers[key] = inline_table() if isinstance(servers, InlineTable) else {}
+    current = servers[key]
+    for name, value in entry.items():
+        if name not in current or current[name] != value:
+            current[name] = value
+
+
+def _inside(whole: Any, keys: Sequence[str], *, create: bool) -> Any:
+    """What is under these keys, which are created if they don't exist, or else None."""
     for n, key in enumerate(keys, start=1):
+        if key not in whole and not create:
+            return None
         inside = whole.setdefault(key, {})
         if not isinstance(inside, MutableMapping):
             raise ValueError(f"`{'.'.join(keys[:n])}` isn't an object in it")
@@ -143,18 +248,8 @@ def _inside(whole: Any, keys: Sequence[str]) -> Any:
     return whole
 
 
-def _merged_yaml(client: McpClient, old: str, block: str) -> str:
-    """The text with the block's item. Raises ValueError if anything else would change."""
-    import yaml
-
-    new = _with_item(client, old, block)
-    if _others(client, _parsed(yaml.safe_load, new)) != _others(client, _parsed(yaml.safe_load, old)):
-        raise ValueError("its form is unusual")
-    return new
-
-
 def _with_item(client: McpClient, old: str, block: str) -> str:
-    """The old text with the block's item as the first one of the list of servers."""
+    """The old text with the block's item, if it has one, as the first one of the list of servers."""
     import re
 
     listed = re.search(rf"^{client.keys[0]}:[ \t]*(?:\[\])?[ \t]*\n", old + "\n", re.MULTILINE)
@@ -169,7 +264,15 @@ def _with_item(client: McpClient, old: str, block: str) -> str:
     return f"{old[: listed.start()]}{client.keys[0]}:\n{item}{ours.sub('', rest, count=1)}".rstrip() + "\n"
 
 
-def _parsed(parse: "Callable[[str], Any]", text: str) -> "JsonObject":
+def _parsed(client: McpClient, text: str) -> "JsonObject":
+    """What a file says. Raises ValueError."""
+    import tomllib
+
+    import yaml
+
+    from delegate.cli.input import jsonc
+
+    parse: Callable[[str], Any] = {"json": jsonc.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[client.format]
     try:
         whole = parse(text)
     except Exception as error:  # each parser has errors of its own
@@ -179,28 +282,19 @@ def _parsed(parse: "Callable[[str], Any]", text: str) -> "JsonObject":
     return whole  # pyright: ignore[reportUnknownVariableType]
 
 
-def _others(client: McpClient, whole: "JsonObject") -> "JsonObject":
-    """All that is in a file with a list of servers besides the server's own entry."""
-    servers: Any = whole.get(client.keys[0]) or []
-    others = [one for one in servers if not isinstance(one, dict) or one.get("name") != SERVER]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return {**whole, client.keys[0]: others or None}
-
-
 def _write(file: Path, text: str) -> Path | None:
     """Replace the file at once, with its permissions. Returns where its old text is, if it had any."""
     target = file.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    backup = None
-    if target.exists():
-        backup = next(
-            path for n in range(1, 1_000) if not (path := target.with_name(f"{target.name}.{n}.bak")).exists()
-        )
-        shutil.copy2(target, backup)
-    new = target.with_name(f".{target.name}.new")
+    new, backup = target.with_name(f".{target.name}.new"), target.with_name(f"{target.name}.bak")
+    had_text = target.exists()
     new.unlink(missing_ok=True)  # a link of this name, in a project that somebody else wrote, would lead elsewhere
+    if had_text:
+        shutil.copy2(target, new)
+        new.replace(backup)
     new.touch(mode=0o600, exist_ok=False)
     new.write_text(text, encoding="utf-8")
-    if backup:
-        shutil.copymode(backup, new)
+    if had_text:
+        shutil.copymode(target, new)
     new.replace(target)
-    return backup
+    return backup if had_text else None

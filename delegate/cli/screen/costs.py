@@ -41,7 +41,7 @@ def totals_line(report: Report) -> str:
 
 def _child(result: TaskResult) -> Iterator[str]:
     name = _name(result.requested_model, result.model, substituted=result.substituted)
-    if not name and not result.usage.model_calls:
+    if not name and not result.usage.model_calls and not result.usage.total_tokens:
         return
     yield f"child{name}: {', '.join([*_own_cost(result), *_used(result.usage)])}"
 
@@ -125,4 +125,5 @@ def _used(usage: Usage) -> list[str]:
     tokens_in, tokens_out = f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"
     tokens_in += f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     tokens_out += f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
-    return [counted(usage.model_calls, "call"), tokens_in, tokens_out]
+    calls = [counted(usage.model_calls, "call")] if usage.model_calls else []  # some programs report tokens alone
+    return [*calls, tokens_in, tokens_out]

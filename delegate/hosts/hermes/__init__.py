@@ -13,7 +13,8 @@ Hermes's model then has the tool `delegate_verified`. The plugin's options are i
           config:
             children: hermes                 # Hermes's agents, with the parent's model and tools; default: own
             takeover: true                   # answer delegate_task itself
-            wait_seconds: 380
+            workspace: auto                  # where children work; see below
+        wait_seconds: 380
             also: [read, think]              # additional small tools; default: [read], which reads cut reports
             settings: {max_cost_usd: 2}
 
@@ -30,6 +31,9 @@ In a terminal, each call leaves a line like `⚖️  verdict   2 of 3 PASS; task
 The folder `delegate/hosts/hermes_plugin` is the same plugin as a directory plugin. A plugin of your own can call
 `register(ctx, delegator)` with any delegator, such as `Delegator(runner=runner())` or
 `Delegator(tools=child_tools([…]))`.
+
+Children work in a git worktree of the repository that Hermes's terminal is in, or else in an empty folder, with
+`workspace: auto`. The other values are those of `delegate mcp --workspace`; `fresh` is always an empty folder.
 
 The calls of one user turn share a run and its limits. Differences from other hosts:
 

@@ -4,6 +4,7 @@ Any of them may be missing in another version of Hermes. Then these functions re
 caller works without that part.
 """
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -55,3 +56,10 @@ def deny_dangerous_commands() -> None:
 
 def _deny(*_: object, **_keywords: object) -> str:
     return "deny"
+
+
+def terminal_folder() -> Path:
+    """The folder that Hermes's terminal works in; `/` for a terminal in a container or on another machine."""
+    if os.environ.get("TERMINAL_ENV", "local") != "local":
+        return Path("/")
+    return Path(os.environ.get("TERMINAL_CWD") or ".").expanduser().absolute()

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from delegate.delegator import Delegator
 from delegate.hosts.hermes import models
+from delegate.hosts.hermes.compat import terminal_folder
 from delegate.hosts.hermes.models import HermesClient, hermes_model
 from delegate.hosts.hermes.options import Options
 from delegate.hosts.hermes.runner import HermesChildren
@@ -100,7 +101,9 @@ class ConfiguredDelegators:
         access = self._access(model)
         with self._lock:
             if access not in self._tools:
-                self._tools[access] = make_delegate_tool(self._create(access), parent=self._parent)
+                self._tools[access] = make_delegate_tool(
+                    self._create(access), parent=self._parent, workspace=self._options.workspace, cwd=terminal_folder
+                )
             return self._tools[access]
 
     def is_usable(self) -> bool:

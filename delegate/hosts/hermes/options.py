@@ -18,6 +18,9 @@ class Options(Value):
     """Tools of Hermes's for `own` children, instead of the built-in tools. A child gets those that its parent has."""
     takeover: bool = False
     """Replace Hermes's own `delegate_task`; requires `allow_tool_override: true` in the plugin's entry."""
+    workspace: str = "auto"
+    """Where children work, as in `delegate mcp --workspace`. `auto`: a git worktree of the repository that Hermes's
+    terminal is in, or else an empty folder."""
     wait_seconds: float = Field(default=380, gt=0)
     """The maximum duration of a call, including judging. Newer versions of Hermes stop a tool after 420 s."""
     also: tuple[Literal["read", "think"], ...] = ("read",)

@@ -8,6 +8,7 @@ from typing import Any
 from delegate.delegator import Delegator
 from delegate.hosts.hermes import models
 from delegate.hosts.hermes.calls import Handler, delegate_handler, simple_handler
+from delegate.hosts.hermes.compat import terminal_folder
 from delegate.hosts.hermes.delegators import OWN_NAME, ConfiguredDelegators, DelegatorSource, GivenDelegator
 from delegate.hosts.hermes.options import Options, options_of
 from delegate.hosts.hermes.override import HERMES_NAME, override_delegate_task
@@ -35,7 +36,9 @@ def register(ctx: Any, delegator: Delegator | None = None, *, parent: Parent | N
     source: DelegatorSource = (
         ConfiguredDelegators(options, parent)
         if delegator is None
-        else GivenDelegator(make_delegate_tool(delegator, parent=parent))
+        else GivenDelegator(
+            make_delegate_tool(delegator, parent=parent, workspace=options.workspace, cwd=terminal_folder)
+        )
     )
     models.register_judge(ctx)
     tools = PluginTools(ctx, source, options)

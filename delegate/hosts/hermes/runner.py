@@ -91,7 +91,7 @@ class _Child:
                 if self._stopped:
                     return {"interrupted": True}
             if register_overrides:
-                register_overrides(task_id, {"cwd": str(self._job.workspace)})
+                register_overrides(task_id, {"cwd": str(self._job.working_folder)})
             return agent.run_conversation(self._job.prompt, task_id=task_id)
         finally:
             if clear_overrides:

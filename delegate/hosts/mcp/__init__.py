@@ -10,10 +10,10 @@ Most hosts start the command `delegate mcp` and communicate with it on stdin and
         await mcp.serve_stdio(server)
 
 The parent reads the text of the result, which is all there is unless the server is made with `structured=True`. A
-client that requests progress is notified about every child. A call that takes longer than 45 seconds (`answer_within`)
-goes on in the background and is answered with its handles: `read_delegation` waits for the results, `stop_delegation`
-stops a task. Clients that declare MCP's tasks extension get a task of the protocol instead. A call and its children are
-stopped when the client cancels the call, and when its connection is lost.
+client that requests progress is notified about every child. A call that takes longer than its client is known to wait,
+or else 45 seconds (`answer_within`), goes on in the background and is answered with its handles: `read_delegation`
+waits for the results, `stop_delegation` stops a task. Clients that declare MCP's tasks extension get a task of the
+protocol instead. A call and its children are stopped when the client cancels the call, and when its connection is lost.
 
 Calls of one run share a ledger: those whose `_meta` has the same `delegate/run`, else those of one turn of Codex, else
 all calls of a connection within an hour. Only Codex says which model the parent is; no client says which tools it has,

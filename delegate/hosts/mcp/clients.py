@@ -6,6 +6,7 @@ restart.
 """
 
 import json
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -15,6 +16,7 @@ from uuid import uuid4
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
 from delegate.budget.runs import KEPT_RUNS
+from delegate.contract.amounts import counted
 from delegate.errors import CallError
 from delegate.hosts.mcp.codex import codex_turn
 from delegate.types import Parent
@@ -23,6 +25,22 @@ COOKIE = "delegate.client"
 """The key in an HTTP request's scope for the value of the cookie by which a client without a session is recognized."""
 RUN_NAME = "delegate/run"
 """The key in a request's `_meta` for the client's own name of its run. Calls that name the same run share a ledger."""
+PATIENCE: Mapping[str, float] = {
+    "claude-code": 3_540,
+    "copilot-cli": 3_540,
+    "codex-mcp-client": 285,
+    "gemini-cli-mcp-client": 585,
+    "qwen-cli-mcp-client": 585,
+}
+"""How many seconds clients wait for an answer where their settings have no timeout, less a margin, by what their names
+begin with.
+"""
+LEAST_PATIENCE = 45.0
+"""The same of all others: many give up after 60 seconds."""
+WITHOUT_ERRORS = frozenset({"fastmcp"})
+"""Clients that get refused calls as usual results. Agents of Pydantic AI, which use this one, end their run after the
+second error.
+"""
 RUN_SECONDS = 3_600.0
 """How long the calls of a client that doesn't name its turns belong to the same run, counted from the first of them."""
 _NAME_CHARS = 200
@@ -86,6 +104,19 @@ class Clients:
         self._made.move_to_end((run_id, client))
         if len(self._made) > KEPT_RUNS:
             self._made.popitem(last=False)
+
+    @staticmethod
+    def patience(name: str) -> float:
+        """How many seconds a client of this name waits for an answer."""
+        return next((seconds for start, seconds in PATIENCE.items() if name.startswith(start)), LEAST_PATIENCE)
+
+    def free_again(self, client: str, parent: Parent) -> str:
+        """When the limits of a parent's run are free again."""
+        run, began = self._began.get(client, ("", 0.0))
+        if run != parent.run_id:
+            return "its limits are those of one turn of the user, and are free again in the next"
+        minutes = math.ceil((began + RUN_SECONDS - self._clock()) / 60)
+        return f"its limits are those of an hour, and are free again in {counted(max(1, minutes), 'minute')}"
 
     def may_read(self, client: Hashable, run_id: str) -> bool:
         """Whether the client may read the reports of this run."""

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from delegate import contract
 from delegate.contract import Limits
-from delegate.hosts.mcp.policy import WorkspacePolicy
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import Settings
 from delegate.types import LEVELS, JsonObject, Report
 
@@ -16,10 +16,12 @@ NAME = "delegate"
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 """The extension of the protocol by which a client polls a call (see `tasks`)."""
 INSTRUCTIONS = (
-    "Delegates tasks to child agents that run in parallel, and returns each with a PASS or FAIL verdict on its "
-    "acceptance criteria. Progress notifications report what each child does. A call that takes long is answered with "
-    "handles, with which read_delegation waits for the results."
+    "Use delegate_task for a complex, multi-step task that a child agent can do alone, for independent tasks in "
+    "parallel, and for work that must be verified: each comes back with a PASS or FAIL verdict on its acceptance "
+    "criteria. A call that takes long is answered with handles: read_delegation waits for the results."
 )
+_ALWAYS_LOADED: JsonObject = {"_meta": {"anthropic/alwaysLoad": True}}
+"""Keeps a tool in the first request of Claude Code and its SDK, where others are left to a search."""
 _HANDLE: JsonObject = {"type": ["string", "null"], "description": "With it, read_delegation has the task's report"}
 _RESULT_SCHEMA: JsonObject = {
     "type": "object",
@@ -59,12 +61,13 @@ def listed(
     Raises:
         ConfigError: The tool's name isn't valid for all hosts.
     """
-    delegate = contract.tool("mcp", name=settings.tool_name, limits=_limits_of_a_new_run(settings), background=True)
+    delegate = contract.tool("mcp", name=settings.tool_name, limits=_limits(settings), background=True)
     if workspaces is not None:
-        delegate["description"] += f"\n{workspaces.sentence}"
+        delegate["description"] += f"\n{workspaces.sentence()}"
     if structured:
         delegate["outputSchema"] = _RESULT_SCHEMA
-    return [delegate, contract.read_tool("mcp"), contract.stop_tool("mcp"), contract.think_tool("mcp")]
+    others = (contract.read_tool("mcp"), contract.stop_tool("mcp"), contract.think_tool("mcp"))
+    return [{**tool, **_ALWAYS_LOADED} for tool in (delegate, *others)]
 
 
 def structured(report: Report) -> JsonObject:
@@ -91,12 +94,7 @@ def structured_running(handles: Sequence[str]) -> JsonObject:
     return {"results": [{"handle": handle, **unknown} for handle in handles], "error": None}
 
 
-def _limits_of_a_new_run(settings: Settings) -> Limits:
-    """The limits that a `Delegator` puts into its definition for a parent whose run has only begun."""
-    return Limits(
-        max_steps=settings.max_steps,
-        timeout_seconds=settings.timeout_seconds,
-        tasks_left=settings.max_children,
-        usd_left=settings.max_cost_usd,
-        depth_left=settings.max_depth - 1 if settings.max_depth > 1 else None,
-    )
+def _limits(settings: Settings) -> Limits:
+    """The limits of each call. What is left in a run changes, and clients read the definition once."""
+    none_left = 0 if settings.max_children == 0 else None
+    return Limits(max_steps=settings.max_steps, timeout_seconds=settings.timeout_seconds, tasks_left=none_left)

@@ -1,6 +1,7 @@
 """Reads the lines of a client, each of which is a message. It imports little, as clients don't wait long."""
 
 import os
+import time
 from collections.abc import Generator
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -15,6 +16,8 @@ class Line:
 
     def __init__(self) -> None:
         self.start, self.end = bytearray(), b""
+        self.at = 0.0
+        """When it was read, in seconds of the monotonic clock."""
         self.length = 0
         """In bytes, including those that aren't kept."""
 
@@ -51,6 +54,7 @@ def lines_of(descriptor: int) -> Generator[Line]:
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             line.add(end)
+            line.at = time.monotonic()
             yield line
             line = Line()
         line.add(rest)

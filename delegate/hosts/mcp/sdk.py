@@ -8,7 +8,7 @@ Results and definitions are passed with the protocol's field names, which the mo
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from mcp import types
@@ -21,17 +21,15 @@ from delegate.errors import ConfigError
 from delegate.hosts.mcp.approvals import Elicit, HeldCall, HeldCalls, Question
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
-from delegate.hosts.mcp.policy import WorkspacePolicy
 from delegate.hosts.mcp.projects import ListRoots
 from delegate.hosts.mcp.tasks import ProtocolTasks
 from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
+from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 _log = logger(__name__)
 
-ANSWER_WITHIN_SECONDS = 45.0
-"""Many clients give up after 60 seconds."""
 _TOOLS: "WeakKeyDictionary[Server[Any], Tools]" = WeakKeyDictionary()
 _ROOTS = "roots"
 """The name under which a client of the protocol of 2026-07-28 is asked for its roots."""
@@ -46,9 +44,11 @@ def server(
     *,
     parent: Parent | None = None,
     shared_records: bool = False,
-    answer_within: float | None = ANSWER_WITHIN_SECONDS,
+    answer_within: float | Literal["client"] | None = "client",
     structured: bool = False,
     workspaces: WorkspacePolicy | None = None,
+    keep: bool = False,
+    problem: str = "",
     **options: Unpack[SettingsOptions],
 ) -> Server[Any]:
     """Create a low-level server of the installed MCP SDK with delegate's tools.
@@ -56,13 +56,16 @@ def server(
     Args:
         delegator: runs the tasks; if None, one is created from `options`.
         parent: what the operator knows about the parent, such as its tier; MCP doesn't provide it.
-        shared_records: whether clients over HTTP may read every recorded report whose handle they have, and share the
-            ledger of a run that several of them name. By default, a client reads only the reports of its own calls.
+        shared_records: whether clients over HTTP may list and read every recorded report, and share the ledger of a
+            run that several of them name. By default, a client reads only the reports of its own calls.
         answer_within: seconds after which a call that still runs goes on in the background and is answered with its
-            handles, unless the client says otherwise; None for no limit. It is also the maximum of `wait_seconds`.
+            handles, unless the client says otherwise; None for no limit, and `client` for as long as the client is
+            known to wait, or else 45 seconds. It is also the default and the maximum of `wait_seconds`.
         structured: whether results have a `structuredContent` with each task's verdict, code and handle. Many clients
             show it to the model instead of the text, which says more.
         workspaces: where children work; None for empty folders.
+        keep: whether calls go on when their client leaves, as the server's transport was told. Parents are told so.
+        problem: why no call can be run. All of them are answered with it.
         **options: single settings, such as `model="…"`.
 
     Raises:
@@ -70,17 +73,26 @@ def server(
     """
     if delegator is not None and options:
         raise ConfigError(f"{', '.join(options)}: the delegator has its own settings")
+    delegator = delegator or Delegator(**options)
+    delegator.background.outlives_session = keep
     tools = Tools(
-        delegator or Delegator(**options),
+        delegator,
         Clients(shared_records=shared_records),
         parent=parent,
         answer_within=answer_within,
         structured=structured,
         workspaces=workspaces,
+        problem=problem,
     )
     made = _server_v1(tools) if hasattr(Server, "call_tool") else _server_v2(tools)
     _TOOLS[made] = tools
     return made
+
+
+def set_clock(server: Server[Any], since: Callable[[object], float | None]) -> None:
+    """Count how long clients wait from the time that `since` returns for the id of a request."""
+    if tools := _TOOLS.get(server):
+        tools.since = since
 
 
 def client_left(server: Server[Any], http: Any) -> None:
@@ -135,6 +147,8 @@ def _server_v2(tools: Tools) -> Server[Any]:
             arguments=params.arguments or {},
             http=context.request,
             meta=meta,
+            id=context.request_id,
+            client_name=_name_of(context.session),
             report_progress=(held.progress if held else context.session.report_progress) if wants_progress else None,
             disconnected=held.cancellation if held else _disconnected(context.request),
             as_task=protocol_tasks.create if _declares_tasks(context) else None,
@@ -238,6 +252,8 @@ def _server_v1(tools: Tools) -> Server[Any]:
             arguments=arguments,
             http=context.request,
             meta=(context.meta and context.meta.model_extra) or {},
+            id=context.request_id,
+            client_name=_name_of(context.session),
             report_progress=_progress_v1(context),
             disconnected=_disconnected(context.request),
             list_roots=_roots(client and client.capabilities, context.session.list_roots),
@@ -285,6 +301,13 @@ def _has_forms(capabilities: Any) -> bool:
     """Whether a client shows its user forms. One that declares no modes of elicitation has them."""
     declared = capabilities.elicitation if capabilities is not None else None
     return declared is not None and (declared.form is not None or declared.url is None)
+
+
+def _name_of(session: Any) -> str:
+    """What the client calls itself; empty if it doesn't."""
+    params = session.client_params
+    info = getattr(params, "client_info", None) or getattr(params, "clientInfo", None)
+    return info.name if info else ""
 
 
 def _disconnected(http: Any) -> Cancellation | None:

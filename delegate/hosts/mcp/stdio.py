@@ -2,21 +2,21 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext, suppress
-from typing import Any, TypeVar, cast
+from contextlib import nullcontext
+from typing import Any, cast
 
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from delegate._util.redaction import logger
+from delegate._util.threads import run_in_daemon_thread
 from delegate.contract.amounts import counted
 from delegate.hosts.mcp.connection import Connection, reserved_stdio
 from delegate.hosts.mcp.refusals import refusal
+from delegate.hosts.mcp.sdk import set_clock
 
 _log = logger(__name__)
-T = TypeVar("T")
 
 
 async def serve_stdio(
@@ -33,6 +33,7 @@ async def serve_stdio(
         before_end: is awaited when the client has left. `Background.join` waits for its calls instead of stopping them.
     """
     calls = _OpenCalls()
+    set_clock(server, calls.since)
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
@@ -50,29 +51,35 @@ class _OpenCalls:
     """The calls that the client made and neither canceled nor got an answer to."""
 
     def __init__(self) -> None:
-        self._ids: set[str | int] = set()
+        self._ids: dict[str | int, float] = {}
+        """Each with the time when its line was read."""
         self._is_over = False
+
+    def since(self, id: object) -> float | None:
+        """When the call was made, in seconds of the monotonic clock; None if it isn't known."""
+        return self._ids.get(id) if isinstance(id, str | int) else None
 
     def end(self) -> None:
         """Take note that the client has left: the SDK stops the calls, and answers with an error, or not at all."""
         self._is_over = True
 
-    def receive(self, text: str) -> None:
+    def receive(self, text: str, at: float) -> None:
         """Take note of a message of the client, which the SDK can read."""
         if '"tools/call"' in text:
             message = json.loads(text)
             if message.get("method") == "tools/call" and "id" in message:
-                self._ids.add(message["id"])
+                self._ids[message["id"]] = at
         elif self._ids and '"notifications/cancelled"' in text:
             canceled = (json.loads(text).get("params") or {}).get("requestId")
-            self._ids -= {canceled} if isinstance(canceled, str | int) else set()
+            if isinstance(canceled, str | int):
+                self._ids.pop(canceled, None)
 
     def send(self, text: str) -> None:
         """Take note of a message to the client, once it is sent."""
         if not self._ids or "method" in (message := json.loads(text)):
             return
         if "result" in message or not self._is_over:
-            self._ids.discard(message.get("id"))
+            self._ids.pop(message.get("id"), None)
 
     def report_lost(self, reason: str) -> None:
         """Tell the operator, because nobody else is left, that work was for nothing."""
@@ -100,11 +107,11 @@ class _LineReader:
         self._before_end = before_end
 
     async def __aiter__(self) -> AsyncGenerator[str]:
-        while (line := await _run_in_daemon_thread(self._client.next_line)) is not None:
+        while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
             if line.is_blank:
                 continue
             if (refused := refusal(line)) is None:
-                self._calls.receive(line.text)
+                self._calls.receive(line.text, line.at)
                 yield line.text
             else:
                 _log.warning("a message on stdin was refused: %s", refused["error"]["message"])
@@ -127,7 +134,7 @@ class _Writer:
     async def write(self, text: str) -> None:
         async with self._lock:
             try:
-                await _run_in_daemon_thread(self._client.send, text)
+                await run_in_daemon_thread(self._client.send, text)
             except BrokenPipeError:
                 if self._needs_reader:
                     raise
@@ -135,25 +142,3 @@ class _Writer:
 
     async def flush(self) -> None:
         pass  # nothing is buffered
-
-
-async def _run_in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Run a blocking call in a thread that neither cancellation nor the process exit waits for."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
-
-    def run() -> None:
-        try:
-            settle, outcome = result.set_result, function(*arguments)
-        except OSError as error:
-            settle, outcome = result.set_exception, error
-        with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
-            loop.call_soon_threadsafe(_settle, result, settle, outcome)
-
-    threading.Thread(target=run, name="delegate-stdio", daemon=True).start()
-    return await result
-
-
-def _settle(result: "asyncio.Future[Any]", settle: Callable[[Any], None], outcome: Any) -> None:
-    if not result.done():  # false after a cancellation
-        settle(outcome)

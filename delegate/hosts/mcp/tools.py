@@ -1,11 +1,12 @@
 """Answers the calls of the server's tools, as protocol messages, independent of the SDK version."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import anyio
 
@@ -21,10 +22,11 @@ from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
-from delegate.hosts.mcp.clients import Clients
-from delegate.hosts.mcp.policy import WorkspacePolicy
-from delegate.hosts.mcp.projects import ListRoots, Project, Projects
-from delegate.types import JsonObject, Parent
+from delegate.hosts.mcp.clients import WITHOUT_ERRORS, Clients
+from delegate.hosts.mcp.projects import ClientProjects, ListRoots
+from delegate.hosts.projects import Project
+from delegate.hosts.workspaces import WorkspacePolicy
+from delegate.types import JsonObject, Parent, Report
 
 T = TypeVar("T")
 ProgressCallback = Callable[[float, float, str], Awaitable[None]]
@@ -62,13 +64,18 @@ class ToolRequest:
     """Asks the client for its roots; None if it has none to name."""
     elicit: Elicit | None = None
     """Asks the client's user something; None if it has no elicitation."""
+    id: object = None
+    """The request's id."""
+    client_name: str = ""
+    """What the client calls itself; empty if it doesn't."""
 
 
 class Tools:
     """The tools of one server.
 
-    A call that takes longer than `answer_within` seconds goes on in the background, and is answered with its handles.
-    With `structured`, results have a small `structuredContent` besides the text.
+    A call that takes longer than `answer_within` seconds goes on in the background, and is answered with its handles;
+    `client` is for as long as the client is known to wait. With `structured`, results have a small `structuredContent`
+    besides the text. With a `problem`, no call is run: each is answered with it.
     """
 
     def __init__(
@@ -77,12 +84,16 @@ class Tools:
         clients: Clients,
         *,
         parent: Parent | None = None,
-        answer_within: float | None = None,
+        answer_within: float | Literal["client"] | None = "client",
         structured: bool = False,
         workspaces: WorkspacePolicy | None = None,
+        problem: str = "",
     ) -> None:
+        self.since: Callable[[object], float | None] = lambda id: None
+        """When the request with this id was made; None if that isn't known, which is now."""
+        self._problem = problem
         self._clients = clients
-        self._projects = Projects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
+        self._projects = ClientProjects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
         self._answer_within = answer_within
         self._structured = structured
         self._approvals = ClientApprovals()
@@ -102,10 +113,17 @@ class Tools:
 
     async def answer(self, request: ToolRequest) -> JsonObject:
         """Answer one call. Raises only CancelledError, after all children have ended."""
+        result = await self._answer(request)
+        return {**result, "isError": False} if request.client_name in WITHOUT_ERRORS and "isError" in result else result
+
+    async def _answer(self, request: ToolRequest) -> JsonObject:
         tool = self._host_tools.get(request.tool)
         if tool is None:
             names = ", ".join(self._host_tools)
             return _text(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
+        if self._problem:
+            hint = "nothing was run; tell the user, who can fix it and then has to restart this MCP server"
+            return self._refused(tool, CallError("config_error", f"delegate isn't set up: {self._problem}", hint=hint))
         client, as_task = self.client_of(request.http), request.as_task if tool is self._delegate else None
         project = Project()
         try:
@@ -118,16 +136,18 @@ class Tools:
                 session=client,
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 cancellation=request.disconnected,
-                answer_within=self._seconds(request.meta) if as_task is None else 0,
+                answer_within=self._seconds(request) if as_task is None else 0,
             )
         except CallError as error:
-            return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
+            return self._refused(tool, error)
         with self._approvals.waits(client, request.elicit):
             answer = await _run_to_completion(_answer(tool, request, invocation))
-        if project.note and not answer.is_error:
-            folders = "from the last commit" if project.workspace else "in empty folders"
-            text, _, last = answer.text.rpartition("\n")  # the last line counts the verdicts, as the first one does
-            answer = replace(answer, text=f"{text}\nchildren work {folders}: {project.note}\n{last}")
+        if not answer.is_error:
+            answer = replace(answer, text=project.noted(answer.text))
+        if answer.report and (refused := answer.report.error) and refused.code == "budget_exceeded":
+            when = self._clients.free_again(client, parent)
+            error = refused.model_copy(update={"hint": f"{refused.hint}; {when}"})
+            answer = replace(answer, text=tool.delegator.render(Report(error=error)))
         if answer.report and answer.report.run_id:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
@@ -156,11 +176,22 @@ class Tools:
         """The result of a call in the background that has ended."""
         return self._result(host_tool.finished(self._delegate.delegator, await delegation))
 
-    def _seconds(self, meta: Mapping[str, Any]) -> float | None:
-        """How long the client may be kept waiting for an answer."""
-        given = meta.get(ANSWER_WITHIN)
+    def _refused(self, tool: HostTool, error: CallError) -> JsonObject:
+        return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
+
+    def _seconds(self, request: ToolRequest) -> float | None:
+        """How long the client may still be kept waiting for an answer."""
+        seconds = self._waits(request)
+        since = self.since(request.id)
+        return seconds if seconds is None or since is None else max(0.0, seconds - (time.monotonic() - since))
+
+    def _waits(self, request: ToolRequest) -> float | None:
+        """How long the client waits, from its request on."""
+        given = request.meta.get(ANSWER_WITHIN)
         if given is None:
-            return self._answer_within
+            if self._answer_within != "client":
+                return self._answer_within
+            return self._clients.patience(request.client_name)
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
             message = "the time that the client waits is not a number of seconds"
             raise CallError("wrong_type", message, field=f'_meta["{ANSWER_WITHIN}"]', hint="leave it out")

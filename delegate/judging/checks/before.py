@@ -22,7 +22,7 @@ class ChecksBefore:
     def __init__(self, task: Task, folder: Folder, commands: Commands, author: Author) -> None:
         self._folder, self._commands = folder, commands
         self._author: Author = author
-        self._criteria = [one for one in task.criteria if isinstance(one, ShellCriterion)]
+        self._criteria = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         self._running: dict[str, asyncio.Task[bool | None]] = {}
         self._on_nothing: dict[str, bool] = {}
         self._few = asyncio.Semaphore(1)
@@ -30,7 +30,9 @@ class ChecksBefore:
     def start(self) -> None:
         """Begin to run them."""
         if self._folder.knows_start:
-            self._running = {one.id or "": asyncio.create_task(self._succeeds(one)) for one in self._criteria}
+            self._running = {
+                criterion.id or "": asyncio.create_task(self._succeeds(criterion)) for criterion in self._criteria
+            }
 
     async def held(self, criterion: ShellCriterion) -> bool | None:
         """Whether the command succeeded before the child began; None if it couldn't run then."""
@@ -55,7 +57,7 @@ class ChecksBefore:
             if await self._commands.mechanism() not in SANDBOXES:
                 return None
             async with copy_of(None if is_empty else self._folder.before, self._folder.copies) as tree:
-                ran = await self._commands.run_check(
+                result = await self._commands.run_check(
                     criterion.command,
                     cwd=self._folder.root,
                     timeout_seconds=criterion.timeout_seconds,
@@ -65,12 +67,12 @@ class ChecksBefore:
                 )
         except (ToolError, CallError, OSError):
             return None
-        return not ran.timed_out and ran.exit_code == criterion.exit_code
+        return not result.timed_out and result.exit_code == criterion.exit_code
 
     async def close(self) -> None:
         """Stop what still runs."""
         running: Sequence[asyncio.Task[bool | None]] = tuple(self._running.values())
-        for one in running:
-            one.cancel()
+        for task in running:
+            task.cancel()
         with suppress(asyncio.CancelledError):  # the caller raises a pending cancellation again
             await asyncio.gather(*running, return_exceptions=True)

@@ -1,9 +1,9 @@
 """Finds out by trying whether a criterion can fail: commands in an empty folder and on the files of before, conditions
 on reports that say nothing.
 
-What succeeds wherever it is tried can't fail, as far as that can be known: `pytest || true`, `.*`, `{}`. Nobody's files
-are changed: commands run in copies, in a sandbox unless the settings allow them anywhere, with the network that the
-settings give, and for at most `MAX_SECONDS`.
+What succeeds wherever it is tried can't fail, as far as that can be known: `pytest || true`, `.*`, `{}`. Commands run
+in copies, so that the user's files don't change, in a sandbox unless the settings allow them anywhere, with the network
+that the settings give, and for at most `MAX_SECONDS`.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.sandbox.commands.commands import Author, Commands
-from delegate.sandbox.filesystem.trees import copy_tree, remove_tree
+from delegate.sandbox.filesystem.trees import copy_tree, remove_soon
 from delegate.sandbox.workspace.snapshot import CACHES
 from delegate.types import (
     CONDITIONS,
@@ -86,15 +86,15 @@ async def try_out(
     trial = _Commands(commands, author, place, is_start, held_before)
     few = asyncio.Semaphore(_AT_ONCE)
 
-    async def tried(criterion: AnyCriterion) -> Trial:
+    async def attempt(criterion: AnyCriterion) -> Trial:
         async with few:
             if isinstance(criterion, ShellCriterion):
                 return await trial.try_out(criterion)
             return await _try_condition(criterion, task.goal)
 
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(tried(one)) for one in task.criteria]
-    return [one.result() for one in running]
+        running = [group.create_task(attempt(criterion)) for criterion in task.criteria]
+    return [pending.result() for pending in running]
 
 
 async def refuse_vacuous(
@@ -162,14 +162,14 @@ class _Commands:
         try:
             async with _copy_of(files) as (tree, elsewhere):
                 place = self.folder or elsewhere
-                ran = await self.commands.run_check(
+                result = await self.commands.run_check(
                     criterion.command, cwd=place, timeout_seconds=seconds, author=self.author, copy=tree
                 )
         except (ToolError, CallError, OSError) as error:
             return f"it couldn't be run: {error}"
-        if ran.timed_out and seconds < criterion.timeout_seconds:
+        if result.timed_out and seconds < criterion.timeout_seconds:
             return f"it takes over {seconds:g} s"
-        return not ran.timed_out and ran.exit_code == criterion.exit_code
+        return not result.timed_out and result.exit_code == criterion.exit_code
 
 
 @asynccontextmanager
@@ -184,7 +184,7 @@ async def _copy_of(files: Path | None) -> AsyncGenerator[tuple[Path, Path]]:
             await run_in_thread(partial(copy_tree, files, tree, stop, without=CACHES), stop=stop)
         yield tree, elsewhere
     finally:
-        await run_in_thread(partial(remove_tree, home))
+        await remove_soon(home)
 
 
 # ----------------------------------------------------------------------------------------------------- conditions
@@ -267,8 +267,7 @@ def _shown(value: object) -> str:
 
 
 async def _is_found(pattern: str, text: str) -> bool:
-    found = await asyncio.to_thread(regex.search, pattern, text, timeout=_REGEX_SECONDS, concurrent=True)
-    return found is not None
+    return await asyncio.to_thread(regex.search, pattern, text, timeout=_REGEX_SECONDS, concurrent=True) is not None
 
 
 def _try_file(criterion: FileCriterion) -> Trial:

@@ -61,10 +61,10 @@ class CheckGuard:
         """Freeze the work, and name what the child changed that artifacts don't list."""
         if self._submission.folder is None or (frozen := await self._work.open()) is None:
             return
-        ignored = {folder for one in frozen.changes if (folder := _ignored_folder(one.path))}
+        ignored = {folder for change in frozen.changes if (folder := _ignored_folder(change.path))}
         if ignored:
-            listed = named([f"{path}/" for path in sorted(ignored)])
-            message = f"the child changed {listed}, which artifacts don't list"
+            folders = named([f"{path}/" for path in sorted(ignored)])
+            message = f"the child changed {folders}, which artifacts don't list"
             self.findings.append(Finding(severity="info", code="ignored_folder_changed", message=message))
 
     async def check(self, criterion: ShellCriterion) -> CriterionResult:
@@ -73,19 +73,19 @@ class CheckGuard:
             return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")
         async with self._few:
             frozen = await self._work.open()
-            ran = await self._work.run(criterion)
-            if frozen is not None and not _succeeded(criterion, ran) and await self._work.needs_its_path():
+            run = await self._work.run(criterion)
+            if frozen is not None and not _succeeded(criterion, run) and await self._work.needs_its_path():
                 in_place = await self._work.run_in(None, criterion)
                 if _succeeded(criterion, in_place):
                     why = "it succeeds only in the workspace itself, and not in a copy at another path"
                     return self._not_shown(criterion, self._result(criterion, in_place), why)
-            decided = self._result(criterion, ran)
-            if decided.outcome != "met" or not isinstance(ran, CommandResult):
-                return decided
+            decision = self._result(criterion, run)
+            if decision.outcome != "met" or not isinstance(run, CommandResult):
+                return decision
             if self._before is not None and await self._before.held(criterion):
-                decided = self._held_before(criterion, decided)
-            decided = await self._shown(criterion, decided, frozen)
-            return _by_its_words(decided, ran.output) if decided.code == "met" else decided
+                decision = self._held_before(criterion, decision)
+            decision = await self._shown(criterion, decision, frozen)
+            return _by_its_words(decision, run.output) if decision.code == "met" else decision
 
     async def _shown(self, criterion: ShellCriterion, met: CriterionResult, frozen: Frozen | None) -> CriterionResult:
         """The result of a check that succeeds on the work, from what is known of the files of before."""
@@ -110,41 +110,43 @@ class CheckGuard:
         root = str(self._submission.folder.root) if self._submission.folder else ""
         deliverables = Deliverables(self._submission.task, criterion, root, frozen, self._work.on_path)
         own = deliverables.own | deliverables.others_work
-        others = [one for one in frozen.changes if one.path not in own]
-        if not others:
+        changes = [change for change in frozen.changes if change.path not in own]
+        if not changes:
             return met
-        ran = await self._work.run(criterion, own)
-        if _succeeded(criterion, ran):
-            assert isinstance(ran, CommandResult)
-            return _lowered(met, "nothing_ran", "it runs nothing") if ran_nothing(ran.output) else met
-        if not isinstance(ran, CommandResult) or ran.timed_out:
-            return self._result(criterion, ran, "on the files of before and the deliverables, it ")
-        nothing_ran = found_no_tests(ran.exit_code) or ran_nothing(ran.output)
-        harmless = [one for one in others if deliverables.may_be_needed(one, nothing_ran=nothing_ran)]
-        paths, everything = {one.path for one in harmless}, {one.path for one in others}
+        run = await self._work.run(criterion, own)
+        if _succeeded(criterion, run):
+            assert isinstance(run, CommandResult)
+            return _lowered(met, "nothing_ran", "it runs nothing") if ran_nothing(run.output) else met
+        if not isinstance(run, CommandResult) or run.timed_out:
+            return self._result(criterion, run, "on the files of before and the deliverables, it ")
+        nothing_ran = found_no_tests(run.exit_code) or ran_nothing(run.output)
+        harmless = [change for change in changes if deliverables.may_be_needed(change, nothing_ran=nothing_ran)]
+        paths, everything = {change.path for change in harmless}, {change.path for change in changes}
         if harmless and _succeeded(criterion, await self._work.run(criterion, own | paths)):
             needed = await self._needed(criterion, own, harmless)
-            is_asked = not deliverables.asks_for_code or any(deliverables.is_named(one.path) for one in needed)
+            is_asked = not deliverables.asks_for_code or any(deliverables.is_named(change.path) for change in needed)
             if not is_asked and _succeeded(criterion, await self._work.run(criterion, paths)):
-                return self._tampered(criterion, met, ran, needed)
+                return self._tampered(criterion, met, run, needed)
             return self._own_checks(criterion, met, f"it needs {_changes(needed)}")
-        if len(harmless) == len(others) or not _succeeded(criterion, await self._work.run(criterion, own | everything)):
+        if len(harmless) == len(changes) or not _succeeded(
+            criterion, await self._work.run(criterion, own | everything)
+        ):
             return self._not_shown(criterion, met, "it doesn't succeed in a copy of the workspace, whatever is in it")
-        needed = await self._needed(criterion, own, others)
-        needed = [one for one in needed if one.path not in paths] or needed
-        asked = {one.path for one in harmless if deliverables.is_asked(one)}
-        may_be_asked = not any(deliverables.role(one) in ("hook", "protected") for one in needed)
-        without_asked = partial(self._work.run, criterion, everything - asked)
-        if may_be_asked and own | asked and not _succeeded(criterion, await without_asked()):
+        needed = await self._needed(criterion, own, changes)
+        needed = [change for change in needed if change.path not in paths] or needed
+        asked_paths = {change.path for change in harmless if deliverables.is_asked(change)}
+        may_be_asked = not any(deliverables.role(change) in ("hook", "protected") for change in needed)
+        without_asked = partial(self._work.run, criterion, everything - asked_paths)
+        if may_be_asked and own | asked_paths and not _succeeded(criterion, await without_asked()):
             # Red on the work of before: the child's own checks tell its work from none.
             return self._own_checks(criterion, met, f"it needs {_changes(needed)}")
-        return self._tampered(criterion, met, ran, needed)
+        return self._tampered(criterion, met, run, needed)
 
     def _tampered(
-        self, criterion: ShellCriterion, met: CriterionResult, ran: CommandResult, needed: Sequence[Difference]
+        self, criterion: ShellCriterion, met: CriterionResult, run: CommandResult, needed: Sequence[Difference]
     ) -> CriterionResult:
         why = (
-            f"it needs {_changes(needed)}, and nothing that was asked for. Without, {self._reason(criterion, ran)}. "
+            f"it needs {_changes(needed)}, and nothing that was asked for. Without, {self._reason(criterion, run)}. "
             "If the child was meant to change it, name it in `deliverables`"
         )
         return _lowered(met, "check_tampered", why)
@@ -158,43 +160,43 @@ class CheckGuard:
         self, criterion: ShellCriterion, own: Collection[str], changes: Sequence[Difference]
     ) -> Sequence[Difference]:
         """Those of the changes that the check needs, as far as a few runs can tell."""
-        left, tried = list(changes), 0
-        size = len(left) // 2
-        while size >= 1 and len(changes) <= _MANY and tried < _MOST_TRIED and len(left) > 1:
-            for start in range(0, len(left), size):
-                without = left[:start] + left[start + size :]
-                tried += 1
-                kept = {*own, *(one.path for one in without)}
-                if without and _succeeded(criterion, await self._work.run(criterion, kept)):
-                    left = without
+        rest, trials = list(changes), 0
+        size = len(rest) // 2
+        while size >= 1 and len(changes) <= _MANY and trials < _MOST_TRIED and len(rest) > 1:
+            for start in range(0, len(rest), size):
+                without = rest[:start] + rest[start + size :]
+                trials += 1
+                paths = {*own, *(change.path for change in without)}
+                if without and _succeeded(criterion, await self._work.run(criterion, paths)):
+                    rest = without
                     break
-                if tried >= _MOST_TRIED:
+                if trials >= _MOST_TRIED:
                     break
             else:
                 size //= 2
                 continue
-            size = min(size, max(1, len(left) // 2))
-        return left
+            size = min(size, max(1, len(rest) // 2))
+        return rest
 
     def _not_shown(self, criterion: ShellCriterion, met: CriterionResult, why: str) -> CriterionResult:
         self.findings.append(Finding(severity="major", code="no_clean_room", message=f"{criterion.id}: {why}"))
         return _lowered(met, "no_clean_room", why)
 
-    def _result(self, criterion: ShellCriterion, ran: CommandResult | ToolError, where: str = "") -> CriterionResult:
-        if isinstance(ran, ToolError):
-            return result(criterion, "error", "nobody", getattr(ran, "code", "command_failed"), f"{where}{ran}")
-        if ran.timed_out:
+    def _result(self, criterion: ShellCriterion, run: CommandResult | ToolError, where: str = "") -> CriterionResult:
+        if isinstance(run, ToolError):
+            return result(criterion, "error", "nobody", getattr(run, "code", "command_failed"), f"{where}{run}")
+        if run.timed_out:
             reason = f"{where}ran longer than {criterion.timeout_seconds:g} s"
             return result(criterion, "error", "check", "timeout", reason)
-        tail, source = _last_lines(ran), f"check:{criterion.id}"
-        reason = self._reason(criterion, ran)
-        outcome = "met" if ran.exit_code == criterion.exit_code else "not_met"
+        tail, source = _last_lines(run), f"check:{criterion.id}"
+        reason = self._reason(criterion, run)
+        outcome = "met" if run.exit_code == criterion.exit_code else "not_met"
         return result(criterion, outcome, "check", outcome, reason, evidence=tail, source=source)
 
-    def _reason(self, criterion: ShellCriterion, ran: CommandResult) -> str:
-        lines = _telling_lines(ran)
-        wanted = "" if ran.exit_code == criterion.exit_code else f", wanted {criterion.exit_code}"
-        return f"exit code {ran.exit_code}{wanted}" + (f": {lines}" if lines else "")
+    def _reason(self, criterion: ShellCriterion, run: CommandResult) -> str:
+        lines = _telling_lines(run)
+        note = "" if run.exit_code == criterion.exit_code else f", wanted {criterion.exit_code}"
+        return f"exit code {run.exit_code}{note}" + (f": {lines}" if lines else "")
 
 
 def _lowered(met: CriterionResult, code: VerdictCode, why: str) -> CriterionResult:
@@ -208,15 +210,15 @@ def _by_its_words(met: CriterionResult, output: str) -> CriterionResult:
     return _lowered(met, "nothing_ran", "by its own words, it ran nothing") if ran_nothing(output) else met
 
 
-def _succeeded(criterion: ShellCriterion, ran: CommandResult | ToolError) -> bool:
-    return isinstance(ran, CommandResult) and not ran.timed_out and ran.exit_code == criterion.exit_code
+def _succeeded(criterion: ShellCriterion, run: CommandResult | ToolError) -> bool:
+    return isinstance(run, CommandResult) and not run.timed_out and run.exit_code == criterion.exit_code
 
 
 def _changes(changes: Sequence[Difference]) -> str:
     """Changes in words: "`tests/conftest.py`, which the child added"."""
-    how = {one.change for one in changes}
+    how = {change.change for change in changes}
     did = how.pop() if len(how) == 1 else "changed"
-    return f"{named([f'`{shown(one.path)}`' for one in changes])}, which the child {did}"
+    return f"{named([f'`{shown(change.path)}`' for change in changes])}, which the child {did}"
 
 
 def _ignored_folder(path: str) -> str:
@@ -226,21 +228,21 @@ def _ignored_folder(path: str) -> str:
     return "" if place is None else "/".join(parts[: place + 1])
 
 
-def _last_lines(ran: CommandResult) -> str:
-    return "\n".join(_output(ran).splitlines()[-TAIL_LINES:])[-1_000:]
+def _last_lines(run: CommandResult) -> str:
+    return "\n".join(_output(run).splitlines()[-TAIL_LINES:])[-1_000:]
 
 
-def _telling_lines(ran: CommandResult) -> str:
+def _telling_lines(run: CommandResult) -> str:
     """The last lines that a person would read for the result: if it failed, those that name an error before others.
 
     Empty lines and the rules that test runners draw are left out.
     """
-    lines = [line for line in _output(ran).splitlines() if re.search(r"\w", line)]
-    errors = [n for n, line in enumerate(lines) if ran.exit_code and _NAMES_ERROR.search(line)]
+    lines = [line for line in _output(run).splitlines() if re.search(r"\w", line)]
+    errors = [n for n, line in enumerate(lines) if run.exit_code and _NAMES_ERROR.search(line)]
     last = range(max(0, len(lines) - TAIL_LINES), len(lines))
-    kept = sorted({*errors[-ERROR_LINES:], *last[-2:]} if errors else last)
-    return "\n".join(lines[n].strip() for n in kept)[-1_000:]
+    numbers = sorted({*errors[-ERROR_LINES:], *last[-2:]} if errors else last)
+    return "\n".join(lines[n].strip() for n in numbers)[-1_000:]
 
 
-def _output(ran: CommandResult) -> str:
-    return redactor.text(ran.stderr.strip() or ran.stdout.strip())  # before a cut makes a secret unrecognizable
+def _output(run: CommandResult) -> str:
+    return redactor.text(run.stderr.strip() or run.stdout.strip())  # before a cut makes a secret unrecognizable

@@ -58,8 +58,8 @@ def unknown_keyword(schema: object) -> str | None:
 
     Those that start with `x-`, and what describes a schema in any draft or in OpenAPI, are fine.
     """
-    declared = cast("dict[str, Any]", schema).get("$schema", "") if isinstance(schema, dict) else ""
-    known = schema_worker.keywords(declared)
+    dialect = cast("dict[str, Any]", schema).get("$schema", "") if isinstance(schema, dict) else ""
+    keywords = schema_worker.keywords(dialect)
     stack: list[tuple[str, Any]] = [("$", schema)]
     while stack:
         at, value = stack.pop()
@@ -68,14 +68,14 @@ def unknown_keyword(schema: object) -> str | None:
         for name, item in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
             if name.startswith("x-") or name in _OPENAPI:
                 continue
-            if name not in known:
-                meant = most_similar(name, known)
-                guess = f"; did you mean `{meant}`?" if meant else ""
+            if name not in keywords:
+                similar = most_similar(name, keywords)
+                guess = f"; did you mean `{similar}`?" if similar else ""
                 return f"at {one_line(at)}: `{name[:100]}` is not a keyword of JSON Schema{guess}"
-            if known[name] == "named" and isinstance(item, dict):
-                named = cast("dict[str, Any]", item).items()
-                stack += [(f"{at}.{name}.{key}", part) for key, part in named if isinstance(part, dict)]
-            elif known[name]:
+            if keywords[name] == "named" and isinstance(item, dict):
+                schemas = cast("dict[str, Any]", item).items()
+                stack += [(f"{at}.{name}.{key}", part) for key, part in schemas if isinstance(part, dict)]
+            elif keywords[name]:
                 stack.append((f"{at}.{name}", item))
     return None
 
@@ -130,8 +130,8 @@ async def _ask_worker(question: dict[str, object], timeout_seconds: float) -> st
 
 def _unusable(schema: "dict[str, Any] | bool") -> str | None:
     """What keeps `schema` from being used. The costly part is remembered: a schema comes more than once."""
-    if (found := _unbounded(schema) or _remote_reference(schema)) is not None:
-        return found
+    if (fault := _unbounded(schema) or _remote_reference(schema)) is not None:
+        return fault
     try:
         return _schema_error(json.dumps(schema))
     except (TypeError, ValueError) as problem:
@@ -166,9 +166,9 @@ def _schema_error(text: str) -> str | None:
 
 def _remote_reference(schema: Any) -> str | None:
     """The first reference that leads out of the schema. Ids inside it, and the published meta-schemas, are within."""
-    found = list(_values(schema))
-    own = [value for _, key, value in found if key == "$id" and isinstance(value, str)]
-    for _, key, value in found:
+    values = list(_values(schema))
+    own = [value for _, key, value in values if key == "$id" and isinstance(value, str)]
+    for _, key, value in values:
         if key not in ("$ref", "$dynamicRef", "$recursiveRef") or not isinstance(value, str):
             continue
         base = value.partition("#")[0]
@@ -193,11 +193,11 @@ def _values(value: Any) -> Iterator[tuple[int, str, Any]]:
 def _is_plain(schema: Any) -> bool:
     """True where the cost of checking grows with nothing but the sizes of schema and value."""
     stack: list[tuple[int, Any]] = [(0, schema)]
-    seen = 0
+    count = 0
     while stack:
         branches, value = stack.pop()
-        seen += 1
-        if seen > INLINE_SCHEMA_VALUES or branches > INLINE_NESTED_BRANCHES:
+        count += 1
+        if count > INLINE_SCHEMA_VALUES or branches > INLINE_NESTED_BRANCHES:
             return False
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
@@ -211,15 +211,15 @@ def _is_plain(schema: Any) -> bool:
 
 def _is_small(instance: object) -> bool:
     stack: list[Any] = [instance]
-    seen = chars = 0
+    count = chars = 0
     while stack:
         value = stack.pop()
-        seen, chars = seen + 1, chars + (len(value) if isinstance(value, str) else 0)
+        count, chars = count + 1, chars + (len(value) if isinstance(value, str) else 0)
         if isinstance(value, (dict, list)):
             parts = cast("dict[str, Any] | list[Any]", value)
             if len(parts) > INLINE_INSTANCE_VALUES:
                 return False
             stack += parts.values() if isinstance(parts, dict) else parts
-        if seen + len(stack) > INLINE_INSTANCE_VALUES or chars > INLINE_INSTANCE_CHARS:
+        if count + len(stack) > INLINE_INSTANCE_VALUES or chars > INLINE_INSTANCE_CHARS:
             return False
     return True

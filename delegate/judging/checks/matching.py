@@ -64,20 +64,20 @@ class Patterns:
     def match(self, pattern: str, value: Any) -> bool:
         """Whether the pattern is found. Raises ValueError if it is invalid or takes too long."""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if (known := self._known.get((pattern, text))) is not None:
-            return known
+        if (answer := self._known.get((pattern, text))) is not None:
+            return answer
         import regex  # loaded only where something is matched
 
-        started = time.thread_time()
+        start = time.thread_time()
         try:
             # A timeout of 0 means no limit.
-            found = regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6), concurrent=True) is not None
+            is_match = regex.search(pattern, text, timeout=max(self._seconds_left, 1e-6), concurrent=True) is not None
         except (regex.error, TimeoutError) as error:
             raise ValueError(f"the pattern {redactor.beginning(pattern, 80)!r} can't be used: {error}") from None
         finally:
-            self._seconds_left -= time.thread_time() - started
-        self._known[pattern, text] = found
-        return found
+            self._seconds_left -= time.thread_time() - start
+        self._known[pattern, text] = is_match
+        return is_match
 
 
 def result_of(receipt: Receipt) -> Any:
@@ -92,39 +92,39 @@ def result_of(receipt: Receipt) -> Any:
         return CUT if text.lstrip().startswith(("{", "[")) else text
 
 
-def compare(value: Any, wanted: Any, patterns: Patterns, resolve: Resolve) -> Fit:
+def compare(value: Any, expected: Any, patterns: Patterns, resolve: Resolve) -> Fit:
     """Compare a value with an expected one: objects as a superset, lists item by item, other values by equality."""
     patterns.count()
     if value is CUT:
         return Fit.UNKNOWN
-    if isinstance(wanted, list):
-        items, parts = cast("list[Any]", value), cast("list[Any]", wanted)
+    if isinstance(expected, list):
+        items, parts = cast("list[Any]", value), cast("list[Any]", expected)
         if not isinstance(value, list) or len(items) != len(parts):
             return Fit.NO
         return _least(compare(item, part, patterns, resolve) for item, part in zip(items, parts, strict=True))
-    if not isinstance(wanted, dict):
-        return Fit.YES if same(value, wanted) else Fit.NO
-    match matcher_in(cast("object", wanted)):
+    if not isinstance(expected, dict):
+        return Fit.YES if same(value, expected) else Fit.NO
+    match matcher_in(cast("object", expected)):
         case ("matches", pattern):
             return Fit.YES if patterns.match(pattern, value) else Fit.NO
         case ("in", options):
-            return max((compare(value, one, patterns, resolve) for one in options), default=Fit.NO)
+            return max((compare(value, option, patterns, resolve) for option in options), default=Fit.NO)
         case ("any_order", parts):
             return _in_any_order(value, parts, patterns, resolve)
-        case ("from", given):
-            return resolve(reference(given), value)
+        case ("from", source):
+            return resolve(reference(source), value)
         case _:
             if not isinstance(value, dict):
                 return Fit.NO
-            fields = cast("dict[str, Any]", wanted)
+            fields = cast("dict[str, Any]", expected)
             return compare_fields(cast("dict[str, Any]", value), fields, patterns, resolve)
 
 
-def compare_fields(value: dict[str, Any], wanted: dict[str, Any], patterns: Patterns, resolve: Resolve) -> Fit:
+def compare_fields(value: dict[str, Any], expected: dict[str, Any], patterns: Patterns, resolve: Resolve) -> Fit:
     """Compare an object with the expected fields of it."""
-    if not wanted.keys() <= value.keys():
+    if not expected.keys() <= value.keys():
         return Fit.NO
-    return _least(compare(value[name], part, patterns, resolve) for name, part in wanted.items())
+    return _least(compare(value[name], part, patterns, resolve) for name, part in expected.items())
 
 
 def _least(fits: Iterable[Fit]) -> Fit:
@@ -143,11 +143,13 @@ def same(value: Any, other: Any) -> bool:
     if value.__class__ is other.__class__ and value.__class__ in _SCALARS:
         return bool(value == other)
     if isinstance(value, dict) and isinstance(other, dict):
-        one, two = cast("dict[str, Any]", value), cast("dict[str, Any]", other)
-        return one.keys() == two.keys() and all(same(part, two[name]) for name, part in one.items())
+        fields, other_fields = cast("dict[str, Any]", value), cast("dict[str, Any]", other)
+        return fields.keys() == other_fields.keys() and all(
+            same(part, other_fields[name]) for name, part in fields.items()
+        )
     if isinstance(value, list) and isinstance(other, list):
-        items, others = cast("list[Any]", value), cast("list[Any]", other)
-        return len(items) == len(others) and all(map(same, items, others))
+        items, other_items = cast("list[Any]", value), cast("list[Any]", other)
+        return len(items) == len(other_items) and all(map(same, items, other_items))
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
@@ -155,7 +157,7 @@ def compare_with_result(receipt_result: Any, path: str, value: Any) -> Fit:
     """Compare a value with those at a path of a call's result."""
     if receipt_result is CUT:
         return Fit.UNKNOWN
-    return Fit.YES if any(same(value, one) for one in values_at(receipt_result, path)) else Fit.NO
+    return Fit.YES if any(same(value, part) for part in values_at(receipt_result, path)) else Fit.NO
 
 
 def assign(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
@@ -180,11 +182,11 @@ def assign(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
     return owner
 
 
-def _in_any_order(value: Any, wanted: list[Any], patterns: Patterns, resolve: Resolve) -> Fit:
-    if not isinstance(value, list) or len(items := cast("list[Any]", value)) != len(wanted):
+def _in_any_order(value: Any, expected: list[Any], patterns: Patterns, resolve: Resolve) -> Fit:
+    if not isinstance(value, list) or len(items := cast("list[Any]", value)) != len(expected):
         return Fit.NO
-    fits = [[compare(item, part, patterns, resolve) for item in items] for part in wanted]
+    fits = [[compare(item, part, patterns, resolve) for item in items] for part in expected]
     for least in (Fit.YES, Fit.UNKNOWN):
-        if len(assign([[n for n, fit in enumerate(row) if fit >= least] for row in fits])) == len(wanted):
+        if len(assign([[n for n, fit in enumerate(row) if fit >= least] for row in fits])) == len(expected):
             return least
     return Fit.NO

@@ -24,18 +24,18 @@ class _Runner(NamedTuple):
 
 def ran_nothing(output: str) -> bool:
     """Whether a test runner says that it ran no test, or a build tool that there was nothing to do."""
-    runners = _runners()
-    if any(one.nothing and one.nothing.search(output) and not one.has_run(output) for one in runners.values()):
+    runners = _runners().values()
+    if any(runner.nothing and runner.nothing.search(output) and not runner.has_run(output) for runner in runners):
         return True
-    if any(one.has_run(output) for one in runners.values()):
+    if any(runner.has_run(output) for runner in runners):
         return False
     lines = [line for line in output.splitlines() if line.strip()]
-    return bool(lines) and all(any(one.only and one.only.search(line) for one in runners.values()) for line in lines)
+    return bool(lines) and all(any(runner.only and runner.only.search(line) for runner in runners) for line in lines)
 
 
 def says_failed(output: str) -> bool:
     """Whether a test runner says that something failed."""
-    return any(one.failed and one.failed.search(output) for one in _runners().values())
+    return any(runner.failed and runner.failed.search(output) for runner in _runners().values())
 
 
 @cache
@@ -47,4 +47,4 @@ def _runners() -> dict[str, _Runner]:
 
 
 def _any_of(patterns: list[str]) -> re.Pattern[str] | None:
-    return re.compile("|".join(f"(?:{one})" for one in patterns), re.MULTILINE) if patterns else None
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.MULTILINE) if patterns else None

@@ -48,8 +48,8 @@ async def decide(criterion: ProbeCriterion, submission: Submission) -> Criterion
         reason = f"{criterion.tool} took longer than {criterion.timeout_seconds:g} s"
         return result(criterion, "error", "check", "probe_timeout", reason)
     except Exception as error:  # the tool is the host's own code
-        said = str(error) if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
-        return _unanswered(criterion, submission, said)
+        problem = str(error) if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
+        return _unanswered(criterion, submission, problem)
     if answer.status != "ok":
         return _unanswered(criterion, submission, answer.text)
     return await _decided(criterion, submission, answer.text)
@@ -63,8 +63,8 @@ async def _call(tool: Tool, args: dict[str, Any]) -> ToolOutput:
 async def _decided(criterion: ProbeCriterion, submission: Submission, text: str) -> CriterionResult:
     if len(text) > MAX_REPORT_CHARS:
         return _unanswered(criterion, submission, f"its result has {len(text):,} characters")
-    read = partial(result_of, Receipt(tool=criterion.tool, status="ok", output=text))
-    value = await run_in_thread_if(len(text) > LARGE_CHARS, read)
+    parse = partial(result_of, Receipt(tool=criterion.tool, status="ok", output=text))
+    value = await run_in_thread_if(len(text) > LARGE_CHARS, parse)
     if value is CUT:
         return _unanswered(criterion, submission, f"its result isn't valid JSON: {text}")
     try:
@@ -79,24 +79,23 @@ async def _decided(criterion: ProbeCriterion, submission: Submission, text: str)
     except SchemaProblem as error:
         return result(criterion, "error", "check", "invalid_schema", str(error))
     source = f"check:{criterion.id}"
-    shown = partial(redactor.text, text)
-    evidence = (await run_in_thread_if(len(text) > LARGE_CHARS, shown))[:SHOWN_CHARS]
+    redact = partial(redactor.text, text)
+    evidence = (await run_in_thread_if(len(text) > LARGE_CHARS, redact))[:SHOWN_CHARS]
     reason = redactor.text(reason)
-    if fits:
-        return result(criterion, "met", "check", "met", reason, evidence=evidence, source=source)
-    return result(criterion, "not_met", "check", "not_met", reason, evidence=evidence, source=source)
+    outcome = "met" if fits else "not_met"
+    return result(criterion, outcome, "check", outcome, reason, evidence=evidence, source=source)
 
 
-def _unanswered(criterion: ProbeCriterion, submission: Submission, said: str) -> CriterionResult:
-    reason = redactor.text(f"{criterion.tool} failed: {said[:LARGE_CHARS]}")[: 2 * SHOWN_CHARS]
+def _unanswered(criterion: ProbeCriterion, submission: Submission, problem: str) -> CriterionResult:
+    reason = redactor.text(f"{criterion.tool} failed: {problem[:LARGE_CHARS]}")[: 2 * SHOWN_CHARS]
     return result(criterion, "error", "check", "probe_failed", reason)
 
 
 def _bound(value: Any, submission: Submission) -> Any:
     """The value with every reference in it replaced."""
     match matcher_in(value):
-        case ("from", given):
-            return _value_of(reference(given), submission)
+        case ("from", path):
+            return _value_of(reference(path), submission)
         case _ if isinstance(value, dict):
             return {name: _bound(part, submission) for name, part in cast("dict[str, Any]", value).items()}
         case _ if isinstance(value, list):
@@ -105,19 +104,19 @@ def _bound(value: Any, submission: Submission) -> Any:
             return value
 
 
-def _value_of(wanted: Reference, submission: Submission) -> Any:
+def _value_of(source: Reference, submission: Submission) -> Any:
     """The value at the path in the result of the child's last successful call of the tool that has one."""
     if not submission.has_receipts:
         raise _Unbound(code="no_receipts", reason=submission.why_no_receipts)
     for receipt in reversed(submission.run.receipts):
-        if receipt.tool != wanted.name or receipt.status != "ok":
+        if receipt.tool != source.name or receipt.status != "ok":
             continue
-        found = result_of(receipt)
-        if found is CUT:
-            reason = f"the result of {wanted.name} isn't recorded as a whole, so {wanted.path} isn't known"
+        output = result_of(receipt)
+        if output is CUT:
+            reason = f"the result of {source.name} isn't recorded as a whole, so {source.path} isn't known"
             raise _Unbound(code="result_cut", reason=reason)
-        values = values_at(found, wanted.path)
+        values = values_at(output, source.path)
         if len(values) == 1:
             return values[0]
-    reason = f"no successful call of {wanted.name} returned one value at {wanted.path}"
+    reason = f"no successful call of {source.name} returned one value at {source.path}"
     raise _Unbound(code="probe_unbound", reason=reason)

@@ -34,7 +34,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ReceiptDecision:
     """Whether the receipts satisfy a criterion, and why."""
 
     outcome: Literal["met", "not_met", "error"]
@@ -44,36 +44,36 @@ class Decision:
     """The recorded calls that match the expected ones, if it is met."""
 
 
-def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls | None = None) -> Decision:
+def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls | None = None) -> ReceiptDecision:
     """Decide whether the receipts satisfy the criterion. `calls` tells which of them succeeded, by what is declared."""
     calls = Calls(receipts, {}) if calls is None else calls
-    counted = set(criterion.of or (call.tool for call in criterion.calls))
+    tools = set(criterion.of or (call.tool for call in criterion.calls))
     done = [receipt for receipt in receipts if receipt.status == "ok"]
     may_have_acted = set(map(id, calls.not_refused))
-    shown = [one for one in done if id(one) in may_have_acted and (not counted or one.tool in counted)]
+    acts = [receipt for receipt in done if id(receipt) in may_have_acted and (not tools or receipt.tool in tools)]
     try:
         if criterion.mode == "none":
-            return _none_of(criterion, done, shown, may_have_acted)
+            return _none_of(criterion, done, acts, may_have_acted)
         search = _Search(criterion.calls, done, Patterns(), _accepted(calls))
-        found = search.assignment(Fit.YES)
-        if found is not None:
-            used = [done[n] for n in sorted(found.values())]
-            extra = [one for one in shown if id(one) not in set(map(id, used))]
+        assignment = search.assignment(Fit.YES)
+        if assignment is not None:
+            matches = [done[n] for n in sorted(assignment.values())]
+            extra = [receipt for receipt in acts if id(receipt) not in set(map(id, matches))]
             if criterion.mode == "exactly" and extra:
                 return _not_met(f"not expected: {_shown(extra)}")
-            return Decision("met", "met", "the record of tool calls shows it", tuple(used))
-        if criterion.mode == "exactly" and len(shown) > len(criterion.calls):
-            return _not_met(f"{search.missing()}; {_seen(shown)}")
+            return ReceiptDecision("met", "met", "the record of tool calls shows it", tuple(matches))
+        if criterion.mode == "exactly" and len(acts) > len(criterion.calls):
+            return _not_met(f"{search.missing()}; {_seen(acts)}")
         if search.assignment(Fit.UNKNOWN) is not None:
             return _cut(search.undecided())
-        return _not_met(f"{search.missing()}; {_seen(shown)}")
+        return _not_met(f"{search.missing()}; {_seen(acts)}")
     except TooMany:
         reason = "too many recorded calls or values could be the expected ones; expect fewer, or more exact ones"
-        return Decision("error", code="too_many_combinations", reason=reason)
+        return ReceiptDecision("error", code="too_many_combinations", reason=reason)
     except ValueError as error:
-        return Decision("error", code="invalid_criterion", reason=str(error))
+        return ReceiptDecision("error", code="invalid_criterion", reason=str(error))
     except RecursionError:
-        return Decision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
+        return ReceiptDecision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
 
 
 def _accepted(calls: Calls) -> Set[int]:
@@ -82,10 +82,10 @@ def _accepted(calls: Calls) -> Set[int]:
 
 
 def _none_of(
-    criterion: ReceiptCriterion, done: Sequence[Receipt], shown: Sequence[Receipt], may_have_acted: Set[int]
-) -> Decision:
+    criterion: ReceiptCriterion, done: Sequence[Receipt], acts: Sequence[Receipt], may_have_acted: Set[int]
+) -> ReceiptDecision:
     """With expected calls, none of them may have been made; otherwise, no call of a counted tool."""
-    hits = [] if criterion.calls else list(shown)
+    hits = [] if criterion.calls else list(acts)
     undecided: list[ExpectedCall] = []
     patterns = Patterns()
     for call in criterion.calls:
@@ -93,11 +93,11 @@ def _none_of(
         hits += [done[n] for n in search.hits(Fit.YES)]
         undecided += [call] if search.hits(Fit.UNKNOWN) else []
     if hits:
-        unique = {id(one): one for one in hits}
+        unique = {id(receipt): receipt for receipt in hits}
         return _not_met(f"called: {_shown(list(unique.values()))}")
     if undecided:
         return _cut(undecided)
-    return Decision("met", "met", "the record of tool calls shows it")
+    return ReceiptDecision("met", "met", "the record of tool calls shows it")
 
 
 Place = int | str
@@ -139,14 +139,14 @@ class _Search:
         """The recorded calls that can take the place of the first expected one."""
         if not self._references[0]:
             return [at for at, fit in enumerate(self._static[0]) if fit >= least]
-        return sorted({found[0] for found in self._try_places(0, {}, least)})
+        return sorted({assignment[0] for assignment in self._try_places(0, {}, least)})
 
     def missing(self) -> str:
         """What is missing, in words."""
         owner = assign([[at for at, fit in enumerate(row) if fit is Fit.YES] for row in self._static])
-        missing = [call for n, call in enumerate(self._calls) if n not in owner.values()]
-        if missing:
-            return f"no successful call of {_expected(missing)}"
+        calls = [call for n, call in enumerate(self._calls) if n not in owner.values()]
+        if calls:
+            return f"no successful call of {_expected(calls)}"
         return f"no successful calls of {_expected(self._calls)} in this order and with the values that they share"
 
     def undecided(self) -> list[ExpectedCall]:
@@ -156,44 +156,46 @@ class _Search:
 
     def _referred_to(self) -> list[Place]:
         """The places that calls name, none of them before one that it needs: given these, every rule is about one."""
-        names = [one.name for references in self._references for one in references]
+        names = [reference.name for references in self._references for reference in references]
         names += [name for call in self._calls for name in (call.after, call.before) if name]
         waiting, places = list(dict.fromkeys(place(name, self._named) for name in names)), list[Place]()
         while waiting:
-            free = [one for one in waiting if not any(b == one and a in waiting for a, b in self._order)]
+            free = [
+                candidate for candidate in waiting if not any(b == candidate and a in waiting for a, b in self._order)
+            ]
             places += free
-            waiting = [one for one in waiting if one not in free]
+            waiting = [candidate for candidate in waiting if candidate not in free]
         return places
 
-    def _try_places(self, k: int, chosen: dict[Place, int], least: Fit) -> Iterator[dict[int, int]]:
+    def _try_places(self, k: int, choice: dict[Place, int], least: Fit) -> Iterator[dict[int, int]]:
         if k == len(self._places):
-            if (found := self._rest(chosen, least)) is not None:
-                yield found
+            if (assignment := self._rest(choice, least)) is not None:
+                yield assignment
             return
-        which = self._places[k]
-        for at in self._candidates(which, chosen, least):
-            yield from self._try_places(k + 1, {**chosen, which: at}, least)
+        target = self._places[k]
+        for at in self._candidates(target, choice, least):
+            yield from self._try_places(k + 1, {**choice, target: at}, least)
 
-    def _candidates(self, which: Place, chosen: dict[Place, int], least: Fit) -> Iterator[int]:
-        taken = {at for one, at in chosen.items() if isinstance(one, int)}
+    def _candidates(self, target: Place, choice: dict[Place, int], least: Fit) -> Iterator[int]:
+        taken = {at for n, at in choice.items() if isinstance(n, int)}
         for at, receipt in enumerate(self._done):
-            if isinstance(which, str):
-                fits = receipt.tool == which
+            if isinstance(target, str):
+                fits = receipt.tool == target
             else:
-                fits = self._static[which][at] >= least and at not in taken
+                fits = self._static[target][at] >= least and at not in taken
             if not fits:
                 continue
             self._trials += 1
             if self._trials > MAX_TRIALS:
                 raise TooMany
-            in_order = self._in_order({**chosen, which: at}, which)
-            if in_order and (isinstance(which, str) or self._fit(which, at, chosen) >= least):
+            in_order = self._in_order({**choice, target: at}, target)
+            if in_order and (isinstance(target, str) or self._fit(target, at, choice) >= least):
                 yield at
 
-    def _rest(self, chosen: dict[Place, int], least: Fit) -> dict[int, int] | None:
+    def _rest(self, choice: dict[Place, int], least: Fit) -> dict[int, int] | None:
         """Assign the calls that nothing refers to; the chosen ones are fixed."""
-        taken = {at for one, at in chosen.items() if isinstance(one, int)}
-        rest = [n for n in range(len(self._calls)) if n not in chosen]
+        taken = {at for n, at in choice.items() if isinstance(n, int)}
+        rest = [n for n in range(len(self._calls)) if n not in choice]
         candidates: list[list[int]] = []
         for n in rest:
             possible = [at for at, fit in enumerate(self._static[n]) if fit >= least and at not in taken]
@@ -202,29 +204,29 @@ class _Search:
                 raise TooMany
             candidates.append([
                 at for at in possible
-                if self._in_order({**chosen, n: at}, n) and self._fit(n, at, chosen) >= least
+                if self._in_order({**choice, n: at}, n) and self._fit(n, at, choice) >= least
             ])  # fmt: skip
         owner = assign(candidates)
         if len(owner) < len(rest):
             return None
-        fixed = {one: at for one, at in chosen.items() if isinstance(one, int)}
+        fixed = {n: at for n, at in choice.items() if isinstance(n, int)}
         return fixed | {rest[position]: at for at, position in owner.items()}
 
-    def _in_order(self, chosen: dict[Place, int], new: Place) -> bool:
-        return all(chosen[a] < chosen[b] for a, b in self._order if new in (a, b) and a in chosen and b in chosen)
+    def _in_order(self, choice: dict[Place, int], new: Place) -> bool:
+        return all(choice[a] < choice[b] for a, b in self._order if new in (a, b) and a in choice and b in choice)
 
-    def _fit(self, n: int, at: int, chosen: dict[Place, int] | None) -> Fit:
+    def _fit(self, n: int, at: int, choice: dict[Place, int] | None) -> Fit:
         """How well a recorded call fits an expected one. Without `chosen`, every reference fits."""
         call, receipt = self._calls[n], self._done[at]
-        if chosen is not None and not self._references[n]:
+        if choice is not None and not self._references[n]:
             return self._static[n][at]
         if call.tool != receipt.tool or (call.result is None and id(receipt) not in self._succeeded):
             return Fit.NO
 
         def resolve(reference: Reference, value: Any) -> Fit:
-            if chosen is None:
+            if choice is None:
                 return Fit.YES
-            source = chosen[place(reference.name, self._named)]
+            source = choice[place(reference.name, self._named)]
             return compare_with_result(self._result(source), reference.path, value)
 
         fit = compare_fields(receipt.args, call.args, self._patterns, resolve)
@@ -238,13 +240,13 @@ class _Search:
         return self._results[at]
 
 
-def _not_met(reason: str) -> Decision:
-    return Decision("not_met", "not_met", reason)
+def _not_met(reason: str) -> ReceiptDecision:
+    return ReceiptDecision("not_met", "not_met", reason)
 
 
-def _cut(calls: Sequence[ExpectedCall]) -> Decision:
+def _cut(calls: Sequence[ExpectedCall]) -> ReceiptDecision:
     reason = f"the result of {_expected(calls)} isn't recorded as a whole, so it can't be compared"
-    return Decision("error", code="result_cut", reason=reason)
+    return ReceiptDecision("error", code="result_cut", reason=reason)
 
 
 def _expected(calls: Sequence[ExpectedCall]) -> str:
@@ -259,8 +261,8 @@ def _shown(receipts: Sequence[Receipt]) -> str:
     return ", ".join(f"{receipt.tool}({_short(receipt.args)})" for receipt in receipts[:SHOWN]) + more
 
 
-def _seen(done: Sequence[Receipt]) -> str:
-    return f"recorded: {_shown(done)}" if done else "no such call was recorded"
+def _seen(receipts: Sequence[Receipt]) -> str:
+    return f"recorded: {_shown(receipts)}" if receipts else "no such call was recorded"
 
 
 def _short(value: Any) -> str:

@@ -77,14 +77,14 @@ async def _output_as_json(submission: Submission) -> Any:
 
 
 async def _file(criterion: FileCriterion, submission: Submission, commands: Commands) -> CriterionResult:
-    found = await _file_now(criterion, submission)
+    current = await _file_now(criterion, submission)
     if not await run_in_thread(partial(_is_as_left, criterion, submission)):
         reason = f"{criterion.path} changed after the child had ended"
         return result(criterion, "error", "check", "changed_after_check", reason)
-    if found.outcome == "met" and _held_before(criterion, submission):
-        reason = f"{found.reason}; it held before the child began"
-        return found.model_copy(update={"held_before": True, "reason": reason})
-    return found
+    if current.outcome == "met" and _held_before(criterion, submission):
+        reason = f"{current.reason}; it held before the child began"
+        return current.model_copy(update={"held_before": True, "reason": reason})
+    return current
 
 
 def _is_as_left(criterion: FileCriterion, submission: Submission) -> bool:
@@ -102,14 +102,14 @@ def _held_before(criterion: FileCriterion, submission: Submission) -> bool:
     if not submission.by_child or folder is None or folder.unlisted:
         return False
     path = os.path.relpath(os.path.normpath(folder.root / criterion.path), folder.root)
-    changed = next((one for one in run.artifacts if one.path == path), None)
+    change = next((artifact for artifact in run.artifacts if artifact.path == path), None)
     only_exists = criterion.min_bytes is None and criterion.contains is None and criterion.json_schema is None
-    return changed is None or (only_exists and changed.change == "changed")
+    return change is None or (only_exists and change.change == "changed")
 
 
 async def _file_now(criterion: FileCriterion, submission: Submission) -> CriterionResult:
     if submission.folder is None:
-        return _no_files(criterion)
+        return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")
     try:
         size = await run_in_thread(partial(_size_of_file, submission.folder, criterion.path))
     except ToolError as error:
@@ -136,15 +136,15 @@ async def _file_now(criterion: FileCriterion, submission: Submission) -> Criteri
 def _size_of_file(folder: Folder, path: str) -> int | None:
     """Bytes of a regular file; None if there is none."""
     try:
-        found = os.stat(folder.resolve(path), follow_symlinks=False)
+        status = os.stat(folder.resolve(path), follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 async def _file_content(criterion: FileCriterion, content: str) -> CriterionResult:
-    wanted = criterion.contains
-    if wanted is not None and not await run_in_thread(lambda: wanted in content):
+    text = criterion.contains
+    if text is not None and not await run_in_thread(lambda: text in content):
         return _not_met(criterion, f"{criterion.path} does not contain {criterion.contains!r}")
     if criterion.json_schema is None:
         return _met(criterion, f"{criterion.path} contains {criterion.contains!r}", evidence=criterion.contains)
@@ -164,12 +164,12 @@ async def _regex(criterion: RegexCriterion, submission: Submission, commands: Co
         return regex.search(criterion.pattern, submission.run.output, timeout=REGEX_SECONDS, concurrent=True)
 
     try:
-        found = await asyncio.to_thread(search)
+        match = await asyncio.to_thread(search)
     except TimeoutError:
         return result(criterion, "error", "check", "timeout", f"matching took longer than {REGEX_SECONDS:g} s")
-    if found is None:
+    if match is None:
         return _not_met(criterion, "no match in the output")
-    return _met(criterion, "found in the output", evidence=found.group()[:200])
+    return _met(criterion, "found in the output", evidence=match.group()[:200])
 
 
 async def _json_predicate(
@@ -236,7 +236,3 @@ def _met(criterion: AnyCriterion, reason: str, evidence: str | None = None) -> C
 
 def _not_met(criterion: AnyCriterion, reason: str, evidence: str | None = None) -> CriterionResult:
     return result(criterion, "not_met", "check", "not_met", reason, evidence=evidence, source=f"check:{criterion.id}")
-
-
-def _no_files(criterion: AnyCriterion) -> CriterionResult:
-    return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")

@@ -64,13 +64,13 @@ def find_error(instance: Any, schema: Any) -> str | None:
     try:
         # Without a registry of its own, jsonschema fetches references from the network and from files.
         validator: Any = validator_class(schema, registry=empty_registry())
-        found: list[Any] = list(itertools.islice(validator.iter_errors(instance), MAX_ERRORS_LOOKED_AT))
+        errors: list[Any] = list(itertools.islice(validator.iter_errors(instance), MAX_ERRORS_LOOKED_AT))
     except RecursionError as problem:
         raise BadSchema("schema or value is nested too deep, or refers to itself without end") from problem
     except Exception as problem:
         raise BadSchema(one_line(f"the schema can't be applied: {problem}")) from problem
     best_match: Any = exceptions.best_match  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return _described(best_match(found)) if found else None
+    return _described(best_match(errors)) if errors else None
 
 
 def find_schema_error(schema: Any) -> str | None:
@@ -90,23 +90,26 @@ def find_schema_error(schema: Any) -> str | None:
 
 
 @lru_cache(maxsize=16)
-def keywords(declared: str) -> Mapping[str, Literal["", "schema", "named"]]:
+def keywords(dialect: str) -> Mapping[str, Literal["", "schema", "named"]]:
     """The keywords of the draft that `$schema` declares, and whether there are schemas in their values: as such or in
     lists, or under names. What describes a schema in the newest draft is included.
     """
     from jsonschema_specifications import REGISTRY
 
     newest = "https://json-schema.org/draft/2020-12/"
-    found: dict[str, Literal["", "schema", "named"]] = {}
+    kinds: dict[str, Literal["", "schema", "named"]] = {}
     vocabularies: list[Any] = [REGISTRY.contents(newest + name) for name in ("meta/core", "meta/meta-data")]
-    draft: Any = _validator_class({"$schema": declared}).META_SCHEMA
-    vocabularies += [draft, *(REGISTRY.contents(urljoin(draft["$id"], one["$ref"])) for one in draft.get("allOf", ()))]
+    draft: Any = _validator_class({"$schema": dialect}).META_SCHEMA
+    vocabularies += [
+        draft,
+        *(REGISTRY.contents(urljoin(draft["$id"], part["$ref"])) for part in draft.get("allOf", ())),
+    ]
     for vocabulary in vocabularies:
         for name, definition in cast("dict[str, Any]", vocabulary["properties"]).items():
-            written = json.dumps(definition)
-            has_schemas = any(one in written for one in ('"#meta"', '"#"', "/schemaArray"))
-            found[name] = "" if not has_schemas else "named" if "additionalProperties" in definition else "schema"
-    return found
+            text = json.dumps(definition)
+            has_schemas = any(reference in text for reference in ('"#meta"', '"#"', "/schemaArray"))
+            kinds[name] = "" if not has_schemas else "named" if "additionalProperties" in definition else "schema"
+    return kinds
 
 
 def one_line(text: str) -> str:
@@ -126,7 +129,7 @@ def _described(error: Any) -> str:
 def _validator_class(schema: Any) -> Any:
     from jsonschema import validators
 
-    declared = cast("dict[str, Any]", schema).get("$schema", "") if isinstance(schema, dict) else ""
-    if not isinstance(declared, str):
+    dialect = cast("dict[str, Any]", schema).get("$schema", "") if isinstance(schema, dict) else ""
+    if not isinstance(dialect, str):
         raise BadSchema("at $.$schema: not a string")
     return validators.validator_for(cast("dict[str, Any]", schema), default=validators.Draft202012Validator)

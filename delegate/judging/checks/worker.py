@@ -109,10 +109,10 @@ class _Worker:
             )
 
     async def ask(self, request: bytes) -> dict[str, Any]:
-        started = time.monotonic()
+        start = time.monotonic()
         await asyncio.get_running_loop().sock_sendall(self._socket, request + b"\n")
         answer = json.loads(await self.read_line())
-        self.busy_seconds += time.monotonic() - started
+        self.busy_seconds += time.monotonic() - start
         return answer
 
     async def read_line(self) -> bytes:
@@ -146,5 +146,5 @@ def close_workers() -> None:
 
 def _environment() -> dict[str, str]:
     """No keys, but the same path to import from, whatever put the libraries on this process's path."""
-    passed = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
-    return {**passed, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    environment = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+    return {**environment, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}

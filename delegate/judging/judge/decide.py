@@ -63,9 +63,9 @@ class OpenCriterion:
     @property
     def settled(self) -> CriterionResult | None:
         """The result, if the records alone decide the criterion."""
-        settled = [one.settled for one in self.parts if one.settled is not None]
-        if len(settled) == len(self.parts) or any(one.outcome == "not_met" for one in settled):
-            return _combined(self, settled, "check")
+        results = [part.settled for part in self.parts if part.settled is not None]
+        if len(results) == len(self.parts) or any(part.outcome == "not_met" for part in results):
+            return _combined(self, results, "check")
         return None
 
 
@@ -87,15 +87,17 @@ def build_question(
     """The question whether the open parts of these criteria hold."""
     lines: list[str] = []
     ids: list[str] = []
-    for one in open:
-        asked = [part for part in one.parts if part.settled is None]
-        if len(one.parts) > 1:
-            lines.append(f"{one.criterion.id}, of which these are the parts: {statement_of(one.criterion)}")
-        lines += [f"{part.id}: {part.statement} [{_where(part, submission, looks)}]" for part in asked]
-        ids += [part.id for part in asked]
-        if _needs_confidence(one.criterion):
-            ids.append(f"{one.criterion.id}{CONFIDENCE_SUFFIX}")
-            lines.append(f"{ids[-1]}: The evidence leaves no reasonable doubt about the answer to {one.criterion.id}.")
+    for entry in open:
+        parts = [part for part in entry.parts if part.settled is None]
+        if len(entry.parts) > 1:
+            lines.append(f"{entry.criterion.id}, of which these are the parts: {statement_of(entry.criterion)}")
+        lines += [f"{part.id}: {part.statement} [{_where(part, submission, looks)}]" for part in parts]
+        ids += [part.id for part in parts]
+        if _needs_confidence(entry.criterion):
+            ids.append(f"{entry.criterion.id}{CONFIDENCE_SUFFIX}")
+            lines.append(
+                f"{ids[-1]}: The evidence leaves no reasonable doubt about the answer to {entry.criterion.id}."
+            )
     return prompt.build_question(submission.task.goal, lines, ids, evidence, looks)
 
 
@@ -108,40 +110,43 @@ def read_reply(
 ) -> list[CriterionResult]:
     """The results of the criteria, in their order: the judge's answers, as far as code confirms them."""
     if reply.reply is None:
-        return [_error(one, reply.code, reply.reason) for one in open]
-    asked = [part.id for one in open for part in one.parts if part.settled is None]
-    asked += [f"{one.criterion.id}{CONFIDENCE_SUFFIX}" for one in open if _needs_confidence(one.criterion)]
+        return [_error(entry, reply.code, reply.reason) for entry in open]
+    ids = [part.id for entry in open for part in entry.parts if part.settled is None]
+    ids += [f"{entry.criterion.id}{CONFIDENCE_SUFFIX}" for entry in open if _needs_confidence(entry.criterion)]
     try:
-        answers = parse_reply(reply.reply.text, asked)
+        answers = parse_reply(reply.reply.text, ids)
     except UnparseableReply as error:
-        return [_error(one, "judge_unparseable", str(error)) for one in open]
+        return [_error(entry, "judge_unparseable", str(error)) for entry in open]
     prewritten = evidence.prewritten_answers()
-    if any(one.verdict == "met" and is_prewritten(one.evidence, one.reason, prewritten) for one in answers.values()):
+    if any(
+        answer.verdict == "met" and is_prewritten(answer.evidence, answer.reason, prewritten)
+        for answer in answers.values()
+    ):
         return [
-            _error(one, "judge_unparseable", "the judge's answer is a copy of one that the worker wrote")
-            for one in open
+            _error(entry, "judge_unparseable", "the judge's answer is a copy of one that the worker wrote")
+            for entry in open
         ]
-    return [_verified(submission, one, calls, answers, evidence) for one in open]
+    return [_verified(submission, entry, calls, answers, evidence) for entry in open]
 
 
 def _opened(submission: Submission, calls: Calls, criterion: AnyCriterion, reading: TaskReading) -> OpenCriterion:
     id, statement = criterion.id or "", statement_of(criterion)
-    read = reading.of(id, statement)
+    own_reading = reading.of(id, statement)
     parts: list[OpenPart] = []
-    for n, part in enumerate(read.parts, start=1):
-        is_single = len(read.parts) == 1
-        asked = _asked(criterion) if is_single else part.text
-        decided = absences.decide(part, read.by, submission, calls)
-        settled = decided and PartResult(
+    for n, part in enumerate(own_reading.parts, start=1):
+        is_single = len(own_reading.parts) == 1
+        text = _asked(criterion) if is_single else part.text
+        decision = absences.decide(part, own_reading.by, submission, calls)
+        settled = decision and PartResult(
             text=part.text,
-            outcome=decided.outcome,
-            code=decided.outcome,
-            reason=decided.reason,
-            source=decided.source,
+            outcome=decision.outcome,
+            code=decision.outcome,
+            reason=decision.reason,
+            source=decision.source,
         )
         by_commands = part.about == "deed" and any(calls.effects.get(tool) == "commands" for tool in part.tools)
-        parts.append(OpenPart(id if is_single else f"{id}.{n}", asked, part, settled, by_commands))
-    return OpenCriterion(criterion, read, parts)
+        parts.append(OpenPart(id if is_single else f"{id}.{n}", text, part, settled, by_commands))
+    return OpenCriterion(criterion, own_reading, parts)
 
 
 def _asked(criterion: AnyCriterion) -> str:
@@ -156,20 +161,20 @@ def _needs_confidence(criterion: AnyCriterion) -> bool:
 
 def _where(open: OpenPart, submission: Submission, looks: Looks | None) -> str:
     """What the judge is told about where its quote has to come from."""
-    part, looked = open.part, ", or a look that shows it" if looks else ""
+    part, or_look = open.part, ", or a look that shows it" if looks else ""
     files = ", ".join(f"`{path}`" for path in part.files)
     match part.about:
         case "report":
             places = ["`output`", *(["`said`"] if submission.said else []), *([f"the file {files}"] if files else [])]
             return f"about the report: quote {' or '.join(places)}"
         case "file":
-            return f"about {files or 'a file'}: quote an `artifact:`, a `file:`, `artifacts` or a `check:`{looked}"
+            return f"about {files or 'a file'}: quote an `artifact:`, a `file:`, `artifacts` or a `check:`{or_look}"
         case "deed":
             by = " or ".join(f"`{tool}`" for tool in part.tools)
             if open.is_by_commands and looks and looks.may_run:
                 return f"a deed: show it by `run`, or a `check:`; what the worker's own {by} printed shows less"
             call = f"quote the `receipt:` of the call{f' of {by}' if by else ''} that did it, or a `check:`"
-            return f"a deed: {call}{looked}"
+            return f"a deed: {call}{or_look}"
         case "absence":
             return "that something was not done: quote what speaks for it; if nothing speaks against it, quote nothing"
 
@@ -179,7 +184,7 @@ def _where(open: OpenPart, submission: Submission, looks: Looks | None) -> str:
 
 def _verified(
     submission: Submission,
-    one: OpenCriterion,
+    entry: OpenCriterion,
     calls: Calls,
     answers: Mapping[str, CriterionAnswer],
     evidence: Evidence,
@@ -187,10 +192,10 @@ def _verified(
     """The result of one criterion from the answers on its parts."""
     results = [
         part.settled
-        or _verified_part(Proof(part.part, one.reading.by, submission, evidence, calls), answers[part.id], evidence)
-        for part in one.parts
+        or _verified_part(Proof(part.part, entry.reading.by, submission, evidence, calls), answers[part.id], evidence)
+        for part in entry.parts
     ]
-    confidence = answers.get(f"{one.criterion.id}{CONFIDENCE_SUFFIX}")
+    confidence = answers.get(f"{entry.criterion.id}{CONFIDENCE_SUFFIX}")
     is_sure = confidence is None or (
         confidence.verdict == "met" and evidence.find(confidence.evidence, confidence.source) is not None
     )
@@ -205,7 +210,7 @@ def _verified(
             source=first.source,
         )
         results = [doubt, *results[1:]]
-    return _combined(one, results, "judge")
+    return _combined(entry, results, "judge")
 
 
 def _verified_part(proof: Proof, answer: CriterionAnswer, evidence: Evidence) -> PartResult:
@@ -268,23 +273,23 @@ def _shown(proof: Proof, shown: Shown, answer: CriterionAnswer, evidence: Eviden
     return _part(proof, answer, "met", shown.code, answer.reason, shown.source, quote)
 
 
-def _combined(one: OpenCriterion, parts: Sequence[PartResult], by: DecidedBy) -> CriterionResult:
+def _combined(entry: OpenCriterion, parts: Sequence[PartResult], by: DecidedBy) -> CriterionResult:
     """The result that follows from those of the parts: met if all are, otherwise that of the worst one."""
     failing = [part for outcome in _FAILURES for part in parts if part.outcome == outcome]
     unverified = [part for part in parts if part.code in LOWERED]
     first = next(iter([*failing, *unverified, *(part for part in parts if part.source), *parts]))
     return result(
-        one.criterion,
+        entry.criterion,
         first.outcome,
         by,
         first.code,
         first.reason,
         evidence=first.evidence,
         source=first.source,
-        reading=one.reading,
+        reading=entry.reading,
         parts=parts if len(parts) > 1 else (),
     )
 
 
-def _error(one: OpenCriterion, code: VerdictCode, reason: str) -> CriterionResult:
-    return result(one.criterion, "error", "nobody", code, reason, reading=one.reading)
+def _error(entry: OpenCriterion, code: VerdictCode, reason: str) -> CriterionResult:
+    return result(entry.criterion, "error", "nobody", code, reason, reading=entry.reading)

@@ -58,16 +58,16 @@ class JudgeDecisions:
         If the records decide some of the criteria, only the results of those: perhaps no model is needed any more.
         """
         submission, reading = self.submission, await self.reading.get()
-        stated = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
+        statements = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
         calls = decide.calls_of(submission, reading)
-        opened = await run_in_thread_if(self.is_large, partial(decide.opened, submission, stated, reading, calls))
-        if any(one.settled for one in opened):
-            return [found for one in opened if (found := one.settled) is not None]
-        sources = Sources(submission, so_far, [part for one in opened for part in one.reading.parts])
+        entries = await run_in_thread_if(self.is_large, partial(decide.opened, submission, statements, reading, calls))
+        if any(entry.settled for entry in entries):
+            return [settled for entry in entries if (settled := entry.settled) is not None]
+        sources = Sources(submission, so_far, [part for entry in entries for part in entry.reading.parts])
         evidence, finished = await self._gather(sources), Work(sources)
         results: list[CriterionResult] = []
-        if opened:
-            ask = partial(self._decided_by_judge, opened, calls, evidence, finished)
+        if entries:
+            ask = partial(self._decided_by_judge, entries, calls, evidence, finished)
             results = await self._confirmed(ask, so_far, undecided_too=True)
         for criterion in criteria:
             if isinstance(criterion, RubricCriterion):
@@ -91,9 +91,9 @@ class JudgeDecisions:
         with `undecided_too`, once per verdict, where it couldn't decide or prove something.
         """
         session, recorder = self.session, self.session.recorder
-        known = len(recorder.answered)
+        count = len(recorder.answered)
         first = results = await ask(None)
-        met, doubt = escalation.met_ids(first), session.doubt(since=known)
+        met, doubt = escalation.met_ids(first), session.doubt(since=count)
         stands = set[str]() if doubt else met
         if self.pool.escalate and (doubt or not recorder.escalated):
             doubted = met if doubt or self.looks_unsupported else ()
@@ -101,35 +101,35 @@ class JudgeDecisions:
                 self.submission, first, so_far, doubted, undecided_too=undecided_too and not recorder.escalated
             )
             if again:
-                families = {one.model.family for one in recorder.answered[known:]}
-                known = len(recorder.answered)
+                families = {judge.model.family for judge in recorder.answered[count:]}
+                count = len(recorder.answered)
                 second = await ask(again)
                 results = escalation.merge(recorder, first, second)
                 if escalation.is_usable(second):
                     agreed = escalation.met_ids(second)
-                    stands -= {one.id for one in second}
-                    other_doubt = session.doubt(since=known)
+                    stands -= {result.id for result in second}
+                    other_doubt = session.doubt(since=count)
                     if other_doubt is not None:
-                        others = {one.model.family for one in recorder.answered[known:]}
-                        agreed &= met if others.isdisjoint(families) else set()
+                        other_families = {judge.model.family for judge in recorder.answered[count:]}
+                        agreed &= met if other_families.isdisjoint(families) else set()
                     stands |= agreed
                     doubt = doubt or other_doubt
         return escalation.withheld(results, doubt, stands) if doubt else results
 
     async def _decided_by_judge(
         self,
-        opened: Sequence[OpenCriterion],
+        entries: Sequence[OpenCriterion],
         calls: Calls,
         evidence: Evidence,
         finished: Work,
         again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
         """Ask a judge about these criteria, or a second one about those in `again`, and verify the quotes."""
-        asked = [one for one in opened if again is None or one.criterion in again]
-        size, second = self.pool.criteria_per_call or len(asked), again is not None
-        if size >= len(asked):
-            return await self._answered_at_once(asked, calls, evidence, finished, second)
-        parts = [asked[n : n + size] for n in range(0, len(asked), size)]
+        selection = [entry for entry in entries if again is None or entry.criterion in again]
+        size, second = self.pool.criteria_per_call or len(selection), again is not None
+        if size >= len(selection):
+            return await self._answered_at_once(selection, calls, evidence, finished, second)
+        parts = [selection[n : n + size] for n in range(0, len(selection), size)]
         async with asyncio.TaskGroup() as group:
             asking = [
                 group.create_task(self._answered_at_once(part, calls, evidence, finished, second)) for part in parts
@@ -137,17 +137,17 @@ class JudgeDecisions:
         return [result for task in asking for result in task.result()]
 
     async def _answered_at_once(
-        self, asked: Sequence[OpenCriterion], calls: Calls, evidence: Evidence, finished: Work, second: bool
+        self, entries: Sequence[OpenCriterion], calls: Calls, evidence: Evidence, finished: Work, second: bool
     ) -> list[CriterionResult]:
         """Ask one question about these criteria."""
-        open_parts = [part.part for one in asked for part in one.parts if part.settled is None]
+        open_parts = [part.part for entry in entries for part in entry.parts if part.settled is None]
         looks = self.looking.offer(finished, open_parts, evidence, second=second)
-        build = partial(decide.build_question, self.submission, asked, evidence, looks)
+        build = partial(decide.build_question, self.submission, entries, evidence, looks)
         question = await run_in_thread_if(self.is_large, build)
-        reply = await self.session.ask(question, [one.criterion.id or "" for one in asked], second=second)
+        reply = await self.session.ask(question, [entry.criterion.id or "" for entry in entries], second=second)
         seen = await self._seen(evidence, looks, reply)
-        read = partial(decide.read_reply, self.submission, asked, calls, reply, seen)
-        results = await run_in_thread_if(self.is_large or seen is not evidence, read)
+        parse = partial(decide.read_reply, self.submission, entries, calls, reply, seen)
+        results = await run_in_thread_if(self.is_large or seen is not evidence, parse)
         self.looking.keep_quoted(results)
         return results
 
@@ -168,16 +168,18 @@ class JudgeDecisions:
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, score the rubric. The findings of the first are kept."""
         readings = {
-            one.id: reading.of(f"{criterion.id}.{one.id}", one.description) for one in rubric_of(criterion).dimensions
+            dimension.id: reading.of(f"{criterion.id}.{dimension.id}", dimension.description)
+            for dimension in rubric_of(criterion).dimensions
         }
-        parts, second = [part for one in readings.values() for part in one.parts], again is not None
+        parts = [part for dimension_reading in readings.values() for part in dimension_reading.parts]
+        second = again is not None
         looks = self.looking.offer(finished, parts, evidence, second=second)
         build = partial(rubric.build_question, self.submission.task.goal, criterion, evidence, looks)
         question = await run_in_thread_if(self.is_large, build)
         reply = await self.session.ask(question, [criterion.id or ""], second=second)
         seen = await self._seen(evidence, looks, reply)
-        read = partial(rubric.read_reply, criterion, reply, seen, readings)
-        scored, findings = await run_in_thread_if(self.is_large or seen is not evidence, read)
+        parse = partial(rubric.read_reply, criterion, reply, seen, readings)
+        scored, findings = await run_in_thread_if(self.is_large or seen is not evidence, parse)
         self.looking.keep_quoted([scored])
         self.findings += findings if again is None else []
         return [scored]
@@ -189,6 +191,6 @@ def _quotes(text: str) -> list[str]:
         values = cast("list[object]", list(one_object(text).values()))
     except UnparseableReply:
         return []
-    items = [item for one in values if isinstance(one, list) for item in cast("list[object]", one)]
+    items = [item for value in values if isinstance(value, list) for item in cast("list[object]", value)]
     answers = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
-    return [str(one.get("evidence", "")) for one in answers if one.get("verdict") in ("met", None)]
+    return [str(answer.get("evidence", "")) for answer in answers if answer.get("verdict") in ("met", None)]

@@ -33,8 +33,8 @@ def undecided_criteria(
     criteria that the first judge found met, and that are asked about again all the same; without `undecided_too`,
     only those.
     """
-    ids = {one.id for one in first if undecided_too and one.code in _UNDECIDED} | set(doubted)
-    withheld = [not_confident(one, "") if one.id in doubted else one for one in first]
+    ids = {result.id for result in first if undecided_too and result.code in _UNDECIDED} | set(doubted)
+    withheld = [not_confident(result, "") if result.id in doubted else result for result in first]
     if not ids or not could_become_pass(submission.task.criteria, [*so_far, *withheld], ids):
         return []
     return [criterion for criterion in submission.task.criteria if criterion.id in ids]
@@ -42,34 +42,37 @@ def undecided_criteria(
 
 def is_usable(second: Sequence[CriterionResult]) -> bool:
     """Whether the second judge decided anything."""
-    return all(one.decided_by != "nobody" for one in second)
+    return all(result.decided_by != "nobody" for result in second)
 
 
 def merge(
     recorder: JudgeRecorder, first: Sequence[CriterionResult], second: Sequence[CriterionResult]
 ) -> list[CriterionResult]:
     """The `first` results, replaced by those of the second judge if its answers are usable."""
-    unusable = [one for one in second if one.decided_by == "nobody"]
+    unusable = [result for result in second if result.decided_by == "nobody"]
     if unusable:
         recorder.second_judge_ignored(unusable[0].reason)
         return list(first)
-    by_id = {one.id: one for one in second}
-    recorder.second_judge_used([_answer(one) for one in first if one.id in by_id])
-    return [by_id.get(one.id, one) for one in first]
+    by_id = {result.id: result for result in second}
+    recorder.second_judge_used([_answer(result) for result in first if result.id in by_id])
+    return [by_id.get(result.id, result) for result in first]
 
 
 def met_ids(results: Sequence[CriterionResult]) -> set[str]:
     """The ids of the criteria that are met."""
-    return {one.id for one in results if one.outcome == "met"}
+    return {result.id for result in results if result.outcome == "met"}
 
 
 def withheld(results: Sequence[CriterionResult], reason: str, confirmed: Collection[str]) -> list[CriterionResult]:
     """The results of a judge that may not decide alone: what it found met counts only if it is `confirmed`."""
-    return [not_confident(one, reason) if one.outcome == "met" and one.id not in confirmed else one for one in results]
+    return [
+        not_confident(result, reason) if result.outcome == "met" and result.id not in confirmed else result
+        for result in results
+    ]
 
 
 def not_confident(result: CriterionResult, reason: str) -> CriterionResult:
-    """The result as undecided, because nobody who may decide alone found the criterion met."""
+    """The result as undecided, because no judge that may decide alone found the criterion met."""
     return result.model_copy(update={"outcome": "cannot_tell", "code": "not_confident", "reason": reason})
 
 

@@ -73,16 +73,16 @@ class Evidence:
 
         White space and typographic variants of quotes and dashes are ignored. The runtime's own notes don't count.
         """
-        wanted = folded(quote)
-        if not any(map(str.isalnum, wanted)):
+        text = folded(quote)
+        if not any(map(str.isalnum, text)):
             return
         names = dict.fromkeys((preferred, *self.sources)) if preferred in self.sources else self.sources
         for name in names:
             # As it stands, most quotes are found: folding a long text takes longer than the search.
-            found = (quote in self.sources[name] and self._is_without_notes(name)) or wanted in self._folded(name)
-            if found and name in self.looks and self.looks[name].header:  # the words of the judge's own command
-                found = any(map(str.isalnum, printed(self.looks[name], quote)))
-            if found and self._is_long_enough(wanted, name):
+            is_found = (quote in self.sources[name] and self._is_without_notes(name)) or text in self._folded(name)
+            if is_found and name in self.looks and self.looks[name].header:  # the words of the judge's own command
+                is_found = any(map(str.isalnum, printed(self.looks[name], quote)))
+            if is_found and self._is_long_enough(text, name):
                 yield name
 
     def counts(self, quote: str) -> bool:
@@ -97,22 +97,22 @@ class Evidence:
 
     def with_looks(self, looks: Sequence[Look], work: "Work") -> "Evidence":
         """The same with what a judge looked at. Blocks."""
-        named = {look.name: look for look in looks}
+        by_name = {look.name: look for look in looks}
         spans = [*self.spans, *(span for look in looks for span in look.found.spans)]
         seen = {name for name, length in work.lengths(looks).items() if is_covered(length, _of(spans, name))}
-        texts = {name: look.text for name, look in named.items()}
+        texts = {name: look.text for name, look in by_name.items()}
         if self.earlier <= seen:
             seen.add(EARLIER_RECEIPTS)
-        return replace(self, sources={**self.sources, **texts}, cut=self.cut - seen, looks=named, work=work)
+        return replace(self, sources={**self.sources, **texts}, cut=self.cut - seen, looks=by_name, work=work)
 
     def origins(self, name: str, quote: str) -> list[str]:
         """The sources that the quote in the source `name` is from: itself, or what a look at the work showed."""
         look = self.looks.get(name)
         if look is None or look.kind != "work":
             return [name]
-        wanted = folded(quote)
-        found = [piece.source for piece in look.found.pieces if wanted in folded(piece.text)]
-        return [origin for source in found for origin in self.origins(source, quote)]
+        folded_quote = folded(quote)
+        sources = [piece.source for piece in look.found.pieces if folded_quote in folded(piece.text)]
+        return [origin for source in sources for origin in self.origins(source, quote)]
 
     def _folded(self, name: str) -> str:
         if name not in self._folded_texts:
@@ -151,22 +151,24 @@ class Evidence:
 
 def printed(look: Look, quote: str) -> str:
     """What a quote has of what a command printed, with its exit code; empty if all of it is from the command itself."""
-    header, whole, wanted = folded(look.header), look.receipt.whole_output, folded(quote)
-    if wanted in folded(whole[len(look.header) :]):
-        return wanted
-    text = folded(whole)
-    at = text.find(wanted, max(0, len(header) - len(wanted)))
-    return text[max(at, len(header)) : at + len(wanted)].strip() if wanted and at >= 0 else ""
+    header, output, folded_quote = folded(look.header), look.receipt.whole_output, folded(quote)
+    if folded_quote in folded(output[len(look.header) :]):
+        return folded_quote
+    text = folded(output)
+    at = text.find(folded_quote, max(0, len(header) - len(folded_quote)))
+    return text[max(at, len(header)) : at + len(folded_quote)].strip() if folded_quote and at >= 0 else ""
 
 
 def prints_without_work(look: Look, quote: str, *, whole: bool = False) -> bool:
     """Whether a command prints that whatever the work is, as far as it was tried; with `whole`, all that it printed."""
-    told = folded(look.receipt.whole_output[len(look.header) :]) if whole else printed(look, quote)
-    tried = tuple(map(folded, look.without_work))
-    if whole or EXIT_CODE.fullmatch(told):
-        most = len(told.split())
-        return bool(tried) and all(one == told or (not whole and one.split()[:most] == told.split()) for one in tried)
-    return bool(tried) and all(told in one for one in tried)
+    text = folded(look.receipt.whole_output[len(look.header) :]) if whole else printed(look, quote)
+    trials = tuple(map(folded, look.without_work))
+    if whole or EXIT_CODE.fullmatch(text):
+        most = len(text.split())
+        return bool(trials) and all(
+            trial == text or (not whole and trial.split()[:most] == text.split()) for trial in trials
+        )
+    return bool(trials) and all(text in trial for trial in trials)
 
 
 def _of(spans: Sequence[Span], name: str) -> list[tuple[int, int]]:
@@ -183,53 +185,55 @@ def is_prewritten(evidence: str, reason: str, prewritten: Sequence[str]) -> bool
 
 def _normalized_json(text: str) -> str:
     """Without what can differ between two encodings of the same JSON: escapes, white space, quotes, braces."""
-    text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", text)
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return "".join(whole.split()).translate(_JSON_PUNCTUATION)
+    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else "", text)
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return "".join(text.split()).translate(_JSON_PUNCTUATION)
 
 
 def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
     """Put the page together: what a judge sees of a submission without a look."""
-    named = sources.named()
-    shown = {name: sources.text_of(source, PAGE_FILE_BYTES) for name, source in named.items() if source.on_page}
-    limits = _limits(named, shown, page_tokens)
+    by_name = sources.named()
+    contents = {name: sources.text_of(source, PAGE_FILE_BYTES) for name, source in by_name.items() if source.on_page}
+    limits = _limits(by_name, contents, page_tokens)
     texts: dict[str, str] = {}
     spans: list[Span] = []
-    cut = [name for name in named if name not in shown and not name.startswith("receipt:")]
-    for name, found in shown.items():
+    cut = [name for name in by_name if name not in contents and not name.startswith("receipt:")]
+    for name, content in contents.items():
         limit = limits[name]
-        if len(found.text) > limit or found.is_partial:
+        if len(content.text) > limit or content.is_partial:
             cut.append(name)
-            spans += _spans(name, found, limit)
-        if found.is_text:
-            texts[name] = bounded(found.text, limit)
+            spans += _spans(name, content, limit)
+        if content.is_text:
+            texts[name] = bounded(content.text, limit)
     if len(sources.submission.run.receipts) > RECEIPTS:
         cut.append(EARLIER_RECEIPTS)
-    hidden = [name for name, found in shown.items() if found.hidden]
+    hidden = [name for name, content in contents.items() if content.hidden]
     kinds = {redactor.text(f"check:{check.id}"): check.kind for check in sources.checks if check.decided_by == "check"}
     findings = tuple(_findings(sources, hidden, cut))
-    earlier = frozenset(name for name, source in named.items() if name.startswith("receipt:") and not source.on_page)
+    earlier = frozenset(name for name, source in by_name.items() if name.startswith("receipt:") and not source.on_page)
     return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier, checks=kinds)
 
 
-def _limits(named: Mapping[str, Source], shown: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:
+def _limits(sources: Mapping[str, Source], contents: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:
     """How many characters are shown of each source: all, or its share of the page."""
-    limits = {name: CHECK_CHARS if name.startswith("check:") else len(one.text) for name, one in shown.items()}
+    limits = {
+        name: CHECK_CHARS if name.startswith("check:") else len(content.text) for name, content in contents.items()
+    }
     if sum(limits.values()) <= page_tokens:  # a character is at most about a token
         return limits
-    tokens = {name: tokens_of(one.text) for name, one in shown.items() if not name.startswith("check:")}
-    shares = _share([(length, named[name].is_meant) for name, length in tokens.items()], page_tokens)
+    tokens = {name: tokens_of(content.text) for name, content in contents.items() if not name.startswith("check:")}
+    shares = _share([(length, sources[name].is_meant) for name, length in tokens.items()], page_tokens)
     for (name, length), share in zip(tokens.items(), shares, strict=True):
         limits[name] = limits[name] if share >= length else limits[name] * share // length
     return limits
 
 
-def _spans(name: str, found: SourceText, limit: int) -> list[Span]:
+def _spans(name: str, content: SourceText, limit: int) -> list[Span]:
     """What the page shows of a source of which it doesn't show all. Where the end of a file is, isn't known."""
-    length = len(found.text)
+    length = len(content.text)
     if length <= limit:
         return [Span(name, 0, length)]
-    ends = [] if found.is_partial else [Span(name, length - limit // 2, length)]
+    ends = [] if content.is_partial else [Span(name, length - limit // 2, length)]
     return [Span(name, 0, limit // 2), *ends]
 
 
@@ -241,13 +245,13 @@ def _share(sources: Sequence[tuple[int, bool]], tokens: int) -> list[int]:
     if sum(length for length, _ in sources) <= tokens:
         return [length for length, _ in sources]
     limits = [min(length, LEAST_TOKENS) for length, _ in sources]
-    left = max(0, tokens - sum(limits))
+    room = max(0, tokens - sum(limits))
     for is_meant in (True, False):
-        group = sorted((n for n, one in enumerate(sources) if one[1] is is_meant), key=lambda n: sources[n][0])
+        group = sorted((n for n, source in enumerate(sources) if source[1] is is_meant), key=lambda n: sources[n][0])
         for position, n in enumerate(group):
-            more = min(sources[n][0] - limits[n], left // (len(group) - position))
+            more = min(sources[n][0] - limits[n], room // (len(group) - position))
             limits[n] += more
-            left -= more
+            room -= more
     return limits
 
 

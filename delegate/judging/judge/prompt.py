@@ -25,11 +25,11 @@ def build_question(
     goal: str, lines: Sequence[str], ids: Sequence[str], evidence: Evidence, looks: "Looks | None" = None
 ) -> JudgeQuestion:
     """The question whether the statements with these ids hold. Each line is a statement behind its id."""
-    asked, nonce = "Criteria:\n" + "\n".join(map(_one_line, lines)), new_nonce()
+    criteria, nonce = "Criteria:\n" + "\n".join(map(_one_line, lines)), new_nonce()
     last = f"Answer for each of these ids exactly once: {', '.join(ids)}"
     return JudgeQuestion(
         system=with_looking(card(), looks),
-        text=with_evidence(goal, asked, evidence, last, nonce),
+        text=with_evidence(goal, criteria, evidence, last, nonce),
         reply_schema=_reply_schema(),
         reply_tokens=100 + _ANSWER_TOKENS * len(ids),
         nonce=nonce,
@@ -47,14 +47,14 @@ def with_looking(card: str, looks: "Looks | None") -> str:
     return f"{card}\n{text('judges', 'looking.md')}" if looks else card
 
 
-def with_evidence(goal: str, asked: str, evidence: Evidence, last: str, nonce: str) -> str:
-    """The goal, what is asked, and the evidence between fences with a mark made for this call.
+def with_evidence(goal: str, question: str, evidence: Evidence, last: str, nonce: str) -> str:
+    """The goal, the question, and the evidence between fences with a mark made for this call.
 
-    `asked` has no secrets, as the evidence.
+    `question` has no secrets, as the evidence.
     """
     fenced = "\n\n".join(fence(one_line(name, 200), content, nonce) for name, content in evidence.sources.items())
     return (
-        f"Goal:\n{redactor.text(clean(goal).text)}\n\n{asked}\n\n"
+        f"Goal:\n{redactor.text(clean(goal).text)}\n\n{question}\n\n"
         f"Evidence (every piece stands between lines with the mark {nonce}):\n\n{fenced}\n\n{last}"
     )
 

@@ -122,32 +122,32 @@ class JudgeRecorder:
 
     def first_family(self, criteria: Sequence[str]) -> str:
         """The family of the first judge that answered about these criteria."""
-        first = [one for one in self.answered if not one.second]
-        about = [one for one in first if not set(criteria).isdisjoint(one.criteria)]
+        first = [judge for judge in self.answered if not judge.second]
+        about = [judge for judge in first if not set(criteria).isdisjoint(judge.criteria)]
         return (about or first)[-1].model.family
 
     def second_judge_ignored(self, reason: str) -> None:
         """Keep the first judge's answers; `reason` is why the second one's replies, if any, aren't usable."""
-        for one in takewhile(lambda one: one.second, reversed(self.answered)):
-            self._amend(one, message=reason)
+        for judge in takewhile(lambda judge: judge.second, reversed(self.answered)):
+            self._amend(judge, message=reason)
 
     def read_by(self, reader: "JudgeRecorder") -> None:
         """Add the attempts and the cost of the model that read the criteria, before any judge is asked."""
-        reading = [one.model_copy(update={"purpose": "reading"}) for one in reader.attempts]
+        reading = [attempt.model_copy(update={"purpose": "reading"}) for attempt in reader.attempts]
         self.attempts[:0] = reading
-        self.answered = [replace(one, attempt=one.attempt + len(reading)) for one in self.answered]
+        self.answered = [replace(judge, attempt=judge.attempt + len(reading)) for judge in self.answered]
         self._charge += reader._charge
 
     def second_judge_used(self, answers: Sequence[JudgeAnswer]) -> None:
         """Name the latest judge as the deciding one; `answers` are the first judge's for the same criteria."""
-        for one in self.answered:
-            if not one.second and (own := tuple(answer for answer in answers if answer.id in one.criteria)):
-                self._amend(one, answers=own)
+        for judge in self.answered:
+            if not judge.second and (own := tuple(answer for answer in answers if answer.id in judge.criteria)):
+                self._amend(judge, answers=own)
         self._deciding = len(self.answered) - 1
 
     def models(self) -> tuple[str, ...]:
         """The models that answered, each once, in order."""
-        return tuple(dict.fromkeys(one.asked.id for one in self.answered))
+        return tuple(dict.fromkeys(judge.asked.id for judge in self.answered))
 
     def record(self) -> JudgeRecord | None:
         """The record so far; None if no model was needed."""
@@ -165,13 +165,15 @@ class JudgeRecorder:
             cost_usd=charge.cost_usd,
             cost_known_usd=charge.known_usd,
             cost_provenance=charge.provenance,
-            seconds=round(sum(one.seconds for one in self.attempts if one.purpose == "judging"), 6),
+            seconds=round(sum(attempt.seconds for attempt in self.attempts if attempt.purpose == "judging"), 6),
         )
 
     def findings(self) -> Iterator[Finding]:
         """A finding for every model that a provider substituted for the requested judge, each once."""
-        unique = {(one.asked.id, one.call.reply.model_served): one for one in self.answered if one.call.substituted}
-        return (self._substitution(one) for one in unique.values())
+        unique = {
+            (judge.asked.id, judge.call.reply.model_served): judge for judge in self.answered if judge.call.substituted
+        }
+        return (self._substitution(judge) for judge in unique.values())
 
     def _charged(self, charges: Sequence[costs.Charge]) -> costs.Charge:
         """Add charges to those of the verdict, and return their sum."""
@@ -203,12 +205,17 @@ class JudgeRecorder:
         if not reasons:
             return candidates
         return tuple(
-            one.model_copy(update={"reason": reasons[one.model]}) if one.model in reasons else one for one in candidates
+            candidate.model_copy(update={"reason": reasons[candidate.model]})
+            if candidate.model in reasons
+            else candidate
+            for candidate in candidates
         )
 
-    def _substitution(self, one: AnsweredCall) -> Finding:
-        served = one.call.served
-        message = f"{one.asked.id} was asked to judge, but {one_line(one.call.reply.model_served or '?', 80)} answered"
+    def _substitution(self, judge: AnsweredCall) -> Finding:
+        served = judge.call.served
+        message = (
+            f"{judge.asked.id} was asked to judge, but {one_line(judge.call.reply.model_served or '?', 80)} answered"
+        )
         if served is None:
             message += ", which isn't in the catalog"
             return Finding(severity="minor", code="judge_substituted", message=message)
@@ -216,5 +223,5 @@ class JudgeRecorder:
         above = f", of tier {served.tier}, above {limit}" if limit and is_above(served.tier, limit) else ""
         return Finding(severity="major", code="judge_substituted", message=message + above)
 
-    def _amend(self, one: AnsweredCall, **fields: object) -> None:
-        self.attempts[one.attempt] = self.attempts[one.attempt].model_copy(update=fields)
+    def _amend(self, judge: AnsweredCall, **fields: object) -> None:
+        self.attempts[judge.attempt] = self.attempts[judge.attempt].model_copy(update=fields)

@@ -41,20 +41,20 @@ class CriterionAnswer:
     """The source that the judge claims to quote. Models without strict schemas may omit it."""
 
 
-def parse_reply(text: str, asked: Collection[str]) -> dict[str, CriterionAnswer]:
-    """The answers by criterion id, for exactly the ids in `asked`. Raises UnparseableReply otherwise."""
+def parse_reply(text: str, ids: Collection[str]) -> dict[str, CriterionAnswer]:
+    """The answers by criterion id, for exactly these `ids`. Raises UnparseableReply otherwise."""
     reply = one_object(text)
     if set(reply) != {"answers"} or not isinstance(reply["answers"], list):
         raise UnparseableReply("the reply is not an object with the one key `answers`, a list")
     answers: dict[str, CriterionAnswer] = {}
     for item in cast("list[Any]", reply["answers"]):
         answer = _answer(item)
-        if answer.id not in asked:
+        if answer.id not in ids:
             raise UnparseableReply(f"criterion {redactor.beginning(answer.id, 40)!r} was answered but not asked")
         if answer.id in answers:
             raise UnparseableReply(f"criterion {answer.id!r} was answered twice")
         answers[answer.id] = answer
-    if missing := [id for id in asked if id not in answers]:
+    if missing := [id for id in ids if id not in answers]:
         raise UnparseableReply(f"criterion {missing[0]!r} was not answered")
     return answers
 

@@ -27,15 +27,18 @@ def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence, lo
     """The question that asks for scores on the criterion's rubric."""
     rubric = rubric_of(criterion)
     lines = [f"Rubric: {rubric.name}. {rubric.description}", "Dimensions:"]
-    lines += [f"{one.id} (from {one.min:g} to {one.max:g}): {one.description}" for one in rubric.dimensions]
-    lines += ["Failures:", *(f"{one.id}: {one.description}" for one in rubric.failure_modes)]
-    lines += ["Wins:", *(f"{one.id}: {one.description}" for one in rubric.wins)]
-    asked = redactor.text(clean("\n".join(lines)).text)
-    ids, nonce = ", ".join(one.id for one in rubric.dimensions), new_nonce()
+    lines += [
+        f"{dimension.id} (from {dimension.min:g} to {dimension.max:g}): {dimension.description}"
+        for dimension in rubric.dimensions
+    ]
+    lines += ["Failures:", *(f"{mode.id}: {mode.description}" for mode in rubric.failure_modes)]
+    lines += ["Wins:", *(f"{mode.id}: {mode.description}" for mode in rubric.wins)]
+    question = redactor.text(clean("\n".join(lines)).text)
+    ids, nonce = ", ".join(dimension.id for dimension in rubric.dimensions), new_nonce()
     last = f"Score each of these dimensions exactly once: {ids}"
     return JudgeQuestion(
         system=prompt.with_looking(text("judges", "rubric.md"), looks),
-        text=prompt.with_evidence(goal, asked, evidence, last, nonce),
+        text=prompt.with_evidence(goal, question, evidence, last, nonce),
         reply_schema=schema("rubric_reply"),
         reply_tokens=100 + 200 * len(rubric.dimensions),
         nonce=nonce,
@@ -44,30 +47,35 @@ def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence, lo
 
 
 def read_reply(
-    criterion: RubricCriterion, given: JudgeReply, evidence: Evidence, readings: Mapping[str, CriterionReading]
+    criterion: RubricCriterion, judge_reply: JudgeReply, evidence: Evidence, readings: Mapping[str, CriterionReading]
 ) -> tuple[CriterionResult, list[Finding]]:
     """The result with its score, and a finding for each failure and win that the judge named.
 
     `readings` are those of the dimensions, by their ids.
     """
-    if given.reply is None:
-        return result(criterion, "error", "nobody", given.code, given.reason), []
+    if judge_reply.reply is None:
+        return result(criterion, "error", "nobody", judge_reply.code, judge_reply.reason), []
     rubric = rubric_of(criterion)
     try:
-        reply = one_object(given.reply.text)
+        reply = one_object(judge_reply.reply.text)
         scores = _scores(rubric, reply, evidence, readings)
         findings = _findings(rubric, reply)
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error)), []
-    total = sum(one.weight for one in rubric.dimensions)
-    score = sum(one.weight * _normalized(one, scores[one.id]) for one in rubric.dimensions) / total if total else 0
+    total = sum(dimension.weight for dimension in rubric.dimensions)
+    points = sum(dimension.weight * _normalized(dimension, scores[dimension.id]) for dimension in rubric.dimensions)
+    score = points / total if total else 0
     threshold = rubric.threshold if criterion.threshold is None else criterion.threshold
-    shown = ", ".join(f"{one.id} {scores[one.id]:g} of {one.max:g}" for one in rubric.dimensions)
-    reason = f"score {score:.2f}, wanted {threshold:g}: {shown}"
+    summary = ", ".join(
+        f"{dimension.id} {scores[dimension.id]:g} of {dimension.max:g}" for dimension in rubric.dimensions
+    )
+    reason = f"score {score:.2f}, wanted {threshold:g}: {summary}"
     outcome = "met" if score >= threshold and total else "not_met"
     quote, source = _first_quote(reply, evidence)
-    decided = result(criterion, outcome, "judge", outcome, reason, evidence=quote, source=source, score=round(score, 6))
-    return decided, findings
+    criterion_result = result(
+        criterion, outcome, "judge", outcome, reason, evidence=quote, source=source, score=round(score, 6)
+    )
+    return criterion_result, findings
 
 
 def _scores(
@@ -78,7 +86,7 @@ def _scores(
         raise UnparseableReply("the reply does not have exactly the keys scores, failure_modes, wins")
     from delegate.judging.proof.proof import is_own_word
 
-    dimensions = {one.id: one for one in rubric.dimensions}
+    dimensions = {dimension.id: dimension for dimension in rubric.dimensions}
     scores: dict[str, float] = {}
     for item in cast("list[Any]", reply["scores"]):
         if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != _SCORE_KEYS:
@@ -108,9 +116,9 @@ def _score(dimension: RubricDimension, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnparseableReply(f"the score of {dimension.id} is not a number")
     if not dimension.min <= value <= dimension.max:
-        shown = str(value)[:20]  # `:g` can't format an integer of 400 digits
+        number = str(value)[:20]  # `:g` can't format an integer of 400 digits
         raise UnparseableReply(
-            f"the score of {dimension.id} is {shown}, outside {dimension.min:g} to {dimension.max:g}"
+            f"the score of {dimension.id} is {number}, outside {dimension.min:g} to {dimension.max:g}"
         )
     return float(value)
 
@@ -122,13 +130,13 @@ def _normalized(dimension: RubricDimension, score: float) -> float:
 def _findings(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
     findings: list[Finding] = []
     for key, modes, severity in (("failure_modes", rubric.failure_modes, "major"), ("wins", rubric.wins, "info")):
-        known = {mode.id: mode.description for mode in modes}
+        descriptions = {mode.id: mode.description for mode in modes}
         for id in cast("Sequence[object]", reply[key] if isinstance(reply[key], list) else []):
-            if str(id) not in known:
+            if str(id) not in descriptions:
                 raise UnparseableReply(
                     f"{key} contains {redactor.beginning(str(id), 40)!r}, which the rubric doesn't have"
                 )
-            findings.append(Finding(severity=severity, code=OwnCode(str(id)), message=known[str(id)]))  # type: ignore[arg-type]
+            findings.append(Finding(severity=severity, code=OwnCode(str(id)), message=descriptions[str(id)]))  # type: ignore[arg-type]
     return findings
 
 

@@ -173,38 +173,38 @@ class JudgeSession:
             self._false_pass = recorder.false_pass = await self._pool.false_pass()
         routing = self._route(question, other_than=recorder.first_family(criteria) if second else None)
         recorder.routed(routing, second=second)
-        left, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
-        reply = JudgeReply() if left else self._nobody_asked(routing)
-        while left and attempts:
+        candidates, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
+        reply = JudgeReply() if candidates else self._no_judge(routing)
+        while candidates and attempts:
             attempts -= 1
-            model = left[0] if attempts else _at_other_endpoint(left, failed)
-            is_last = len(left) == 1 or not attempts
+            model = candidates[0] if attempts else _at_other_endpoint(candidates, failed)
+            is_last = len(candidates) == 1 or not attempts
             self._notify(JudgeAsked, model=model.id)
-            started, lost, known_attempts = time.monotonic(), list[Charge](), len(recorder.attempts)
+            start, lost, known_attempts = time.monotonic(), list[Charge](), len(recorder.attempts)
             try:
                 patience = metering.PATIENCE_SECONDS if is_last else PATIENCE_SECONDS
                 call = await self._answer(question, model, patience, lost)
             except BudgetExceeded as error:
                 if lost:
-                    recorder.failed(model, "budget_exceeded", str(error), time.monotonic() - started, lost)
+                    recorder.failed(model, "budget_exceeded", str(error), time.monotonic() - start, lost)
                 recorder.skipped(model, f"not asked: {error}")
                 return JudgeReply(code="budget_exceeded", reason=str(error))
             except ProviderError as error:
-                recorder.failed(model, error.fault, str(error), time.monotonic() - started, lost)
+                recorder.failed(model, error.fault, str(error), time.monotonic() - start, lost)
                 reply = JudgeReply(code=_UNAVAILABLE, reason=encodable(f"{model.id}: {error}"))
                 if error.fault in _ENDPOINT_FAULTS:
                     self._down[_endpoint(model)] = reply.reason
                 failed.add(_endpoint(model))
-                left = self._reachable([one for one in left if one is not model])
+                candidates = self._reachable([candidate for candidate in candidates if candidate is not model])
             except asyncio.CancelledError:
-                recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - started, lost)
+                recorder.failed(model, "timeout", "stopped before it answered", time.monotonic() - start, lost)
                 raise
             else:
-                seconds = time.monotonic() - started
+                seconds = time.monotonic() - start
                 recorder.succeeded(model, call, seconds, lost, criteria=criteria, second=second)
                 return JudgeReply.answered(call.reply)
             finally:
-                self._report_end(model, time.monotonic() - started, known_attempts)
+                self._report_end(model, time.monotonic() - start, known_attempts)
         return reply
 
     async def _answer(
@@ -216,8 +216,8 @@ class JudgeSession:
         if looks is not None:
             looks.begin()
         while True:
-            taken = len(turns) // 2
-            is_last = looks is None or looks.is_used_up or taken >= looks.max_turns
+            turn_count = len(turns) // 2
+            is_last = looks is None or looks.is_used_up or turn_count >= looks.max_turns
             request = question.to(model, turns, is_last=is_last)
             tokens = metering.request_tokens(model, request) if turns else model.tokens(question.tokens)
             call = await metering.complete(
@@ -240,7 +240,7 @@ class JudgeSession:
                 Message("tool", tool_replies=replies),
             ]
 
-    def _nobody_asked(self, routing: Routing) -> JudgeReply:
+    def _no_judge(self, routing: Routing) -> JudgeReply:
         """The reply if no candidate can be asked: there is none, or the endpoints of all have failed."""
         if routing.ranked:
             return JudgeReply(code=_UNAVAILABLE, reason=self._down[_endpoint(routing.ranked[0])])
@@ -285,7 +285,7 @@ class JudgeSession:
         """Why what judges found met may not count without a second judge; None if it may. Only the answers from the one
         with this index on.
         """
-        doubts = (self._doubt_about(one) for one in self.recorder.answered[since:])
+        doubts = (self._doubt_about(judge) for judge in self.recorder.answered[since:])
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _doubt_about(self, judge: AnsweredCall) -> str | None:

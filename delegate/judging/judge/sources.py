@@ -78,7 +78,7 @@ class Sources:
     parts: Sequence[StatementPart] = ()
 
     def named(self) -> dict[str, Source]:
-        """All sources by name, except files that nobody named and the child didn't change."""
+        """All sources by name, except files that aren't named and that the child didn't change."""
         return {source.name: source for source in _sources(self.submission, self.checks, self.parts)}
 
     def text_of(self, source: Source, file_bytes: int) -> SourceText:
@@ -118,9 +118,9 @@ def _sources(
     run = submission.run
     about_report = any(part.about == "report" for part in parts)
     if submission.has_report:
-        yield Source("output", partial(_given, run.output), about_report)
+        yield Source("output", partial(_plain, run.output), about_report)
     if submission.said:
-        yield Source("said", partial(_given, submission.said), about_report)
+        yield Source("said", partial(_plain, submission.said), about_report)
     if run.artifacts:
         yield Source("artifacts", partial(_manifest, submission))
     yield from _files(submission, parts)
@@ -128,19 +128,19 @@ def _sources(
     for check in checks:
         if check.decided_by == "check":
             text = redactor.text(f"{check.text}: {check.outcome}. {check.reason}")
-            yield Source(redactor.text(f"check:{check.id}"), partial(_given, text))
+            yield Source(redactor.text(f"check:{check.id}"), partial(_plain, text))
 
 
-def _given(text: str, file_bytes: int) -> _Raw:
+def _plain(text: str, file_bytes: int) -> _Raw:
     return _Raw(text)
 
 
 def _manifest(submission: Submission, file_bytes: int) -> _Raw:
     """The list of changes: its beginning for the page, all of it for a look."""
     artifacts = submission.run.artifacts
-    listed = artifacts if file_bytes == WHOLE_FILE_BYTES else artifacts[:LISTED_ARTIFACTS]
-    more = [f"… and {len(artifacts) - len(listed)} more"] if len(artifacts) > len(listed) else []
-    text = redactor.text("\n".join([*map(manifest_line, listed), *more]))
+    entries = artifacts if file_bytes == WHOLE_FILE_BYTES else artifacts[:LISTED_ARTIFACTS]
+    more = [f"… and {len(artifacts) - len(entries)} more"] if len(artifacts) > len(entries) else []
+    text = redactor.text("\n".join([*map(manifest_line, entries), *more]))
     return _Raw(text, is_partial=bool(more))
 
 
@@ -174,19 +174,20 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     folder = submission.folder
     if folder is None:
         return
-    named = [path.removeprefix("./") for part in parts for path in part.files if part.about != "absence"]
-    left = [one for one in submission.run.artifacts if one.change != "deleted"]
-    shown = {one.path for one in sorted(left, key=lambda one: not _is_named(one.path, named))[:FILES]}
-    for artifact in left:
-        read = partial(_file_text, submission, partial(_read_artifact, submission, artifact))
-        is_meant = _is_named(artifact.path, named)
-        yield Source(artifact_name(submission, artifact.path), read, is_meant, artifact.path in shown)
-    changed = {artifact.path for artifact in submission.run.artifacts}
-    for path in dict.fromkeys(named):
-        read = partial(_read, submission, path)
-        if path not in changed and _excerpt(read, 0) is not None:
+    paths = [path.removeprefix("./") for part in parts for path in part.files if part.about != "absence"]
+    artifacts = [artifact for artifact in submission.run.artifacts if artifact.change != "deleted"]
+    first = sorted(artifacts, key=lambda artifact: not _is_named(artifact.path, paths))[:FILES]
+    on_page = {artifact.path for artifact in first}
+    for artifact in artifacts:
+        load = partial(_file_text, submission, partial(_read_artifact, submission, artifact))
+        is_meant = _is_named(artifact.path, paths)
+        yield Source(artifact_name(submission, artifact.path), load, is_meant, artifact.path in on_page)
+    changed_paths = {artifact.path for artifact in submission.run.artifacts}
+    for path in dict.fromkeys(paths):
+        load = partial(_read, submission, path)
+        if path not in changed_paths and _excerpt(load, 0) is not None:
             name = redactor.text(f"file:{visible(path)}")
-            yield Source(name, partial(_file_text, submission, read), is_meant=True)
+            yield Source(name, partial(_file_text, submission, load), is_meant=True)
 
 
 def _read(submission: Submission, path: str, limit: int) -> Excerpt:
@@ -199,7 +200,7 @@ def _read(submission: Submission, path: str, limit: int) -> Excerpt:
 
 
 def _read_artifact(submission: Submission, artifact: Artifact, limit: int) -> Excerpt:
-    """The same of a file that the child left. The diff of a worktree is written by nobody else."""
+    """The same of a file that the child left. Only the runtime writes the diff of a worktree."""
     assert submission.folder is not None
     excerpt = submission.folder.excerpt(artifact, limit)
     if submission.by_child and artifact.path[:3] != "../" and not submission.folder.is_as_left(artifact.path):
@@ -223,8 +224,8 @@ def _excerpt(read: Callable[[int], Excerpt], file_bytes: int) -> Excerpt | None:
         return None
 
 
-def _is_named(path: str, named: Sequence[str]) -> bool:
-    return any(same_file(path, one) for one in named)
+def _is_named(path: str, names: Sequence[str]) -> bool:
+    return any(same_file(path, name) for name in names)
 
 
 def folded(text: str) -> str:

@@ -46,12 +46,17 @@ class Known:
     """What stands in the task, in the worker's successful calls and in what look-ups have shown."""
 
     def __init__(self, submission: Submission, tool: Tool, earlier: Iterable[Look]) -> None:
-        task, calls = submission.task, [one for one in submission.run.receipts if one.status == "ok"]
-        self._sent = {_folded(text) for one in calls for text in leaves(one.args)}
-        told = [task.goal, task.context or "", *(one.describe() for one in task.criteria), json.dumps(tool.parameters)]
-        shown = [look.receipt.whole_output for look in earlier if look.kind == "state" and look.found.status == "ok"]
-        results = [one.whole_output for one in calls]
-        self._text = "\n".join(map(_folded, (*told, *self._sent, *results, *shown)))
+        task, calls = submission.task, [receipt for receipt in submission.run.receipts if receipt.status == "ok"]
+        self._sent = {_folded(text) for receipt in calls for text in leaves(receipt.args)}
+        texts = [
+            task.goal,
+            task.context or "",
+            *(criterion.describe() for criterion in task.criteria),
+            json.dumps(tool.parameters),
+        ]
+        outputs = [look.receipt.whole_output for look in earlier if look.kind == "state" and look.found.status == "ok"]
+        results = [receipt.whole_output for receipt in calls]
+        self._text = "\n".join(map(_folded, (*texts, *self._sent, *results, *outputs)))
 
     def was_sent(self, text: str) -> bool:
         """Whether an argument of the worker was just this."""
@@ -59,10 +64,10 @@ class Known:
 
     def __contains__(self, text: str) -> bool:
         """Whether the text stands there as a whole."""
-        wanted = _folded(text)
+        folded = _folded(text)
         return (
-            wanted in self._text
-            and re.search(rf"(?<![\w.@-]){re.escape(wanted)}(?![\w@-]|\.\w)", self._text) is not None
+            folded in self._text
+            and re.search(rf"(?<![\w.@-]){re.escape(folded)}(?![\w@-]|\.\w)", self._text) is not None
         )
 
 
@@ -74,8 +79,8 @@ def why_not_sent(args: Mapping[str, Any], known: Known) -> str | None:
         return f"all arguments together have over {MAX_ALL_CHARS:,} characters"
     for text in new:
         if (address := next(_addresses(text), None)) and address not in known and text not in known:
-            shown = redactor.beginning(address, 100)
-            return f"{shown!r} could be an address, and is neither in the task nor in a call of the worker"
+            excerpt = redactor.beginning(address, 100)
+            return f"{excerpt!r} could be an address, and is neither in the task nor in a call of the worker"
     costs = (_CHOICE_CHARS if len(text) <= MAX_KNOWN_CHARS and text in known else len(text) for text in new)
     if sum(costs) + _CHOICE_CHARS * (len(texts) - len(new)) > MAX_CHARS:
         return (
@@ -85,8 +90,8 @@ def why_not_sent(args: Mapping[str, Any], known: Known) -> str | None:
 
 
 def _addresses(text: str) -> Iterator[str]:
-    for found in _ADDRESS.finditer(_folded(text)):
-        yield found[0].rstrip(".,;:!?)")
+    for match in _ADDRESS.finditer(_folded(text)):
+        yield match[0].rstrip(".,;:!?)")
 
 
 def _folded(text: str) -> str:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from posixpath import basename
 from typing import Any
 
 from delegate.errors import ToolError
@@ -23,7 +24,7 @@ from delegate.judging.submission import Submission
 from delegate.ports import ToolSpec
 from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Commands
 from delegate.sandbox.filesystem.files import shown
-from delegate.sandbox.tampering.deliverables import Deliverables, base
+from delegate.sandbox.tampering.deliverables import Deliverables
 from delegate.sandbox.tampering.scripts import scripts_of
 from delegate.sandbox.workspace.snapshot import Frozen, copy_of
 from delegate.types import ShellCriterion
@@ -78,18 +79,18 @@ class SealedCommands:
 
     async def _run(self, command: str, own_checks: bool) -> Found:
         frozen = await self._frozen()
-        sorted_by = self._sorted(command, frozen)
-        undone = [one.path for one in frozen.changes if sorted_by.role(one) not in (None, "program")]
+        deliverables = self._sorted(command, frozen)
+        undone = [change.path for change in frozen.changes if deliverables.role(change) not in (None, "program")]
         wants_own = own_checks and bool(undone)
         undone = [] if wants_own else undone
-        kept = {one.path for one in frozen.changes} - set(undone) if undone else None
-        ran = await self._run_in(self._work.copy(kept), command)
+        paths = {change.path for change in frozen.changes} - set(undone) if undone else None
+        result = await self._run_in(self._work.copy(paths), command)
         scripts, programs = self._made_by_child(command, frozen) if self._submission.by_child else (False, ())
         return Found(
-            _text(ran),
+            _text(result),
             _header(command, undone),
-            status="timeout" if ran.timed_out else "ok",
-            sandbox=ran.sandbox,
+            status="timeout" if result.timed_out else "ok",
+            sandbox=result.sandbox,
             own_checks=wants_own or scripts,
             own_programs=programs,
         )
@@ -135,18 +136,22 @@ class SealedCommands:
 
     def _made_by_child(self, command: str, frozen: Frozen) -> tuple[bool, tuple[str, ...]]:
         """Whether scripts of the child decide the command, although the copy was cleaned of what usually does; and
-        which other programs of it the command runs that nobody asked for. One may stand where another is meant, as
+        which other programs of it the command runs that weren't asked for. One may stand where another is meant, as
         `bin/python3`.
         """
         if self._work.problem is not None:
             return True, ()
-        words = {base(word) for word in _WORD.findall(command)}
-        changed = {one.path: frozen.end.origin[one.path] for one in frozen.changes if one.change != "deleted"}
-        scripts = {path: role for path, role in scripts_of(frozen.end.tree, [command]).items() if path in changed}
-        runnable = {path for path, state in changed.items() if state.mode & _EXECUTABLE and base(path) in words}
+        words = {basename(word) for word in _WORD.findall(command)}
+        states = {
+            change.path: frozen.end.origin[change.path] for change in frozen.changes if change.change != "deleted"
+        }
+        scripts = {path: role for path, role in scripts_of(frozen.end.tree, [command]).items() if path in states}
+        runnable = {path for path, state in states.items() if state.mode & _EXECUTABLE and basename(path) in words}
         # What the judge's own command names isn't what the task asked for.
-        asked = [one.command for one in self._submission.task.criteria if isinstance(one, ShellCriterion)]
-        task = self._sorted("; ".join(asked) or ":", frozen)
+        commands = [
+            criterion.command for criterion in self._submission.task.criteria if isinstance(criterion, ShellCriterion)
+        ]
+        task = self._sorted("; ".join(commands) or ":", frozen)
         explicit = task.own if self._submission.task.deliverables is not None else ()
         programs = tuple(sorted(path for path in {*scripts, *runnable} - {*explicit} if not task.is_named(path)))
         return "script" in scripts.values(), programs
@@ -154,10 +159,10 @@ class SealedCommands:
 
 def _header(command: str, undone: Sequence[str]) -> str:
     more = f" and {len(undone) - MAX_NAMED} more" if len(undone) > MAX_NAMED else ""
-    named = ", ".join(map(shown, undone[:MAX_NAMED])) + more
-    return f"$ {command}" + (f"\n[\u2026 as before the worker began, or missing: {named} \u2026]" if undone else "")
+    names = ", ".join(map(shown, undone[:MAX_NAMED])) + more
+    return f"$ {command}" + (f"\n[\u2026 as before the worker began, or missing: {names} \u2026]" if undone else "")
 
 
-def _text(ran: CommandResult) -> str:
-    end = f"stopped after {SECONDS:g} s" if ran.timed_out else f"exit code: {ran.exit_code}"
-    return f"{end}\n{ran.output.rstrip() or 'no output'}"
+def _text(result: CommandResult) -> str:
+    end = f"stopped after {SECONDS:g} s" if result.timed_out else f"exit code: {result.exit_code}"
+    return f"{end}\n{result.output.rstrip() or 'no output'}"

@@ -104,14 +104,14 @@ class Looking:
         """Put a look that was made on record, where its number belongs."""
         self._made[look.name] = look
         self.record.append(look.receipt)
-        self.record.sort(key=lambda one: one.n)
+        self.record.sort(key=lambda look: look.n)
 
     def keep_quoted(self, results: Iterable[CriterionResult]) -> None:
         """Have the record show what was quoted from looks."""
-        for one in (quoted for result in results for quoted in (result, *result.parts)):
-            look, quote = self._made.get(one.source or ""), " ".join((one.evidence or "").split())
+        for answer in (part for result in results for part in (result, *result.parts)):
+            look, quote = self._made.get(answer.source or ""), " ".join((answer.evidence or "").split())
             if look is not None and quote not in " ".join(look.receipt.output.split()):
-                n = next(n for n, known in enumerate(self.record) if known.n == look.receipt.n)
+                n = next(n for n, receipt in enumerate(self.record) if receipt.n == look.receipt.n)
                 self.record[n] = self.record[n].model_copy(update={"output": look.text})
 
     @property
@@ -169,8 +169,8 @@ class Looks:
         """Find out what the commands that a judge quotes print without the work."""
         for name, look in self._seen.items():
             if look.kind == "command" and look.found.status == "ok":
-                quoted = [quote for quote in quotes if printed(look, quote)]
-                self._seen = {**self._seen, name: await self._tried(look, quoted) if quoted else look}
+                own_quotes = [quote for quote in quotes if printed(look, quote)]
+                self._seen = {**self._seen, name: await self._tried(look, own_quotes) if own_quotes else look}
 
     async def _tried(self, look: Look, quotes: Sequence[str]) -> Look:
         """The look with what the command prints in an empty folder, and if that has a quote, on the files of before."""
@@ -208,7 +208,7 @@ class Looks:
 
     async def _made(self, call: ToolCall, name: str, model: Model, room: int) -> Look:
         """One look, whatever comes of it."""
-        started, kind = time.monotonic(), self._kind_of(call.name)
+        start, kind = time.monotonic(), self._kind_of(call.name)
         try:
             found = await self._found(call, model, room)
         except TimeoutError:
@@ -218,7 +218,7 @@ class Looks:
         except Exception as error:  # a look-up tool is the host's own code
             _log.warning("a judge's look at %s failed", call.name, exc_info=True)
             found = Found(f"{type(error).__name__}: {error}", status="error")
-        record = partial(self._recorded, call, name, kind, found, model.id, time.monotonic() - started, room)
+        record = partial(self._recorded, call, name, kind, found, model.id, time.monotonic() - start, room)
         return await run_in_thread(record)
 
     async def _found(self, call: ToolCall, model: Model, room: int) -> Found:
@@ -253,11 +253,13 @@ class Looks:
 
     def _refuse_beyond(self, attachments: Sequence[Attachment]) -> None:
         """Raise ToolError if a request can't hold these images and PDFs beside the earlier ones, which it repeats."""
-        held = sum(len(one.data) for look in self._seen.values() for one in look.found.attachments)
-        for one in attachments:
-            if held + len(one.data) > MAX_REQUEST_BYTES:
-                most = f"those that you have seen have {held:,} bytes, and {MAX_REQUEST_BYTES:,} can be shown in all"
-                raise ToolError(f"{one.name} has {len(one.data):,} bytes, for which no room is left: {most}")
+        size = sum(len(attachment.data) for look in self._seen.values() for attachment in look.found.attachments)
+        for attachment in attachments:
+            if size + len(attachment.data) > MAX_REQUEST_BYTES:
+                most = f"those that you have seen have {size:,} bytes, and {MAX_REQUEST_BYTES:,} can be shown in all"
+                raise ToolError(
+                    f"{attachment.name} has {len(attachment.data):,} bytes, for which no room is left: {most}"
+                )
 
     def _kind_of(self, name: str) -> LookKind:
         return "command" if name == RUN.name else "work" if name in _OWN_NAMES else "state"
@@ -286,7 +288,7 @@ class Looks:
             seconds=round(seconds, 6),
             sandbox=found.sandbox,
         ).with_whole_output(whole)
-        if text != whole:  # then nobody knows what was shown of which source
+        if text != whole:  # then it isn't known what was shown of which source
             found = replace(found, spans=())
         return Look(receipt, kind, text, found, header, is_cut=found.is_cut or text != whole)
 

@@ -31,7 +31,7 @@ _REACHES_OUT: frozenset[Effect] = frozenset({"network"})
 
 def state_tools(submission: Submission, taken: frozenset[str]) -> dict[str, Tool]:
     """The tools that a judge may call, by the names that it knows them by. `taken` are names of our own tools."""
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for tool in submission.state_tools:
         only_reads = tool.read_only and (tool.effects is None or tool.effects <= _REACHES_OUT)
         if not (only_reads or tool.effects == _REACHES_OUT) or tool.cost_usd or tool.irreversible:
@@ -39,16 +39,16 @@ def state_tools(submission: Submission, taken: frozenset[str]) -> dict[str, Tool
         if _reaches_out(tool) and not any(_earlier_arguments(tool, submission)):
             continue
         name = _NO_NAME.sub("_", tool.name)[:MAX_NAME_CHARS]  # of a call that was recorded elsewhere, perhaps
-        found[f"worker_{name}" if name in taken else name] = tool
-    return found
+        tools[f"worker_{name}" if name in taken else name] = tool
+    return tools
 
 
-async def call(tool: Tool, given: Mapping[str, Any], submission: Submission, earlier: Iterable[Look]) -> Found:
+async def call(tool: Tool, values: Mapping[str, Any], submission: Submission, earlier: Iterable[Look]) -> Found:
     """The tool's answer. `earlier` are the judge's looks so far.
 
     Raises ToolError for arguments with which it is not called, and TimeoutError.
     """
-    args = _without_omitted(tool, given)
+    args = _without_omitted(tool, values)
     try:
         problem = await validate(args, tool.parameters)
     except SchemaProblem as error:
@@ -76,10 +76,10 @@ def _reaches_out(tool: Tool) -> bool:
     return tool.effects is not None and bool(tool.effects & _REACHES_OUT)
 
 
-def _without_omitted(tool: Tool, given: Mapping[str, Any]) -> JsonObject:
+def _without_omitted(tool: Tool, values: Mapping[str, Any]) -> JsonObject:
     """The arguments without those that are null and may be left out: models write null for what they omit."""
-    needed: Any = tool.parameters.get("required") or ()
-    return {name: value for name, value in given.items() if value is not None or name in needed}
+    required: Any = tool.parameters.get("required") or ()
+    return {name: value for name, value in values.items() if value is not None or name in required}
 
 
 def _is_earlier(tool: Tool, args: Mapping[str, Any], submission: Submission) -> bool:

@@ -21,6 +21,7 @@ from delegate.judging.judge.sources import (
 from delegate.judging.looks.look import Found, Look, Piece, Span
 from delegate.ports import ToolSpec
 from delegate.sandbox.filesystem import files, media, search
+from delegate.types import Receipt
 
 READ_CHARS = 12_000
 """How much one look shows."""
@@ -90,41 +91,43 @@ class Work:
         name, offset = self._name(args["source"], looks), args.get("offset") or 0
         if name not in looks and (kind := self._media_type(name)) is not None:
             return self._attached(name, kind, readable)
-        found = self._text(name, looks)
-        if not found.is_text:
+        source_text = self._text(name, looks)
+        if not source_text.is_text:
             raise ToolError(f"{name.partition(':')[2]} is not a text")
-        if offset and offset >= len(found.text):
-            raise ToolError(f"{name} has {len(found.text):,} characters")
-        stop = min(offset + READ_CHARS, offset + room - _NOTE_CHARS, len(found.text))
-        shown = found.text[offset:stop]
-        left = len(found.text) - stop
-        note = f"\n[… {left} more characters, from offset {stop} on …]" if left else ""
-        spans = (_span(name, offset, stop, found),)
-        return Found(shown + note, pieces=(Piece(name, shown),), spans=spans, is_cut=bool(left) or found.is_partial)
+        if offset and offset >= len(source_text.text):
+            raise ToolError(f"{name} has {len(source_text.text):,} characters")
+        stop = min(offset + READ_CHARS, offset + room - _NOTE_CHARS, len(source_text.text))
+        excerpt = source_text.text[offset:stop]
+        rest = len(source_text.text) - stop
+        note = f"\n[… {rest} more characters, from offset {stop} on …]" if rest else ""
+        spans = (_span(name, offset, stop, source_text),)
+        return Found(
+            excerpt + note, pieces=(Piece(name, excerpt),), spans=spans, is_cut=bool(rest) or source_text.is_partial
+        )
 
     def search(self, args: Mapping[str, Any], looks: Mapping[str, Look], room: int) -> Found:
         """The places in which a pattern is found, in at most `room` characters."""
         find = _Places(args["pattern"])
-        given = args.get("source")
-        names = [self._name(given, looks)] if given else self._all()
-        shown: list[str] = []
+        source = args.get("source")
+        names = [self._name(source, looks)] if source else self._all()
+        blocks: list[str] = []
         pieces: list[Piece] = []
         spans: list[Span] = []
-        left = min(READ_CHARS, room - _NOTE_CHARS)
+        chars_left = min(READ_CHARS, room - _NOTE_CHARS)
         for name in names:
-            found = self._text(name, looks)
-            for start, stop in find.places(found.text):
-                line = found.text.count("\n", 0, start) + 1
-                place, text = f"[… {name}, from line {line}, offset {start} …]", found.text[start:stop]
-                if len(pieces) == MAX_HITS or len(place) + len(text) > left:
-                    shown.append("[… more places are found; use a narrower pattern, or name a source …]")
-                    return Found("\n".join(shown), pieces=tuple(pieces), spans=tuple(spans), is_cut=True)
-                shown += [place, text]
+            content = self._text(name, looks)
+            for start, stop in find.places(content.text):
+                line = content.text.count("\n", 0, start) + 1
+                place, text = f"[… {name}, from line {line}, offset {start} …]", content.text[start:stop]
+                if len(pieces) == MAX_HITS or len(place) + len(text) > chars_left:
+                    blocks.append("[… more places are found; use a narrower pattern, or name a source …]")
+                    return Found("\n".join(blocks), pieces=tuple(pieces), spans=tuple(spans), is_cut=True)
+                blocks += [place, text]
                 pieces.append(Piece(name, text))
-                spans.append(_span(name, start, stop, found))
-                left -= len(place) + len(text) + 2
-        where = names[0] if given else f"{len(names)} sources"
-        return Found("\n".join(shown) or f"not found in {where}", pieces=tuple(pieces), spans=tuple(spans))
+                spans.append(_span(name, start, stop, content))
+                chars_left -= len(place) + len(text) + 2
+        where = names[0] if source else f"{len(names)} sources"
+        return Found("\n".join(blocks) or f"not found in {where}", pieces=tuple(pieces), spans=tuple(spans))
 
     def listed(self) -> Found:
         """The changed files, the others, and the calls: whole, so that what has no room can be read as this look."""
@@ -134,13 +137,10 @@ class Work:
             changes = "\n".join(map(manifest_line, run.artifacts[:MAX_LISTED]))
             pieces.append(Piece("artifacts", changes))
             blocks.append(f"[… changed files …]\n{changes}")
-        if others := "\n".join(self._unchanged(MAX_LISTED)):
-            pieces.append(Piece("files", others))
-            blocks.append(f"[… other files of the workspace …]\n{others}")
-        calls = "\n".join(
-            f"receipt:{one.n} {one.tool} {_short(one.args)} ({one.output_bytes or len(one.output)} bytes, {one.status})"
-            for one in run.receipts
-        )
+        if unchanged := "\n".join(self._unchanged(MAX_LISTED)):
+            pieces.append(Piece("files", unchanged))
+            blocks.append(f"[… other files of the workspace …]\n{unchanged}")
+        calls = "\n".join(map(_call_line, run.receipts))
         blocks += [f"[… tool calls …]\n{calls}"] if calls else []
         text = "\n\n".join(blocks) or "nothing was changed, and no tool was called"
         spans = (Span("artifacts", 0, len(pieces[0].text)),) if 0 < len(run.artifacts) <= MAX_LISTED else ()
@@ -148,8 +148,8 @@ class Work:
 
     def lengths(self, looks: Iterable[Look]) -> dict[str, int]:
         """The length of every source of which a look showed anything."""
-        seen, named = {span.source for look in looks for span in look.found.spans}, self._named
-        return {name: len(self._whole_of(name).text) for name in named if name in seen}
+        shown_names, sources = {span.source for look in looks for span in look.found.spans}, self._named
+        return {name: len(self._whole_of(name).text) for name in sources if name in shown_names}
 
     def wrote(self, texts: Sequence[str]) -> Iterator[str]:
         """The paths of the files that the child created or changed and that contain these texts. Blocks."""
@@ -161,12 +161,12 @@ class Work:
         """Whether a source contains these texts as they are, and those that are short as whole lines. Blocks."""
         if name not in self._named:
             return False
-        whole = self._whole_of(name).text
-        wanted, one_line = set(map(folded, texts)), folded(whole)
-        short = {text for text in wanted if len(text) < TELLING_CHARS}
-        if not all(text in one_line for text in wanted):
+        content = self._whole_of(name).text
+        folded_texts, one_line = set(map(folded, texts)), folded(content)
+        short = {text for text in folded_texts if len(text) < TELLING_CHARS}
+        if not all(text in one_line for text in folded_texts):
             return False
-        return not short or short <= set(map(folded, whole.split("\n")))
+        return not short or short <= set(map(folded, content.split("\n")))
 
     def _text(self, name: str, looks: Mapping[str, Look]) -> SourceText:
         if look := looks.get(name):
@@ -178,14 +178,14 @@ class Work:
             self._whole[name] = self.sources.text_of(self._named[name], WHOLE_FILE_BYTES)
         return self._whole[name]
 
-    def _name(self, given: str, looks: Mapping[str, Look]) -> str:
+    def _name(self, reference: str, looks: Mapping[str, Look]) -> str:
         """The name of the source that the judge means: a source, a look, or the file at a path."""
-        name = given.strip().strip("`")
+        name = reference.strip().strip("`")
         path = name.partition(":")[2] if name.startswith(("artifact:", "file:")) else name
         path = path.removeprefix("./")
-        for known in (name, artifact_name(self.sources.submission, path), f"file:{visible(path)}"):
-            if known in looks or known in self._named:
-                return known
+        for candidate in (name, artifact_name(self.sources.submission, path), f"file:{visible(path)}"):
+            if candidate in looks or candidate in self._named:
+                return candidate
         if (source := self.sources.file(path)) is None:
             raise ToolError(f"there is no source {redactor.beginning(name, 100)!r}; `list` shows the files and calls")
         self._add([source])
@@ -193,8 +193,8 @@ class Work:
 
     def _all(self) -> Sequence[str]:
         """All sources, and the files of the workspace that the child didn't change."""
-        others = (self.sources.file(path) for path in self._unchanged(search.MAX_FILES, with_sizes=False))
-        self._add([source for source in others if source is not None])
+        unchanged = (self.sources.file(path) for path in self._unchanged(search.MAX_FILES, with_sizes=False))
+        self._add([source for source in unchanged if source is not None])
         return tuple(self._named)
 
     def _add(self, sources: Sequence[Source]) -> None:
@@ -205,14 +205,14 @@ class Work:
         submission = self.sources.submission
         if submission.folder is None:
             return
-        changed = {artifact.path for artifact in submission.run.artifacts}
-        listed = 0
+        changed_paths = {artifact.path for artifact in submission.run.artifacts}
+        count = 0
         for path, size in search.find_files(submission.folder.root, "**"):
-            if path in changed or (not with_sizes and size > search.MAX_FILE_BYTES):
+            if path in changed_paths or (not with_sizes and size > search.MAX_FILE_BYTES):
                 continue
-            if listed == limit:
+            if count == limit:
                 return
-            listed += 1
+            count += 1
             yield f"{visible(path)} ({size} bytes)" if with_sizes else path
 
     def _media_type(self, name: str) -> media.MediaType | None:
@@ -233,10 +233,15 @@ class Work:
         return Found(text, pieces=(Piece(name, text),), attachments=(attachment,))
 
 
-def _span(name: str, start: int, stop: int, found: SourceText) -> Span:
+def _span(name: str, start: int, stop: int, text: SourceText) -> Span:
     """What was shown of a source. Where its text is less than the whole file, its end isn't the file's end."""
-    is_end = stop == len(found.text) and found.is_partial
+    is_end = stop == len(text.text) and text.is_partial
     return Span(name, start, stop - 1 if is_end else stop)
+
+
+def _call_line(receipt: Receipt) -> str:
+    size = receipt.output_bytes or len(receipt.output)
+    return f"receipt:{receipt.n} {receipt.tool} {_short(receipt.args)} ({size} bytes, {receipt.status})"
 
 
 def _short(args: Mapping[str, Any]) -> str:
@@ -258,10 +263,10 @@ class _Places:
 
     def places(self, text: str) -> Iterator[_Place]:
         """What stands around each match, as whole lines where they are short. Places that overlap are one."""
-        left = max(self._deadline - time.monotonic(), 1e-6)
+        seconds = max(self._deadline - time.monotonic(), 1e-6)
         place: _Place | None = None
         try:
-            for match in self._pattern.finditer(text, timeout=left, concurrent=True):
+            for match in self._pattern.finditer(text, timeout=seconds, concurrent=True):
                 start, stop = _around(text, match.start(), match.end())
                 if place is not None and start <= place.stop and stop - place.start <= READ_CHARS // 4:
                     place = _Place(place.start, max(stop, place.stop))

@@ -2,7 +2,7 @@
 
 A violation that is found, by its names, decides. That none is found decides only where everything is on record: the
 list of changes of a child's workspace always is complete, the list of calls where the runtime records them. A command
-may have done more than its record says, and so may a tool of which nobody knows what it does.
+may have done more than its record says, and so may a tool whose effect isn't known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,13 +31,13 @@ def decide(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls
         return None
     if not (part.files or part.tools):
         return Decided("met", "nothing at all was done or changed") if _did_nothing(submission, calls) else None
-    if changed := next(_changed_files(part, submission), None):
-        return Decided("not_met", f"{changed} was changed", "artifacts")
+    if path := next(_changed_files(part, submission), None):
+        return Decided("not_met", f"{path} was changed", "artifacts")
     suspects = _suspects(part, calls)
     # Without a name in its arguments, a call may be meant or not: "no adjustment of over 20 %", "nothing in Lyon".
-    named = [receipt for receipt in suspects if part.names and not missing(part.names, _arguments(receipt))]
-    if named and not part.allowed:
-        first = named[0]
+    violations = [receipt for receipt in suspects if part.names and not missing(part.names, _arguments(receipt))]
+    if violations and not part.allowed:
+        first = violations[0]
         return Decided("not_met", f"{first.tool} was called", f"receipt:{first.n}")
     if suspects or _gap(part, submission, calls):
         return None
@@ -112,7 +112,7 @@ def _general_gap(submission: Submission, calls: Calls) -> WorkCode | None:
 
 def _could_reach_out(submission: Submission, receipt: Receipt) -> bool:
     """Whether a command could have done more than change files of the workspace, whose changes are on record."""
-    tool = next((one for one in submission.tools or () if one.name == receipt.tool), None)
+    tool = next((candidate for candidate in submission.tools or () if candidate.name == receipt.tool), None)
     is_confined = receipt.sandbox is not None and receipt.sandbox != "process"
     return not is_confined or tool is None or tool.effects is None or bool(tool.effects & {"network", "delegation"})
 

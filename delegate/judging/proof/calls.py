@@ -124,8 +124,8 @@ class Calls:
         With `proves`, what the child worded itself doesn't count, such as the text of a message.
         """
         # Names without a digit are searched much faster, and one that is missing is enough.
-        ordered = sorted(names, key=lambda name: any(map(str.isdigit, name)))
-        return all(self._has(receipt, name, proves=proves) for name in ordered)
+        names = sorted(names, key=lambda name: any(map(str.isdigit, name)))
+        return all(self._has(receipt, name, proves=proves) for name in names)
 
     def missing(self, receipt: Receipt, names: Sequence[str], *, proves: bool = False) -> list[str]:
         """The names that the call contains neither in its arguments or its result nor by an id."""
@@ -148,9 +148,9 @@ class Calls:
         tool = self.tools.get(receipt.tool)
         if tool is None or not tool.identifies:
             return all(self._is_meant(name, receipt, names) for name in names)
-        told = telling.at(receipt.args, tool.identifies)
-        text = Text("\n".join(leaves(told)))
-        return not leaves(told) or any(
+        values = telling.at(receipt.args, tool.identifies)
+        text = Text("\n".join(leaves(values)))
+        return not leaves(values) or any(
             text.contains(name) or any(text.contains(id) for id in self._linked_ids(name, sure=True)) for name in names
         )
 
@@ -164,12 +164,12 @@ class Calls:
             return True
         if any(self._arguments(receipt, proves=True).contains(id) for id in self._linked_ids(name)):
             return False  # it may be another one of several
-        repeated = {fold(one) for one in telling.texts(args)}
-        own = [one for one in leaves(result) if fold(one) not in repeated]
+        repeated = {fold(text) for text in telling.texts(args)}
+        own = [leaf for leaf in leaves(result) if fold(leaf) not in repeated]
         if Text("\n".join((*own, output))).contains(name):
             return True
-        known = {*names, *(id for one in names for id in self.ids_of(one))}
-        return telling.is_named(args, name, receipt.tool, known)
+        values = {*names, *(id for other_name in names for id in self.ids_of(other_name))}
+        return telling.is_named(args, name, receipt.tool, values)
 
     def allows(self, receipt: Receipt, name: str) -> bool:
         """Whether the call was made with this name, or with an id of the record to which it belongs."""
@@ -222,7 +222,7 @@ class Calls:
         if not 2 <= len(words) <= 5 or not all(map(whole.contains, words)):
             return False
         args, result, _ = self._telling(receipt) if proves else self._all(receipt)
-        records = (record for value in (args, result) for record in _records(value))
+        records = (record for value in (args, result) for record in records_in(value))
         return any(all(map(text.contains, words)) for text in map(Text, map(_own_text, records)))
 
     def ids_of(self, name: str) -> frozenset[str]:
@@ -241,7 +241,7 @@ class Calls:
         return self.ids_of(name) | self._further[name][sure]
 
     def _find_further(self, name: str) -> tuple[frozenset[str], frozenset[str]]:
-        found: set[str] = set()
+        all_ids: set[str] = set()
         only: set[str] = set()
         firsts = self.ids_of(name) if len(self.ids_of(name)) <= _MAX_IDS else ()
         for first in firsts:
@@ -252,14 +252,16 @@ class Calls:
                 if any(_names_another(record, name) for record in records):
                     continue
                 ids = {id for record in records if (id := _first_id(record, besides=first))}
-                found |= ids
+                all_ids |= ids
                 only |= ids if len(records) == 1 else set()
-        return frozenset(found), frozenset(only)
+        return frozenset(all_ids), frozenset(only)
 
     def _is_of_one(self, id: str, name: str) -> bool:
         """Whether the look-ups that show the name show the id in no record of another one."""
-        results = (self._results[one.n] for one in self._lookups if self._text(one, proves=False).contains(name))
-        records = [record for result in results for record in _records(result)]
+        results = (
+            self._results[receipt.n] for receipt in self._lookups if self._text(receipt, proves=False).contains(name)
+        )
+        records = [record for result in results for record in records_in(result)]
         with_id = [text for text in map(Text, map(_own_text, records)) if text.contains(id)]
         return bool(with_id) and all(text.contains(name) for text in with_id)
 
@@ -270,8 +272,10 @@ class Calls:
     @cached_property
     def _lookups(self) -> list[Receipt]:
         """The look-ups of before the child wrote or ran anything: later ones may show a file of its own."""
-        makes_files = (n for n, one in enumerate(self.succeeded) if self.effect(one) in ("files", "commands", None))
-        return [one for one in self.succeeded[: next(makes_files, None)] if self.effect(one) == "reads"]
+        makes_files = (
+            n for n, receipt in enumerate(self.succeeded) if self.effect(receipt) in ("files", "commands", None)
+        )
+        return [receipt for receipt in self.succeeded[: next(makes_files, None)] if self.effect(receipt) == "reads"]
 
     def _linked(self, name: str, receipt: Receipt) -> Iterator[str]:
         result = self._results[receipt.n]
@@ -311,15 +315,15 @@ def _parsed(output: str) -> Any:
         return None
 
 
-def _records(value: Any) -> Iterator[Mapping[str, Any]]:
+def records_in(value: Any) -> Iterator[Mapping[str, Any]]:
     """All objects in a JSON value."""
     if isinstance(value, Mapping):
         yield (fields := cast("Mapping[str, Any]", value))
         for part in fields.values():
-            yield from _records(part)
+            yield from records_in(part)
     elif isinstance(value, (list, tuple)):
         for part in cast("Sequence[Any]", value):
-            yield from _records(part)
+            yield from records_in(part)
 
 
 def _own_text(record: Mapping[str, Any]) -> str:
@@ -329,7 +333,7 @@ def _own_text(record: Mapping[str, Any]) -> str:
 
 def _scalars(value: Any) -> list[str]:
     if isinstance(value, (list, tuple)):
-        return [str(one) for one in cast("Sequence[Any]", value) if isinstance(one, (str, int, float))]
+        return [str(item) for item in cast("Sequence[Any]", value) if isinstance(item, (str, int, float))]
     return [] if value is None or isinstance(value, Mapping) else [str(value)]
 
 
@@ -348,18 +352,18 @@ def _ids_beside(name: str, value: Any) -> Iterator[str]:
             if isinstance(part, Mapping):
                 yield from _own_ids(cast("Mapping[str, Any]", part))
     for key, part in record.items():
-        found = list(_ids_beside(name, part))
-        yield from found
-        is_only = isinstance(part, Mapping) or len(cast("Sequence[Any]", part)) == 1 if found else False
+        ids = list(_ids_beside(name, part))
+        yield from ids
+        is_only = isinstance(part, Mapping) or len(cast("Sequence[Any]", part)) == 1 if ids else False
         if is_only:
             yield from (key, *_own_ids(record)) if _is_id(key) else _own_ids(record)
 
 
 def _records_of(id: str, receipt: Receipt, result: Any) -> list[Mapping[str, Any]]:
     """The records in a result that contain the id; or all of them, where just that was asked for."""
-    records = [record for record in _records(result) if any(_scalars(part) for part in record.values())]
-    found = [record for record in records if stands_in(id, _own_text(record))]
-    return found or (records if any(fold(one) == fold(id) for one in leaves(receipt.args)) else [])
+    records = [record for record in records_in(result) if any(_scalars(part) for part in record.values())]
+    matches = [record for record in records if stands_in(id, _own_text(record))]
+    return matches or (records if any(fold(leaf) == fold(id) for leaf in leaves(receipt.args)) else [])
 
 
 def _names_another(record: Mapping[str, Any], name: str) -> bool:
@@ -378,7 +382,7 @@ def _own_ids(record: Mapping[str, Any], besides: str = "") -> Iterator[str]:
     """The ids in a record, except those in a list `besides` a name: of a list of orders, one isn't another."""
     for value in record.values():
         texts = _scalars(value)
-        is_list_of_it = isinstance(value, (list, tuple)) and besides and any(stands_in(besides, one) for one in texts)
+        is_list_of_it = isinstance(value, (list, tuple)) and besides and any(stands_in(besides, text) for text in texts)
         if not is_list_of_it:
             yield from filter(_is_id, texts)
 

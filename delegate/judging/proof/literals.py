@@ -91,25 +91,25 @@ class Text:
 
     def contains(self, literal: str) -> bool:
         """Whether it contains the literal, as a whole, in any of its forms."""
-        wanted = fold(literal).strip(" .")
-        if not wanted or _occurs(wanted, self.folded):
+        folded = fold(literal).strip(" .")
+        if not folded or _occurs(folded, self.folded):
             return True
-        if not any(map(str.isdigit, wanted)):
+        if not any(map(str.isdigit, folded)):
             return False
-        if _GROUPED.fullmatch(wanted) and _occurs(re.sub(r"[ ()-]", "", wanted), self.folded):
+        if _GROUPED.fullmatch(folded) and _occurs(re.sub(r"[ ()-]", "", folded), self.folded):
             return True
-        value = _value(wanted)
+        value = _value(folded)
         if not value.dates and not value.times and not value.amounts:
             return False
         if value.dates and value.amounts:  # `1.20` can be either
             return bool(value.amounts & self._amounts) or any(
-                _same_day(one, other) for one in value.dates for other in self._dates
+                _same_day(date, own_date) for date in value.dates for own_date in self._dates
             )
         return (
-            (not value.dates or any(_same_day(one, other) for one in value.dates for other in self._dates))
+            (not value.dates or any(_same_day(date, own_date) for date in value.dates for own_date in self._dates))
             and (not value.times or bool(value.times & self._times))
             and (
-                not value.amounts or (bool(value.amounts & self._amounts) and not self._is_in_another_currency(wanted))
+                not value.amounts or (bool(value.amounts & self._amounts) and not self._is_in_another_currency(folded))
             )
         )
 
@@ -117,9 +117,9 @@ class Text:
         """Whether the amount has a currency, and the text only others, as lines (values of fields) of their own."""
         codes, signs = currencies()
         words = re.split(r"[\d\s.,]+", amount)
-        wanted = {signs.get(word, word) for word in words} & codes
-        told = codes.intersection(self.folded_lines)
-        return bool(wanted and told) and wanted.isdisjoint(told)
+        amount_codes = {signs.get(word, word) for word in words} & codes
+        text_codes = codes.intersection(self.folded_lines)
+        return bool(amount_codes and text_codes) and amount_codes.isdisjoint(text_codes)
 
     @cached_property
     def folded(self) -> str:
@@ -163,7 +163,7 @@ def is_unspaced(text: str) -> bool:
 def missing(literals: Sequence[str], text: str) -> list[str]:
     """The literals that don't stand in the text."""
     searched = Text(text)
-    return [one for one in literals if not searched.contains(one)]
+    return [literal for literal in literals if not searched.contains(literal)]
 
 
 _QUOTED = re.compile("\"([^\"]+)\"|`([^`]+)`|(?<!\\w)'([^']+)'(?!\\w)|\u300c([^\u300d]+)\u300d")
@@ -180,41 +180,41 @@ def literals_in(statement: str) -> list[str]:
     names with an underscore. For statements that no model read.
     """
     text = statement.translate(_TYPOGRAPHY)
-    quoted = ["".join(found.groups("")) for found in _QUOTED.finditer(text)]
+    quotes = ["".join(match.groups("")) for match in _QUOTED.finditer(text)]
     text = _QUOTED.sub(" ", text)
-    dates = [found[0] for pattern in (_CJK_DATE, _KOREAN_DATE) for found in pattern.finditer(text)]
+    dates = [match[0] for pattern in (_CJK_DATE, _KOREAN_DATE) for match in pattern.finditer(text)]
     for date in dates:
         text = text.replace(date, " ")
     # Where words stand without spaces between them, a literal ends where they begin.
-    return list(dict.fromkeys([*quoted, *dates, *_TOKEN.findall(_UNSPACED.sub(" ", text))]))
+    return list(dict.fromkeys([*quotes, *dates, *_TOKEN.findall(_UNSPACED.sub(" ", text))]))
 
 
 # ------------------------------------------------------------------------------------------------- as a whole
 
 
-def _occurs(wanted: str, folded: str) -> bool:
-    start = folded.find(wanted)
+def _occurs(literal: str, folded: str) -> bool:
+    start = folded.find(literal)
     while start >= 0:
-        end = start + len(wanted)
+        end = start + len(literal)
         before, after = folded[max(0, start - 2) : start][::-1], folded[end : end + 2]
-        if not _goes_on(wanted, before, wanted[0], is_before=True) and not _goes_on(wanted, after, wanted[-1]):
+        if not _goes_on(literal, before, literal[0], is_before=True) and not _goes_on(literal, after, literal[-1]):
             return True
-        start = folded.find(wanted, start + 1)
+        start = folded.find(literal, start + 1)
     return False
 
 
-def _goes_on(wanted: str, outside: str, edge: str, *, is_before: bool = False) -> bool:
+def _goes_on(literal: str, outside: str, edge: str, *, is_before: bool = False) -> bool:
     """Whether a word, an id or a number goes on outside of its edge. `outside` begins next to the edge."""
     if not outside or not _is_word(edge) or _UNSPACED.match(edge) or _UNSPACED.match(outside[0]):
         return False
-    if is_before and _is_minus(outside) and _AMOUNT.fullmatch(wanted):
+    if is_before and _is_minus(outside) and _AMOUNT.fullmatch(literal):
         return True  # -50 isn't 50
     if _is_word(outside[0]):
-        return not (edge.isdigit() and outside[0].isalpha() and not wanted.isdigit() and _is_time_mark(outside))
-    is_path = "/" in wanted and "://" not in wanted
-    if outside[0] == "/" and is_before and (is_path or _FILE_NAME.fullmatch(wanted)):
+        return not (edge.isdigit() and outside[0].isalpha() and not literal.isdigit() and _is_time_mark(outside))
+    is_path = "/" in literal and "://" not in literal
+    if outside[0] == "/" and is_before and (is_path or _FILE_NAME.fullmatch(literal)):
         return False  # a path may be given from further up
-    precise = edge.isdigit() or any(char.isdigit() or char in _JOINING for char in wanted)
+    precise = edge.isdigit() or any(char.isdigit() or char in _JOINING for char in literal)
     if outside[0] == "-":
         precise = True  # `checkout-admin` isn't `checkout`
     joints = _JOINT if is_before else _JOINT + _ANCHOR
@@ -262,30 +262,30 @@ def _value(literal: str) -> _Value:
 
 def _amounts_of(literal: str) -> Iterator[Decimal]:
     """The values that a literal can have which is an amount, with its sign and currency."""
-    found = _AMOUNT.fullmatch(literal)
-    if found is None or (found[2] and not _is_unit(found[2])):
+    match = _AMOUNT.fullmatch(literal)
+    if match is None or (match[2] and not _is_unit(match[2])):
         return
-    before = literal[: found.start(1)]
+    before = literal[: match.start(1)]
     if "-" in before and any(map(str.isalpha, before)):
         return  # `A-7` is no amount
-    readings = _readings(found[1].strip())
-    yield from (-one for one in readings) if "-" in before else readings
+    readings = _readings(match[1].strip())
+    yield from (-reading for reading in readings) if "-" in before else readings
 
 
 def _times_of(literal: str) -> frozenset[int]:
-    found = _TIME.fullmatch(literal)
-    if found is None or (found["minute"] is None and found["half"] is None):
+    match = _TIME.fullmatch(literal)
+    if match is None or (match["minute"] is None and match["half"] is None):
         return frozenset()
-    return frozenset(_minutes(found))
+    return frozenset(_minutes(match))
 
 
 def _times_in(text: str) -> frozenset[int]:
-    found = (one for one in _TIME.finditer(text) if one["minute"] or one["half"])
-    return frozenset(minutes for one in found for minutes in _minutes(one))
+    matches = (match for match in _TIME.finditer(text) if match["minute"] or match["half"])
+    return frozenset(minutes for match in matches for minutes in _minutes(match))
 
 
-def _minutes(found: re.Match[str]) -> Iterator[int]:
-    hour, minute, half = int(found["hour"]), int(found["minute"] or 0), (found["half"] or "").strip()
+def _minutes(match: re.Match[str]) -> Iterator[int]:
+    hour, minute, half = int(match["hour"]), int(match["minute"] or 0), (match["half"] or "").strip()
     if half not in ("", "h"):
         hour = hour % 12 + (12 if half.startswith("p") else 0)
     if hour < 25 and minute < 60:
@@ -293,10 +293,10 @@ def _minutes(found: re.Match[str]) -> Iterator[int]:
 
 
 def _amounts_in(text: str) -> frozenset[Decimal]:
-    found = {*_NUMBER.findall(text), *(("", *one) for one in _CURRENCY_NUMBER.findall(text))}
+    numbers = {*_NUMBER.findall(text), *(("", *groups) for groups in _CURRENCY_NUMBER.findall(text))}
     return frozenset(
         -value if sign else value
-        for sign, number, unit in found
+        for sign, number, unit in numbers
         if not unit or _is_unit(unit)
         for value in _readings(number, in_text=True)
     )
@@ -328,9 +328,9 @@ def _readings(number: str, *, in_text: bool = False) -> Iterator[Decimal]:
         yield Decimal(re.sub(r"[.,]", "", bare)).normalize()
 
 
-def _same_day(one: Date, other: Date) -> bool:
-    years = one.year is None or other.year is None or one.year == other.year
-    return years and (one.month, one.day) == (other.month, other.day)
+def _same_day(first: Date, second: Date) -> bool:
+    years = first.year is None or second.year is None or first.year == second.year
+    return years and (first.month, first.day) == (second.month, second.day)
 
 
 def _without_dates(literal: str) -> str:
@@ -355,10 +355,10 @@ def _all_dates(text: str) -> Iterator[Date]:
         if year or mark == "/" or len(second) == 2:
             yield Date(full, int(second), int(first))
             yield Date(full, int(first), int(second))
-    for found in _WORD_DATE.finditer(text):
-        word, day = found["word"] or found["word2"], int(found["day"] or found["day2"])
+    for match in _WORD_DATE.finditer(text):
+        word, day = match["word"] or match["word2"], int(match["day"] or match["day2"])
         for month in _months().get(word.rstrip("."), ()):
-            yield Date(int(found["year"]) if found["year"] else None, month, day)
+            yield Date(int(match["year"]) if match["year"] else None, month, day)
 
 
 @cache

@@ -60,9 +60,9 @@ def outcome(receipt: Receipt, success: Success | None = None, *, reads: bool = F
     return outcome_of(said(receipt, success, reads=reads))
 
 
-def outcome_of(found: Said) -> Outcome:
+def outcome_of(word: Said) -> Outcome:
     """The outcome of which more was said."""
-    return "no" if found in ("no", "in_part", "not_yet") else "yes" if found == "yes" else "unclear"
+    return "no" if word in ("no", "in_part", "not_yet") else "yes" if word == "yes" else "unclear"
 
 
 def said(receipt: Receipt, success: Success | None = None, *, reads: bool = False) -> Said:
@@ -77,9 +77,11 @@ def said(receipt: Receipt, success: Success | None = None, *, reads: bool = Fals
     call = _Call.of(receipt)
     if any(call.is_trial(key, value) for key, value in _fields(receipt.args)):
         return "no"
-    for one in sorted({leaf for leaf in map(str, _scalars(receipt.args)) if len(leaf) >= _LONG}, key=len, reverse=True):
-        text = text if text.lstrip()[:1] in ("{", "[") else text.replace(one, " ")
-    values = [found.value for found in values_in(text)]
+    for argument in sorted(
+        {leaf for leaf in map(str, _scalars(receipt.args)) if len(leaf) >= _LONG}, key=len, reverse=True
+    ):
+        text = text if text.lstrip()[:1] in ("{", "[") else text.replace(argument, " ")
+    values = [entry.value for entry in values_in(text)]
     signals: list[_Signal] = [signal for value in values for signal in _Result(call).signals(value)]
     if short := short_answer(text) or (None if values else _word(text, call)):
         signals.append(short)
@@ -95,9 +97,9 @@ def said(receipt: Receipt, success: Success | None = None, *, reads: bool = Fals
 
 
 def _together(signals: Sequence[_Signal]) -> Said:
-    for one in _ORDER:
-        if one in signals:
-            return one
+    for word in _ORDER:
+        if word in signals:
+            return word
     return "yes" if "made" in signals and "unknown" not in signals else "unclear"
 
 
@@ -114,11 +116,11 @@ def _as_declared(receipt: Receipt, success: Success) -> Said:
 
 
 def _of_look_up(text: str) -> Said:
-    for found in values_in(text):
-        value: object = found.value
-        if found.is_whole and isinstance(value, Mapping):
+    for entry in values_in(text):
+        value: object = entry.value
+        if entry.is_whole and isinstance(value, Mapping):
             fields = cast("Mapping[str, Any]", value)
-            if any(_is_broken(tokens_of(str(key)), one) for key, one in fields.items()):
+            if any(_is_broken(tokens_of(str(key)), part) for key, part in fields.items()):
                 return "no"
     return "yes"
 
@@ -154,53 +156,53 @@ class _Call:
     values: frozenset[str]
     parts: Sequence[Any]
     """Objects and lists among the arguments."""
-    given: JsonObject
-    """The arguments."""
+    arguments: JsonObject
+    """All of them."""
 
     @classmethod
     def of(cls, receipt: Receipt) -> "_Call":
         args: dict[str, list[Any]] = {}
         for key, value in _fields(receipt.args):
             args.setdefault(_kind(tokens_of(key)), []).append(value)
-        values = frozenset(str(one).strip().casefold() for one in _scalars(receipt.args))
+        values = frozenset(str(scalar).strip().casefold() for scalar in _scalars(receipt.args))
         parts = [part for part in _inner(receipt.args) if part]
         return cls(tokens_of(receipt.tool), args, values, parts, receipt.args)
 
     def repeats(self, key: tuple[str, ...], value: Any) -> bool:
         """Whether a field is one that the call was made with."""
-        wanted = _folded(value)
-        return any(_folded(one) == wanted for one in self.args.get(_kind(key), ()))
+        folded = _folded(value)
+        return any(_folded(argument) == folded for argument in self.args.get(_kind(key), ()))
 
     def contradicts(self, result: Any) -> bool:
         """Whether a result has another value in a field that the call set, and nowhere the one that was set."""
-        told = list(_fields(result))
-        values = {_folded(one) for one in _scalars(result)}
-        given = {key: value for key, value in _fields(self.given) if not isinstance(value, (Mapping, list))}
-        for key, value in told:
-            wanted = given.get(key)
+        fields = list(_fields(result))
+        values = {_folded(scalar) for scalar in _scalars(result)}
+        arguments = {key: value for key, value in _fields(self.arguments) if not isinstance(value, (Mapping, list))}
+        for key, value in fields:
+            argument = arguments.get(key)
             if (
-                wanted is None
+                argument is None
                 or value is None
                 or isinstance(value, (Mapping, list))
-                or _is_text_for_people(key, wanted)
+                or _is_text_for_people(key, argument)
             ):
                 continue
-            if not _could_be(value, wanted) and _folded(wanted) not in values:
+            if not _could_be(value, argument) and _folded(argument) not in values:
                 return True
-        return self._did_less(told)
+        return self._did_less(fields)
 
-    def _did_less(self, told: Sequence[tuple[str, Any]]) -> bool:
+    def _did_less(self, fields: Sequence[tuple[str, Any]]) -> bool:
         """Whether a result names another amount, or fewer entries, as done than the call was made with."""
-        numbers = {float(one) for one in _scalars(self.given) if _decimal(one) is not None}
-        entries = max((len(cast("Sequence[Any]", one)) for one in self.parts if isinstance(one, list)), default=0)
-        for key, value in told:
-            done, tokens = _decimal(value), tokens_of(key)
-            if done is None or not tokens or not self.brings_about(tokens[0]) or tokens[-1] in words("fields")["id"]:
+        numbers = {float(scalar) for scalar in _scalars(self.arguments) if _decimal(scalar) is not None}
+        entries = max((len(cast("Sequence[Any]", part)) for part in self.parts if isinstance(part, list)), default=0)
+        for key, value in fields:
+            amount, tokens = _decimal(value), tokens_of(key)
+            if amount is None or not tokens or not self.brings_about(tokens[0]) or tokens[-1] in words("fields")["id"]:
                 continue
             if len(tokens) == 1 and (
-                0 < done < entries or (numbers and not entries and done > 1 and done not in numbers)
+                0 < amount < entries or (numbers and not entries and amount > 1 and amount not in numbers)
             ):
-                return not any(abs(done / one) in (100, 1000) for one in numbers if one)
+                return not any(abs(amount / number) in (100, 1000) for number in numbers if number)
         return False
 
     def left_out(self, key: tuple[str, ...], value: Any) -> Said | None:
@@ -210,14 +212,14 @@ class _Call:
         """
         if not isinstance(value, list):
             return None
-        names, done = words("fields"), [str(one) for one in _scalars(value)]
+        names, entries = words("fields"), [str(scalar) for scalar in _scalars(value)]
         bare = [word for word in key if word not in _AUXILIARY]
         if len(bare) != 1 or not (bare[0] in names["achieved"] or self.brings_about(bare[0])):
             return None
         if not value:
             return "no"
-        asked = [[str(one) for one in _scalars(part)] for part in self.parts if isinstance(part, list)]
-        return "in_part" if any(done and set(done) < set(one) for one in asked) else None
+        lists = [[str(scalar) for scalar in _scalars(part)] for part in self.parts if isinstance(part, list)]
+        return "in_part" if any(entries and set(entries) < set(items) for items in lists) else None
 
     def can_read(self, result: Any) -> bool:
         """Whether any field of a result is in the vocabulary, or was set by the call."""
@@ -241,7 +243,7 @@ class _Call:
 
     def is_elsewhere(self) -> bool:
         """Whether it was sent to a host of a trial environment."""
-        hosts = (found[1] for one in self.values if (found := _HOST.match(one)))
+        hosts = (match[1] for value in self.values if (match := _HOST.match(value)))
         return any(not words("fields")["sandbox"].isdisjoint(re.split(r"[.-]", host)) for host in hosts)
 
     def ends_something(self) -> bool:
@@ -262,14 +264,14 @@ def _is_text_for_people(key: str, value: Any) -> bool:
     )
 
 
-def _could_be(value: Any, wanted: Any) -> bool:
+def _could_be(value: Any, argument: Any) -> bool:
     """Whether two values can stand for the same: in other units, or written in another way."""
-    one, other = _decimal(value), _decimal(wanted)
-    if one is not None and other is not None:
-        return one == other or (other != 0 and one / other in (100, 1000, 0.01, 0.001))
-    if isinstance(value, bool) or isinstance(wanted, bool) or (one is None) != (other is None):
-        return value == wanted or not (isinstance(value, bool) and isinstance(wanted, bool))
-    first, second = _plain(value), _plain(wanted)
+    number, other_number = _decimal(value), _decimal(argument)
+    if number is not None and other_number is not None:
+        return number == other_number or (other_number != 0 and number / other_number in (100, 1000, 0.01, 0.001))
+    if isinstance(value, bool) or isinstance(argument, bool) or (number is None) != (other_number is None):
+        return value == argument or not (isinstance(value, bool) and isinstance(argument, bool))
+    first, second = _plain(value), _plain(argument)
     return not first or first in second or second in first or any(map(str.isdigit, second))
 
 
@@ -294,7 +296,9 @@ def _kind(key: tuple[str, ...]) -> str:
 def _same_stem(word: str, verb: str) -> bool:
     """Whether a word is a form of the verb: `sent` of `send`, `cancelled` of `cancel`. With -ing, it isn't done."""
     verb = f"{verb[:-1]}i" if verb.endswith("y") and not word.startswith(verb) else verb  # `paid` of `pay`
-    shared = next((n for n, (one, other) in enumerate(zip(word, verb, strict=False)) if one != other), None)
+    shared = next(
+        (n for n, (letter, verb_letter) in enumerate(zip(word, verb, strict=False)) if letter != verb_letter), None
+    )
     shared = min(len(word), len(verb)) if shared is None else shared
     is_form = len(verb) >= 3 and shared >= max(3, len(verb) - 1) and len(word) - shared <= 4
     return is_form and word != verb and not word.endswith("ing")
@@ -316,8 +320,8 @@ class _Result:
 
     def _part(self, value: Any, depth: int) -> Iterator[_Signal]:
         """What an object says that a finished record has: its status may be about something else."""
-        for one in self._value(value, envelope=False, depth=depth):
-            yield "doubtful" if one in ("no", "in_part", "not_yet") else one
+        for signal in self._value(value, envelope=False, depth=depth):
+            yield "doubtful" if signal in ("no", "in_part", "not_yet") else signal
 
     def _value(self, value: Any, *, envelope: bool, depth: int) -> Iterator[_Signal]:
         self._left -= 1
@@ -333,9 +337,9 @@ class _Result:
 
     def _entries(self, entries: Sequence[Any], *, envelope: bool, depth: int) -> Iterator[_Signal]:
         """Of several entries, some of which failed, the call is done in part."""
-        each = [list(self._value(one, envelope=envelope, depth=depth + 1)) for one in entries]
-        told = [_together(one) for one in each if one]
-        if "no" in told and any(one != "no" for one in told):
+        each = [list(self._value(entry, envelope=envelope, depth=depth + 1)) for entry in entries]
+        results = [_together(signals) for signals in each if signals]
+        if "no" in results and any(result != "no" for result in results):
             yield "in_part"
         else:
             for signals in each:
@@ -344,15 +348,15 @@ class _Result:
     def _text(self, text: str, depth: int) -> Iterator[_Signal]:
         if self._call.repeats((), text) or text.strip().casefold() in self._call.values:
             return
-        for one in values_in(text) if len(text) > 1 else ():
-            if not isinstance(one.value, str):
-                yield from self._value(one.value, envelope=True, depth=depth + 1)
+        for entry in values_in(text) if len(text) > 1 else ():
+            if not isinstance(entry.value, str):
+                yield from self._value(entry.value, envelope=True, depth=depth + 1)
         if (answer := short_answer(text)) is not None:
             yield answer
 
     def _object(self, fields: Mapping[str, Any], *, envelope: bool, depth: int) -> Iterator[_Signal]:
         counts: list[int] = []
-        told: list[_Signal] = []
+        signals: list[_Signal] = []
         status = fields.get("status")
         finished = "id" in fields and isinstance(status, str) and _word(status, self._call) == "yes"
         for name, value in fields.items():
@@ -362,25 +366,25 @@ class _Result:
             if not key or is_repeated or (envelope and self._is_code_of_success(key, value, fields)):
                 continue
             if _is_constant(value) and _refuses(value) and not _is_status(key) and not self._call.repeats(key, value):
-                told.append("no")
+                signals.append("no")
             if (short := self._call.left_out(key, value)) is not None:
-                told.append(short)
+                signals.append(short)
             elif (count := self._count(key, value)) is not None:
                 counts.append(count)
-            elif (found := _field(key, value, self._call, envelope=envelope)) is not None:
-                told.append(found)
+            elif (signal := _field(key, value, self._call, envelope=envelope)) is not None:
+                signals.append(signal)
             elif _is_unknown(key, value, self._call, envelope=envelope):
-                told.append("unknown")
-            told += self._inside(key, value, envelope=envelope, depth=depth, finished=finished)
+                signals.append("unknown")
+            signals += self._inside(key, value, envelope=envelope, depth=depth, finished=finished)
         if counts:
-            told.append("yes" if any(counts) else "no")
+            signals.append("yes" if any(counts) else "no")
             in_part = any(counts) and any(
-                _is_error(tokens_of(str(name))) and not _is_nothing(one) for name, one in fields.items()
+                _is_error(tokens_of(str(name))) and not _is_nothing(part) for name, part in fields.items()
             )
-            told = ["in_part" if in_part and one == "no" else one for one in told]
-            if any((_number(one) or 0) > 0 for name, one in fields.items() if name in words("fields")["left_out"]):
-                told.append("doubtful")
-        yield from told
+            signals = ["in_part" if in_part and signal == "no" else signal for signal in signals]
+            if any((_number(part) or 0) > 0 for name, part in fields.items() if name in words("fields")["left_out"]):
+                signals.append("doubtful")
+        yield from signals
 
     def _inside(
         self, key: tuple[str, ...], value: Any, *, envelope: bool, depth: int, finished: bool
@@ -411,19 +415,19 @@ class _Result:
         """Whether it is a code of the API's own beside a text that names it a success: `10000`, `Success`."""
         if key != ("code",) or (_number(value) or 0) < _LARGEST_HTTP:
             return False
-        said = (text for name, text in fields.items() if name in _MESSAGES and isinstance(text, str))
-        return any(_word(text, self._call) == "yes" for text in said)
+        messages = (text for name, text in fields.items() if name in _MESSAGES and isinstance(text, str))
+        return any(_word(text, self._call) == "yes" for text in messages)
 
     def _is_repeated(self, value: Any) -> bool:
         return isinstance(value, (Mapping, list)) and bool(cast("object", value)) and value in self._call.parts
 
     def _count(self, key: tuple[str, ...], value: Any) -> int | None:
         """How much a field says was affected; None if it doesn't say."""
-        names, told = words("fields"), set(key) - _AUXILIARY
+        names, bare = words("fields"), set(key) - _AUXILIARY
         is_count = " ".join(key) in names["count_alone"] or (
-            not told.isdisjoint(names["count"]) and told <= names["count"] | names["count_beside"]
+            not bare.isdisjoint(names["count"]) and bare <= names["count"] | names["count_beside"]
         )
-        is_count = is_count or (len(told) == 1 and self._call.brings_about(next(iter(told))))
+        is_count = is_count or (len(bare) == 1 and self._call.brings_about(next(iter(bare))))
         if not is_count:
             return None
         if isinstance(value, (list, tuple)):
@@ -443,8 +447,8 @@ def _field(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> 
         return _error(key, value, call, envelope=envelope)
     if " ".join(key) in names["exit"]:
         return None if (code := _number(value)) is None else "no" if code else "yes"
-    if (found := _code(key, value, envelope=envelope)) is not None:
-        return found
+    if (signal := _code(key, value, envelope=envelope)) is not None:
+        return signal
     if _is_status(key) and isinstance(value, (str, bool)):
         return None if call.repeats(key, value) else _status(key, value, call, envelope=envelope)
     if _waits(key, value):
@@ -460,8 +464,8 @@ def _other(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> 
     """What a field says whose value is no word of a protocol: a severity, a progress, a message, a time, an id."""
     if key[-1] in ("severity", "level") and isinstance(value, str):
         return "no" if set(tokens_of(value)) & words("values")["broken"] else None
-    if key == ("progress",) and (done := _number(value)) is not None:
-        return "not_yet" if done < 100 else "yes"
+    if key == ("progress",) and (percent := _number(value)) is not None:
+        return "not_yet" if percent < 100 else "yes"
     if envelope and len(key) == 1 and key[0] in _MESSAGES and isinstance(value, str):
         return _first_words(value, call)
     if key[-1] == "at" and len(key) > 1 and call.brings_about(key[-2]):
@@ -533,13 +537,13 @@ def _status(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) ->
         return ("yes" if value else "no") if envelope and is_own and key[-1] != "state" else None
     if not isinstance(value, str) or _number(value) is not None:
         return None
-    found = _word(value, call)
-    if found is None:
+    word = _word(value, call)
+    if word is None:
         is_unknown = is_own and key[-1] == "status" and 0 < len(tokens_of(value)) <= _STATUS_TOKENS
         return "doubtful" if is_unknown and not _is_neutral(value) else None
-    if is_own or found == "yes":
-        return found
-    return "no" if found == "no" and envelope else "doubtful"
+    if is_own or word == "yes":
+        return word
+    return "no" if word == "no" and envelope else "doubtful"
 
 
 def _is_neutral(value: str) -> bool:
@@ -577,8 +581,8 @@ def _made(key: tuple[str, ...], value: Any, call: _Call) -> _Signal | None:
     names = words("fields")
     if key[-1] not in names["id"]:
         return None
-    others = names["not_made"] - {verb.removesuffix("s") for verb in call.verbs}
-    if not others.isdisjoint(key) or isinstance(value, (bool, Mapping, list)):
+    not_made = names["not_made"] - {verb.removesuffix("s") for verb in call.verbs}
+    if not not_made.isdisjoint(key) or isinstance(value, (bool, Mapping, list)):
         return None
     if value in (None, ""):
         return "doubtful" if key == ("id",) else None
@@ -593,9 +597,9 @@ def _is_unknown(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool
     if _is_error(key) or call.repeats(key, value):
         return False
     if isinstance(value, list):
-        texts = (one for one in cast("list[Any]", value) if isinstance(one, str))
+        texts = (text for text in cast("list[Any]", value) if isinstance(text, str))
         return key[-1] not in words("fields")["content"] and any(
-            _is_unknown(key, one, call, envelope=envelope) for one in texts
+            _is_unknown(key, text, call, envelope=envelope) for text in texts
         )
     if isinstance(value, bool):
         return envelope and not value and not _is_false_anyway(key)
@@ -620,11 +624,11 @@ def _is_false_anyway(key: tuple[str, ...]) -> bool:
     """Whether a flag is about something that isn't wanted, so that false is no bad news: `declined`, `test`."""
     names, values = words("fields"), words("values")
     unwanted = values["no"] | values["pending"] | values["ended"] | names["error"] | names["needs"]
-    ended = words("verbs")["ending"]
+    ending_verbs = words("verbs")["ending"]
     return (
         " ".join(key) in names["trial"]
         or not (unwanted | names["sandbox"]).isdisjoint(key)
-        or any(word in ended or any(_same_stem(word, verb) for verb in ended) for word in key)
+        or any(word in ending_verbs or any(_same_stem(word, verb) for verb in ending_verbs) for word in key)
     )
 
 
@@ -639,7 +643,7 @@ def _word(text: str, call: _Call) -> Said | None:
     if not 0 < len(tokens) <= _STATUS_TOKENS:
         return None
     joined = "".join(tokens)
-    rest = [one for one in tokens if not call.brings_about(one) or one == "draft"]
+    rest = [word for word in tokens if not call.brings_about(word) or word == "draft"]
     if not values["negation"].isdisjoint(tokens):
         return (
             "no" if set(tokens) - values["negation"] <= status_words() | set(call.verbs) or len(tokens) == 2 else None
@@ -660,25 +664,25 @@ def _first_words(message: str, call: _Call) -> Said | None:
     return _word(first, call) if tokens and set(tokens) <= status_words() else None
 
 
-def _rest(rest: Sequence[str], call: _Call) -> Said | None:
+def _rest(tokens: Sequence[str], call: _Call) -> Said | None:
     values = words("values")
-    found: list[Said] = []
-    for one in rest:
-        if one in values["no"]:
-            found.append("no")
-        elif one in values["steps"]:
-            found.append("unclear")
-        elif one in values["pending"]:
-            found.append("not_yet")
-        elif one in values["ended"]:
-            found.append("yes" if call.ends_something() else "no")
-        elif one in values["unclear"]:
-            found.append("doubtful")
-        elif one in values["yes"]:
-            found.append("yes")
-        elif one not in values["neutral"] and len(one) > 4 and one.endswith("ing"):
-            found.append("doubtful")
-    return _together(found) if found else None
+    signals: list[Said] = []
+    for token in tokens:
+        if token in values["no"]:
+            signals.append("no")
+        elif token in values["steps"]:
+            signals.append("unclear")
+        elif token in values["pending"]:
+            signals.append("not_yet")
+        elif token in values["ended"]:
+            signals.append("yes" if call.ends_something() else "no")
+        elif token in values["unclear"]:
+            signals.append("doubtful")
+        elif token in values["yes"]:
+            signals.append("yes")
+        elif token not in values["neutral"] and len(token) > 4 and token.endswith("ing"):
+            signals.append("doubtful")
+    return _together(signals) if signals else None
 
 
 def _is_error(key: tuple[str, ...]) -> bool:

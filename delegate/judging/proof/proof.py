@@ -19,6 +19,7 @@ shows: a text, the result of a command, the state of things (`seen.py`).
 import json
 import re
 from collections.abc import Sequence
+from posixpath import basename
 from typing import NamedTuple
 
 from delegate.codes import WorkCode
@@ -26,7 +27,6 @@ from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import leaves
-from delegate.judging.proof.files import base
 from delegate.judging.proof.literals import fold, missing
 from delegate.judging.proof.seen import Seen, Shown
 from delegate.judging.proof.subject import Subject
@@ -78,19 +78,19 @@ class Proof(Subject):
         call = self._call() if self.part.about == "deed" else None
         if call is not None and call.code == "met":
             return call
-        refused: Refused | None = None
+        refusal: Refused | None = None
         shown: list[Shown] = []
         for source in self.evidence.find_all(quote, preferred):
-            found = self.shown_in(source, quote)
-            if isinstance(found, Shown):
-                shown.append(found)
+            answer = self.shown_in(source, quote)
+            if isinstance(answer, Shown):
+                shown.append(answer)
             else:
-                refused = refused or Refused(source, found)
+                refusal = refusal or Refused(source, answer)
             if shown and shown[-1].code == "met":
                 return shown[-1]
-        if (seen := next((one for one in shown if one.code == "unclear_result"), None)) is not None:
-            return seen
-        return _unseen(call) if call is not None else shown[0] if shown else refused
+        if (unclear := next((match for match in shown if match.code == "unclear_result"), None)) is not None:
+            return unclear
+        return _unseen(call) if call is not None else shown[0] if shown else refusal
 
     def seen_in_picture(self, source: str) -> Shown | None:
         """The look at an image or a PDF that the judge names, in which no quote can be found."""
@@ -106,7 +106,7 @@ class Proof(Subject):
         """
         call = self._call()
         if call is None:
-            nearly = [one for one in self.calls.succeeded if self._nearly_shows(one)]
+            nearly = [receipt for receipt in self.calls.succeeded if self._nearly_shows(receipt)]
             return Shown(f"receipt:{nearly[-1].n}", "unlinked") if nearly else None
         if self._is_undone(call):
             return None
@@ -123,18 +123,22 @@ class Proof(Subject):
         return self.part.about == "deed" and is_undone(receipt, self.names, self.calls)
 
     def _call(self) -> Shown | None:
-        """The latest recorded call that shows a deed, or that wrote a file nobody can see, found without a quote."""
+        """The latest recorded call that shows a deed, or that wrote a file that can't be seen. It needs no quote."""
         match self.part.about:
             case "deed" if self.part.tools:
-                calls = [one for one in self.calls.receipts if self._shows(one)]
+                calls = [receipt for receipt in self.calls.receipts if self._shows(receipt)]
             case "file" if self.part.files and self.submission.folder is None:
-                calls = [one for one in self.calls.receipts if self._writes(one)]
+                calls = [receipt for receipt in self.calls.receipts if self._writes(receipt)]
             case _:
                 return None
-        shown = [Shown(f"receipt:{one.n}", worth) for one in calls if (worth := self._worth(one))]
+        shown = [Shown(f"receipt:{receipt.n}", worth) for receipt in calls if (worth := self._worth(receipt))]
         if not shown and self.part.about == "deed":
-            shown = [Shown(f"receipt:{one.n}", "unlinked") for one in self.calls.succeeded if self._names_in_words(one)]
-        return next((one for one in reversed(shown) if one.code == "met"), shown[-1] if shown else None)
+            shown = [
+                Shown(f"receipt:{receipt.n}", "unlinked")
+                for receipt in self.calls.succeeded
+                if self._names_in_words(receipt)
+            ]
+        return next((place for place in reversed(shown) if place.code == "met"), shown[-1] if shown else None)
 
     @property
     def wanted(self) -> str:
@@ -143,8 +147,8 @@ class Proof(Subject):
             case "report":
                 return "a quote from the report"
             case "file":
-                named = [path for path in self.part.files if not re.search(r"[*?\[]", path)]
-                check = {"kind": "file", "path": named[0], "contains": "\u2026"} if named else None
+                paths = [path for path in self.part.files if not re.search(r"[*?\[]", path)]
+                check = {"kind": "file", "path": paths[0], "contains": "\u2026"} if paths else None
                 return _proposal(f"a quote from {', '.join(self.part.files) or 'a file that the child left'}", check)
             case "deed":
                 if self.by == "nobody":
@@ -167,14 +171,16 @@ class Proof(Subject):
         if look := self.evidence.looks.get(source):
             if look.kind != "work":  # what a command only prints counts as a quote from the file
                 return source if look.is_cut and look.kind == "state" else None
-            shown = (piece.source for piece in look.found.pieces if self._may_show(piece.source))
-            return next((unseen for origin in shown if (unseen := self.unseen(origin))), None)
+            sources = (piece.source for piece in look.found.pieces if self._may_show(piece.source))
+            return next((unseen for origin in sources if (unseen := self.unseen(origin))), None)
         match self.part.about:
             case "report":
                 return source if source in cut else None
             case "file":
-                named = sorted(one for one in cut if one.startswith(("artifact:", "file:")) and self.is_source(one))
-                return source if source in cut else next(iter(named), None)
+                sources = sorted(
+                    name for name in cut if name.startswith(("artifact:", "file:")) and self.is_source(name)
+                )
+                return source if source in cut else next(iter(sources), None)
             case "deed" if self.is_read:
                 return EARLIER_RECEIPTS if EARLIER_RECEIPTS in cut else source if source in cut else None
             case _:
@@ -215,22 +221,22 @@ class Proof(Subject):
 
     def _file(self, source: str, quote: str) -> Shown | str:
         kind, _, detail = source.partition(":")
-        wanted = ", ".join(self.part.files) or "a file that the child left"
+        target = ", ".join(self.part.files) or "a file that the child left"
         if source in _OWN_WORDS:
             return "only the report says so"
         if kind == "check":
             shows = self._check_shows_file(detail)
-            return Shown(source) if shows else f"the check {detail} doesn't show that of {wanted}"
+            return Shown(source) if shows else f"the check {detail} doesn't show that of {target}"
         if kind == "receipt":
-            return self._written_by(self.calls.number(detail), wanted)
+            return self._written_by(self.calls.number(detail), target)
         if source == "artifacts":
             if not self._is_listed(quote):
-                return f"the quote is not the line of {wanted}"
+                return f"the quote is not the line of {target}"
             texts = [text for name, text in self.evidence.sources.items() if self.is_source(name)]
             only = bool(texts) and all(_only_repeats(self.part.text, text) for text in texts)
-            return f"{wanted} only repeats the criterion" if only else Shown(source)
+            return f"{target} only repeats the criterion" if only else Shown(source)
         if not self.is_source(source):
-            return f"the quote is from {detail}, not from {wanted}"
+            return f"the quote is from {detail}, not from {target}"
         if _repeats(self.part.text, quote):
             return f"{source} only repeats the criterion"
         return Shown(source)
@@ -238,32 +244,32 @@ class Proof(Subject):
     def _is_listed(self, quote: str) -> bool:
         """Whether the quote stands in the line of a file that is meant."""
         folded = " ".join(quote.split())
-        listed = [one for one in self.submission.run.artifacts if folded in manifest_line(one)]
-        return any(self.is_meant(artifact.path) for artifact in listed)
+        artifacts = [artifact for artifact in self.submission.run.artifacts if folded in manifest_line(artifact)]
+        return any(self.is_meant(artifact.path) for artifact in artifacts)
 
     def _check_shows_file(self, id: str) -> bool:
         """Whether a check is one of the file: a `file` check of it, or a command that names it."""
-        criterion = next((one for one in self.submission.task.criteria if one.id == id), None)
+        criterion = next((candidate for candidate in self.submission.task.criteria if candidate.id == id), None)
         if isinstance(criterion, FileCriterion):
             return self.is_meant(criterion.path)
         if not isinstance(criterion, ShellCriterion):
             return False
         plain = [path for path in self.part.files if not re.search(r"[*?\[]", path)]
-        return not plain or any(base(path) in criterion.command for path in plain)
+        return not plain or any(basename(path) in criterion.command for path in plain)
 
-    def _written_by(self, receipt: Receipt, wanted: str) -> Shown | str:
+    def _written_by(self, receipt: Receipt, target: str) -> Shown | str:
         """Without a workspace, the call that wrote the file is the only trace of it."""
         if self.submission.folder is not None:
-            return f"a tool call doesn't show what is in {wanted}"
+            return f"a tool call doesn't show what is in {target}"
         if not self._writes(receipt):
-            return f"the call of {receipt.tool} did not write {wanted}"
+            return f"the call of {receipt.tool} did not write {target}"
         worth = self._worth(receipt)
         return Shown(f"receipt:{receipt.n}", worth) if worth else f"{receipt.tool} only looks something up"
 
     def _writes(self, receipt: Receipt) -> bool:
         """Whether a call that succeeded, or is pending, names the file."""
-        named = not self.part.files or any(self.is_meant(text) for text in leaves(receipt.args))
-        return named and (self.calls.did_succeed(receipt) or self.calls.is_pending(receipt))
+        names_file = not self.part.files or any(self.is_meant(text) for text in leaves(receipt.args))
+        return names_file and (self.calls.did_succeed(receipt) or self.calls.is_pending(receipt))
 
     # ------------------------------------------------------------------------------------------------------- deeds
 
@@ -288,19 +294,19 @@ class Proof(Subject):
 
         That a command succeeds shows a deed only as far as the judge understands the command.
         """
-        criterion = next((one for one in self.submission.task.criteria if one.id == id), None)
+        criterion = next((candidate for candidate in self.submission.task.criteria if candidate.id == id), None)
         match criterion:
             case ReceiptCriterion() if criterion.mode != "none":
-                expected = [call for call in criterion.calls if self._is_expected(call)]
-                if expected:
-                    return Shown(source, self._worth_of_any([call.tool for call in expected]))
+                calls = [call for call in criterion.calls if self._is_expected(call)]
+                if calls:
+                    return Shown(source, self._worth_of_any([call.tool for call in calls]))
             case ProbeCriterion() if self.names:
-                asked = "\n".join(leaves([criterion.args, criterion.expr, criterion.schema_]))
-                if not missing(self.names, asked):
+                text = "\n".join(leaves([criterion.args, criterion.expr, criterion.schema_]))
+                if not missing(self.names, text):
                     return Shown(source)
             case ShellCriterion() if self._may_be_by_commands():
-                told = f"{criterion.command}\n{self.evidence.sources[source]}"
-                if not missing(self.names, told) and not _only_looks_at_files(criterion.command):
+                text = f"{criterion.command}\n{self.evidence.sources[source]}"
+                if not missing(self.names, text) and not _only_looks_at_files(criterion.command):
                     return Shown(source, "unconfirmed")
             case _:
                 pass
@@ -308,13 +314,13 @@ class Proof(Subject):
 
     def _is_expected(self, call: ExpectedCall) -> bool:
         """Whether an expected call is the deed."""
-        told = "\n".join(leaves([call.args, call.result]))
-        return (not self.part.tools or call.tool in self.part.tools) and not missing(self.names, told)
+        text = "\n".join(leaves([call.args, call.result]))
+        return (not self.part.tools or call.tool in self.part.tools) and not missing(self.names, text)
 
     def _worth_of_any(self, tools: Sequence[str]) -> WorkCode:
         """What a check of calls of these tools is worth: no more than the best of these calls."""
-        made = [one for one in self.calls.receipts if one.tool in tools and self._shows(one)]
-        worths = [worth for one in made if (worth := self._worth(one))]
+        receipts = [receipt for receipt in self.calls.receipts if receipt.tool in tools and self._shows(receipt)]
+        worths = [worth for receipt in receipts if (worth := self._worth(receipt))]
         if "met" in worths:
             return "met"
         return "unclear_result" if "unclear_result" in worths else "unconfirmed"
@@ -351,9 +357,11 @@ class Proof(Subject):
 
     def _has_all(self, receipt: Receipt) -> bool:
         """Whether this call has a name, and this and others by the same tools have all of them."""
-        by = [one for one in self.calls.succeeded if one.tool in self.part.tools]
+        by = [call for call in self.calls.succeeded if call.tool in self.part.tools]
         has_one = any(self.calls.contains(receipt, [name], proves=True) for name in self.names)
-        return has_one and all(any(self.calls.contains(one, [name], proves=True) for one in by) for name in self.names)
+        return has_one and all(
+            any(self.calls.contains(call, [name], proves=True) for call in by) for name in self.names
+        )
 
     def _names_in_words(self, receipt: Receipt) -> bool:
         """Whether the call has a name where it counts, and the others only in what the child worded."""
@@ -382,15 +390,15 @@ class Proof(Subject):
         calls, names = self.calls, self.names
         if receipt.tool not in self.part.tools or len(calls.missing(receipt, names)) == len(names):
             return False
-        wrote = [one for one in calls.receipts if calls.effect(one) in ("files", "commands", None)]
-        if any(calls.contains(one, [name]) for one in wrote for name in names):
+        writes = [call for call in calls.receipts if calls.effect(call) in ("files", "commands", None)]
+        if any(calls.contains(call, [name]) for call in writes for name in names):
             return False
-        later = [one for one in calls.succeeded if one.n > receipt.n and calls.effect(one) == "reads"]
-        return any(calls.contains(one, names) for one in later)
+        later = [call for call in calls.succeeded if call.n > receipt.n and calls.effect(call) == "reads"]
+        return any(calls.contains(call, names) for call in later)
 
     def _is_nested(self, receipt: Receipt) -> bool:
         """Whether another agent was asked, whose deeds aren't in this record."""
-        tool = next((one for one in self.submission.tools or () if one.name == receipt.tool), None)
+        tool = next((candidate for candidate in self.submission.tools or () if candidate.name == receipt.tool), None)
         return tool is not None and tool.effects is not None and "delegation" in tool.effects
 
     def _worth(self, receipt: Receipt) -> WorkCode | None:
@@ -462,8 +470,8 @@ def is_own_word(parts: Sequence[StatementPart], quote: str, evidence: Evidence) 
 
 def _repeats(statement: str, quote: str) -> bool:
     """Whether the quote only says the statement again, in nearly the same words."""
-    said, asked = set(re.findall(r"\w+", fold(quote))), re.findall(r"\w+", fold(statement))
-    return len(asked) >= 3 and sum(word in said for word in asked) >= 0.85 * len(asked)
+    quote_words, words = set(re.findall(r"\w+", fold(quote))), re.findall(r"\w+", fold(statement))
+    return len(words) >= 3 and sum(word in quote_words for word in words) >= 0.85 * len(words)
 
 
 def _only_repeats(statement: str, text: str) -> bool:
@@ -471,5 +479,5 @@ def _only_repeats(statement: str, text: str) -> bool:
     return len(text) < 2 * len(statement) and _repeats(statement, text)
 
 
-def _proposal(wanted: str, check: JsonObject | None) -> str:
-    return f"{wanted}, or {json.dumps(check, ensure_ascii=False)}" if check else wanted
+def _proposal(evidence: str, check: JsonObject | None) -> str:
+    return f"{evidence}, or {json.dumps(check, ensure_ascii=False)}" if check else evidence

@@ -45,9 +45,9 @@ def values_in(text: str) -> list[Value]:
     if not text:
         return []
     if text[0] in "{[\"'(":
-        found = _parsed(text)
-        if found is not None:
-            return [Value(found)]
+        value = _parsed(text)
+        if value is not None:
+            return [Value(value)]
         if text[0] in "{[":
             return _in_lines_of_json(text) or [Value(dict(_pairs(text[:_BEGINNING])), is_whole=False)]
     if text[0] == "<":
@@ -60,14 +60,14 @@ def values_in(text: str) -> list[Value]:
 
 def _parsed(text: str) -> Any:
     """The object, list or text that is written as JSON or as Python prints it; None if it isn't."""
-    found: Any
+    value: Any
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        found = _literal(text)
-    if isinstance(found, str) and found.lstrip()[:1] in ("{", "["):
-        found = _parsed(found.strip())
-    return cast("Any", found) if isinstance(found, (dict, list, str)) else None
+        value = _literal(text)
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        value = _parsed(value.strip())
+    return cast("Any", value) if isinstance(value, (dict, list, str)) else None
 
 
 def _literal(text: str) -> Any:
@@ -81,14 +81,14 @@ def _literal(text: str) -> Any:
 
 def _in_lines_of_json(text: str) -> list[Value]:
     """One value for each line, where every line is one."""
-    found: list[Value] = []
+    values: list[Value] = []
     for line in text.splitlines():
         if line.strip():
             value = _parsed(line.strip())
             if not isinstance(value, (dict, list)):
                 return []
-            found.append(Value(cast("Any", value)))
-    return found
+            values.append(Value(cast("Any", value)))
+    return values
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Any]]:
@@ -99,7 +99,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
 def _of_xml(text: str) -> dict[str, Any]:
     """The elements without others in them, and the attributes of the first."""
     attributes = _ATTRIBUTE.findall(text.partition(">")[0])
-    fields: dict[str, Any] = {key.rpartition(":")[2]: one or other for key, one, other in attributes}
+    fields: dict[str, Any] = {key.rpartition(":")[2]: double or single for key, double, single in attributes}
     for key in _OPENED.findall(text):
         if _FAULT.fullmatch(name := key.rpartition(":")[2]):
             fields[name] = "in it"
@@ -123,8 +123,8 @@ def _of_lines(text: str) -> list[Value]:
             fields |= numbers
         elif pairs and not _ASSIGNED.sub("", line).strip():
             fields |= {key: value.strip("\"'") for key, value in pairs}
-        elif found := _LINE.fullmatch(line):
-            fields.setdefault(found[1].strip(), found[2])
+        elif match := _LINE.fullmatch(line):
+            fields.setdefault(match[1].strip(), match[2])
     return [Value(fields, is_whole=False)] if fields else []
 
 
@@ -149,32 +149,32 @@ def short_answer(text: str) -> Answer | None:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines or max(map(len, (lines[0], lines[-1]))) > _MAX_LINE:
         return None
-    if (found := _first_line(lines[0])) is not None or len(lines) == 1:
-        return found
+    if (answer := _first_line(lines[0])) is not None or len(lines) == 1:
+        return answer
     return _counted(lines[-1]) or _exited(lines[-1])
 
 
 def _first_line(line: str) -> Answer | None:
-    if any(one.fullmatch(line) for one in formats("refused")):
+    if any(pattern.fullmatch(line) for pattern in formats("refused")):
         return "no"
-    if any(one.fullmatch(line) for one in formats("done")):
+    if any(pattern.fullmatch(line) for pattern in formats("done")):
         return "yes"
-    if found := _SMTP.fullmatch(line):
-        return "yes" if found[1] == "2" else "no"
+    if match := _SMTP.fullmatch(line):
+        return "yes" if match[1] == "2" else "no"
     return _counted(line) or _exited(line) or _http(line)
 
 
 def _counted(line: str) -> Answer | None:
     line = line.strip("()") if line.startswith("(") and line.endswith("affected)") else line
     for pattern in formats("affected"):
-        if found := pattern.fullmatch(line):
-            return "yes" if int(found[1]) > 0 else "no"
+        if match := pattern.fullmatch(line):
+            return "yes" if int(match[1]) > 0 else "no"
     return None
 
 
 def _exited(line: str) -> Answer | None:
-    found = _EXIT.fullmatch(line)
-    return None if found is None else "no" if int(found[1]) else "yes"
+    match = _EXIT.fullmatch(line)
+    return None if match is None else "no" if int(match[1]) else "yes"
 
 
 def _http(line: str) -> Answer | None:
@@ -184,15 +184,15 @@ def _http(line: str) -> Answer | None:
 
 def http_status(text: str) -> int | None:
     """The code in an HTTP status line, or in one without the protocol, as `404 Not Found`."""
-    found = _HTTP.fullmatch(text.strip())
-    if found is None:
+    match = _HTTP.fullmatch(text.strip())
+    if match is None:
         return None
-    status = int(found[1] or found[2])
-    if found[1]:
+    status = int(match[1] or match[2])
+    if match[1]:
         return status
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
         return None
-    said = (found[3] or "").casefold()
-    return status if not said or said.startswith(phrase.casefold()) else None
+    own_phrase = (match[3] or "").casefold()
+    return status if not own_phrase or own_phrase.startswith(phrase.casefold()) else None

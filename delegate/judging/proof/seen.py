@@ -8,9 +8,10 @@
 * A look-up proves the state of things: a deed, if it names what the deed is about and a recorded call may have done it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple, cast
+from posixpath import basename
+from typing import NamedTuple
 
 from delegate.codes import WorkCode
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
@@ -19,8 +20,7 @@ from delegate.judging.judge.sources import folded
 from delegate.judging.looks.look import Look
 from delegate.judging.looks.work import TELLING_CHARS
 from delegate.judging.proof import absences
-from delegate.judging.proof.calls import Calls, failed, leaves
-from delegate.judging.proof.files import base
+from delegate.judging.proof.calls import Calls, failed, leaves, records_in
 from delegate.judging.proof.literals import fold, missing
 from delegate.judging.proof.subject import Subject
 from delegate.types import Receipt
@@ -64,8 +64,13 @@ class Seen:
         if missing(part.names, "\n".join((*leaves(look.receipt.args), look.receipt.whole_output))):
             return worth
         calls = subject.calls
-        made = [one for one in calls.not_refused if one.tool in part.tools and calls.contains(one, part.names)]
-        return "met" if all(any(self._is_of_another(one, name) for name in part.names) for one in made) else worth
+        receipts = [
+            receipt
+            for receipt in calls.not_refused
+            if receipt.tool in part.tools and calls.contains(receipt, part.names)
+        ]
+        are_others = all(any(self._is_of_another(receipt, name) for name in part.names) for receipt in receipts)
+        return "met" if are_others else worth
 
     def _is_of_another(self, call: Receipt, name: str) -> bool:
         """Whether a call is tied to the name only by ids, and look-ups have these in another record too: with the value
@@ -75,9 +80,13 @@ class Seen:
         if not missing([name], "\n".join((*leaves(call.args), call.whole_output))):
             return False
         # Later, a look-up may show a file of the child's own.
-        before = takewhile(lambda one: calls.effect(one) in ("reads", "acts"), calls.succeeded)
-        found = (calls.result(one) for one in before if calls.effect(one) == "reads")
-        records = [{key: fold(str(value)) for key, value in one.items()} for result in found for one in _flat(result)]
+        before = takewhile(lambda receipt: calls.effect(receipt) in ("reads", "acts"), calls.succeeded)
+        results = (calls.result(receipt) for receipt in before if calls.effect(receipt) == "reads")
+        records = [
+            {key: fold(str(value)) for key, value in record.items()}
+            for result in results
+            for record in records_in(result)
+        ]
         fields = {key for record in records for key, value in record.items() if value == fold(name) and key in args}
         others = [record for record in records if any(record.get(key) == args[key] for key in fields)]
         ids = [fold(id) for id in calls.ids_of(name) if fold(id) in args.values()]
@@ -95,12 +104,12 @@ class Seen:
         why = f"{self._look.name} says so, and no source"
         for origin in self._subject.evidence.origins(self._look.name, quote):
             if origin == "files":
-                found = Shown(origin) if self._is_listed(quote) else "the quote is not the line of the file"
+                answer = Shown(origin) if self._is_listed(quote) else "the quote is not the line of the file"
             else:
-                found = self._shown_in(origin, quote)
-            if isinstance(found, Shown):
-                return Shown(self._look.name, found.code)
-            why = found
+                answer = self._shown_in(origin, quote)
+            if isinstance(answer, Shown):
+                return Shown(self._look.name, answer.code)
+            why = answer
         return why
 
     def _is_listed(self, quote: str) -> bool:
@@ -118,12 +127,12 @@ class Seen:
         look, part = self._look, self._part
         if look.found.status != "ok":
             return f"the command did not end ({look.name})"
-        if not any(map(str.isalnum, told := printed(look, quote))):
+        if not any(map(str.isalnum, words := printed(look, quote))):
             return f"the quote is the judge's own command ({look.name})"
-        says_what_ran = EXIT_CODE.fullmatch(told) is not None and _says_what_ran(self._output)
+        says_what_ran = EXIT_CODE.fullmatch(words) is not None and _says_what_ran(self._output)
         if prints_without_work(look, quote, whole=says_what_ran):
             return f"{look.name} prints that whatever the work is"
-        lines = [line for line in self._quoted_lines(told) if not prints_without_work(look, line)]
+        lines = [line for line in self._quoted_lines(words) if not prints_without_work(look, line)]
         path = self._evidence.wrote(*lines) if sum(map(len, lines)) >= TELLING_CHARS else None
         if path is not None and (part.about == "deed" or not self._subject.is_meant(path)):
             return f"{look.name} only prints {path}, which the worker wrote"
@@ -131,12 +140,14 @@ class Seen:
             return Shown(source)
         match part.about:
             case "file":
-                return Shown(look.name, self._worth(told))
+                return Shown(look.name, self._worth(words))
             case "report":
-                named = any(base(path) in str(look.receipt.args.get("command")) for path in part.files)
-                return Shown(look.name, self._worth(told)) if named else "a command doesn't see what the report says"
+                names_file = any(basename(path) in str(look.receipt.args.get("command")) for path in part.files)
+                return (
+                    Shown(look.name, self._worth(words)) if names_file else "a command doesn't see what the report says"
+                )
             case _:
-                return self._deed_by_command(told)
+                return self._deed_by_command(words)
 
     @property
     def _output(self) -> str:
@@ -146,18 +157,18 @@ class Seen:
     def _excerpt(self, lines: Sequence[str]) -> str | None:
         """The file that the judge saw only in part, and of which the command printed these lines as they are."""
         work = self._evidence.work
-        meant = (name for name in sorted(self._evidence.cut) if self._subject.is_source(name))
-        return next((name for name in meant if work is not None and lines and work.has(name, lines)), None)
+        names = (name for name in sorted(self._evidence.cut) if self._subject.is_source(name))
+        return next((name for name in names if work is not None and lines and work.has(name, lines)), None)
 
-    def _quoted_lines(self, told: str) -> list[str]:
+    def _quoted_lines(self, words: str) -> list[str]:
         """The lines of the output that are quoted; where it is a part of one, that."""
-        lines = [line for line in map(folded, self._output.splitlines()) if line and line in told]
-        return [line for line in lines if not EXIT_CODE.fullmatch(line)] or [_said(told)]
+        lines = [line for line in map(folded, self._output.splitlines()) if line and line in words]
+        return [line for line in lines if not EXIT_CODE.fullmatch(line)] or [_said(words)]
 
-    def _deed_by_command(self, told: str) -> Shown | str:
+    def _deed_by_command(self, words: str) -> Shown | str:
         look, part = self._look, self._part
-        is_code = EXIT_CODE.fullmatch(told) is not None
-        output = self._output if is_code else "\n".join(self._quoted_lines(told))
+        is_code = EXIT_CODE.fullmatch(words) is not None
+        output = self._output if is_code else "\n".join(self._quoted_lines(words))
         if ran_nothing(output):
             return f"by its own words, the command ran nothing ({look.name})"
         if is_code and says_failed(output):
@@ -168,17 +179,19 @@ class Seen:
         if not part.tools and self._could_be_elsewhere() and self._subject.names:
             return Shown(look.name, "unlinked")
         says_so = _says_what_ran(output) or (not is_code and (by_commands or not self._could_be_elsewhere()))
-        return Shown(look.name, self._worth(told) if says_so else "unconfirmed")
+        return Shown(look.name, self._worth(words) if says_so else "unconfirmed")
 
-    def _worth(self, told: str) -> WorkCode:
+    def _worth(self, words: str) -> WorkCode:
         """What a part of what the command printed is worth for what it may show."""
         look, part = self._look, self._part
         if not look.without_work:
             return "unconfirmed"
-        if EXIT_CODE.fullmatch(told) and part.about != "deed":
+        if EXIT_CODE.fullmatch(words) and part.about != "deed":
             return "unconfirmed"
-        others = [path for path in look.found.own_programs if part.about != "file" or not self._subject.is_meant(path)]
-        return "own_tests_only" if look.found.own_checks or others else "met"
+        programs = [
+            path for path in look.found.own_programs if part.about != "file" or not self._subject.is_meant(path)
+        ]
+        return "own_tests_only" if look.found.own_checks or programs else "met"
 
     def _could_be_elsewhere(self) -> bool:
         """Whether the child could do anything besides working in its folder."""
@@ -195,8 +208,8 @@ class Seen:
         if self._part.about == "report":
             return "it asks what the report says, and the quote isn't from the report"
         if self._part.about == "file":
-            named = not self._part.files or any(map(subject.is_meant, leaves(receipt.args)))
-            return Shown(look.name) if named else f"{look.name} doesn't show {', '.join(self._part.files)}"
+            names_file = not self._part.files or any(map(subject.is_meant, leaves(receipt.args)))
+            return Shown(look.name) if names_file else f"{look.name} doesn't show {', '.join(self._part.files)}"
         own_number = receipt.model_copy(update={"n": -receipt.n})  # the worker's calls are numbered too
         with_look = Calls((*subject.calls.receipts, own_number), subject.calls.effects, subject.calls.tools)
         if absent := with_look.missing(own_number, subject.names):
@@ -211,9 +224,9 @@ class Seen:
         if len(text) < TELLING_CHARS:
             return False
         calls = self._subject.calls
-        writes = (one for one in calls.receipts if calls.effect(one) in ("files", "commands"))
-        said = any(text in " ".join(leaf.split()) for one in writes for leaf in leaves(one.args))
-        return said or self._subject.evidence.wrote(text) is not None
+        writes = (receipt for receipt in calls.receipts if calls.effect(receipt) in ("files", "commands"))
+        is_argument = any(text in " ".join(leaf.split()) for receipt in writes for leaf in leaves(receipt.args))
+        return is_argument or self._subject.evidence.wrote(text) is not None
 
     def _was_brought_about(self) -> bool:
         """Whether the record has a call that may have done it. The state could have been so before.
@@ -223,12 +236,12 @@ class Seen:
         if not self._subject.submission.has_receipts:
             return True
         calls, names = self._subject.calls, self._subject.names
-        did = [one for one in calls.succeeded if self._may_have_done(one)]
+        candidates = [receipt for receipt in calls.succeeded if self._may_have_done(receipt)]
         if not names:
-            return bool(did)
+            return bool(candidates)
         if not self._part.tools:
-            return any(calls.contains(one, names) for one in did)
-        return all(any(calls.contains(one, [name]) for one in did) for name in names)
+            return any(calls.contains(receipt, names) for receipt in candidates)
+        return all(any(calls.contains(receipt, [name]) for receipt in candidates) for name in names)
 
     def _may_have_done(self, receipt: Receipt) -> bool:
         if self._part.tools:
@@ -236,19 +249,9 @@ class Seen:
         return self._subject.calls.effect(receipt) in ("acts", "commands", None)
 
 
-def _flat(value: Any) -> Iterator[Mapping[str, Any]]:
-    """All objects in a JSON value."""
-    if isinstance(value, Mapping):
-        yield (fields := cast("Mapping[str, Any]", value))
-        value = list(fields.values())
-    if isinstance(value, list):
-        for part in cast("list[Any]", value):
-            yield from _flat(part)
-
-
-def _said(told: str) -> str:
+def _said(words: str) -> str:
     """What a command printed, without how it ended."""
-    return EXIT_CODE.sub("", told, count=1).strip() if told.startswith("exit code") else told
+    return EXIT_CODE.sub("", words, count=1).strip() if words.startswith("exit code") else words
 
 
 def _says_what_ran(output: str) -> bool:

@@ -27,13 +27,13 @@ class Subject:
         return kind in ("artifact", "file") and self.is_meant(path)
 
     def is_meant(self, path: str) -> bool:
-        return not self.part.files or any(same_file(path, named) for named in self.part.files)
+        return not self.part.files or any(same_file(path, name) for name in self.part.files)
 
     @cached_property
     def names(self) -> Sequence[str]:
         """The literals that a call must contain; where no model told them, those that code can tell."""
-        told = self.is_read and (self.part.names or self.part.tools)
-        return self.part.names if told else literals_in(self.part.text)
+        is_told = self.is_read and (self.part.names or self.part.tools)
+        return self.part.names if is_told else literals_in(self.part.text)
 
     @property
     def is_read(self) -> bool:

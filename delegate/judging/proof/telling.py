@@ -27,7 +27,7 @@ def worded(identifies: Sequence[str] | None, *, runs: bool) -> Worded:
     """What is worded by the child in calls of a tool that declares `identifies`, or of one that `runs` code."""
 
     def is_worded(path: Sequence[str], text: str) -> bool:
-        if identifies is not None and any(_is_at(path, one) for one in identifies):
+        if identifies is not None and any(_is_at(path, declared_path) for declared_path in identifies):
             return False
         if _is_program(path) or runs:
             return False
@@ -66,11 +66,11 @@ def is_title(args: Mapping[str, Any], name: str) -> bool:
     """Whether a name is the whole of a title, as that of an event, or of a text of several words. No id is."""
     if any(char.isdigit() or char == "@" for char in name) and " " not in name.strip():
         return False
-    wanted = fold(name).strip(" .")
+    folded = fold(name).strip(" .")
     for path, text in _texts(args):
-        if len(text) < 4 * len(name) + 20 and fold(text).strip(" .") == wanted:
+        if len(text) < 4 * len(name) + 20 and fold(text).strip(" .") == folded:
             key = tokens_of(path[-1]) if path else ()
-            return bool(key and key[-1] in words("fields")["title"]) or " " in wanted
+            return bool(key and key[-1] in words("fields")["title"]) or " " in folded
     return False
 
 
@@ -96,7 +96,7 @@ def is_named(args: Any, name: str, tool: str, known: Collection[str]) -> bool:
         if path not in among
         and _shape(name)
         and _shape(text) == _shape(name)
-        and not any(stands_in(one, text) for one in known)
+        and not any(stands_in(value, text) for value in known)
     ]
     verbs = set(tokens_of(tool))
     return any(
@@ -112,13 +112,15 @@ def _is_value(name: str, text: str, labels: Collection[str]) -> bool:
     Words of the field and of the tool can stand beside it, as in `Room A7`, and fewer others than the name has.
     """
     words_of_name = fold(name).split()
-    for one in re.split(r"[,;|<>()\n]+", text) if _LIST.search(text) else [text]:
-        if not stands_in(name, one):
+    for part in re.split(r"[,;|<>()\n]+", text) if _LIST.search(text) else [text]:
+        if not stands_in(name, part):
             continue
-        beside = re.findall(r"[^\W\d_]+", fold(one).replace(fold(name), " ")) if is_unspaced(one) else fold(one).split()
+        beside = (
+            re.findall(r"[^\W\d_]+", fold(part).replace(fold(name), " ")) if is_unspaced(part) else fold(part).split()
+        )
         others = [word for word in beside if word.isalpha() and word not in words_of_name and word not in labels]
         others = [word for word in others if word not in currencies()[0]]
-        is_word = len(one.split()) == 1 and not is_unspaced(one)
+        is_word = len(part.split()) == 1 and not is_unspaced(part)
         if is_word or len(others) < len(words_of_name) + is_amount(name):
             return True
     return False
@@ -142,21 +144,21 @@ def without(value: Any, own: Sequence[str]) -> Any:
 
 def without_words(text: str, own: Sequence[str]) -> str:
     """A text without what repeats these words, or is a part of them."""
-    for one in sorted(own, key=len, reverse=True):
-        text = text.replace(one, " ")
+    for phrase in sorted(own, key=len, reverse=True):
+        text = text.replace(phrase, " ")
     bare = text.strip().rstrip(".\u2026")
-    return "" if len(bare) >= _REPEATED and any(bare in one for one in own) else text
+    return "" if len(bare) >= _REPEATED and any(bare in phrase for phrase in own) else text
 
 
 def at(args: Mapping[str, Any], paths: Sequence[str]) -> list[Any]:
     """The values at these paths."""
-    found: list[Any] = []
+    values: list[Any] = []
     for path in paths:
         value: Any = args
         for key in path.split("."):
             value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def runs_commands(args: Mapping[str, Any], identifies: Sequence[str] | None) -> bool:
@@ -165,7 +167,7 @@ def runs_commands(args: Mapping[str, Any], identifies: Sequence[str] | None) -> 
     return any(
         len(text.split()) > 1 and len(path) == 1 and tokens_of(path[0])[-1:] and tokens_of(path[0])[-1] in shell
         for path, text in _texts(args)
-        if not any(_is_at(path, one) for one in identifies or ())
+        if not any(_is_at(path, declared_path) for declared_path in identifies or ())
     )
 
 
@@ -174,14 +176,14 @@ def only_looks(args: Mapping[str, Any]) -> bool:
     texts = [(tokens_of(path[-1]), text) for path, text in _texts(args) if len(path) == 1]
     methods = [text.strip().upper() for key, text in texts if key[-1:] in (("method",), ("verb",))]
     if methods:
-        return all(one in ("GET", "HEAD", "OPTIONS") for one in methods)
+        return all(method in ("GET", "HEAD", "OPTIONS") for method in methods)
     queries = [text for key, text in texts if key[-1:] and key[-1] in ("sql", "query", "statement")]
     return bool(queries) and all(map(_only_selects, queries))
 
 
 def _only_selects(query: str) -> bool:
     looks, writes = formats("looks"), formats("writes")
-    return any(one.match(query) for one in looks) and not any(one.search(query) for one in writes)
+    return any(pattern.match(query) for pattern in looks) and not any(pattern.search(query) for pattern in writes)
 
 
 def amounts_in_hundredths(value: Any, tool: Tool | None = None) -> list[str]:
@@ -206,10 +208,10 @@ def _numbers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
         yield path, value
 
 
-def _is_at(path: Sequence[str], declared: str) -> bool:
+def _is_at(path: Sequence[str], declared_path: str) -> bool:
     """Whether a path is the declared one, or inside of it."""
-    wanted = declared.split(".")
-    return list(path[: len(wanted)]) == wanted
+    keys = declared_path.split(".")
+    return list(path[: len(keys)]) == keys
 
 
 def _is_program(path: Sequence[str]) -> bool:

@@ -22,11 +22,11 @@ _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d+)?")
 
 def is_undone(receipt: Receipt, names: Sequence[str], calls: Calls) -> bool:
     """Whether a later call, which wasn't refused, may have taken back what this one did about these names."""
-    later = [one for one in calls.receipts if one.n > receipt.n]
-    if any(_rolls_back(receipt, one) for one in later if not _is_committed(receipt, one, calls)):
+    later = [call for call in calls.receipts if call.n > receipt.n]
+    if any(_rolls_back(receipt, call) for call in later if not _is_committed(receipt, call, calls)):
         return True
-    done = [one for one in later if one in calls.not_refused and calls.effect(one) not in ("reads", "files")]
-    return any(_takes_back(receipt, one, names, calls) for one in done)
+    acts = [call for call in later if call in calls.not_refused and calls.effect(call) not in ("reads", "files")]
+    return any(_takes_back(receipt, call, names, calls) for call in acts)
 
 
 def may_be_changed(receipt: Receipt, calls: Calls) -> bool:
@@ -35,26 +35,26 @@ def may_be_changed(receipt: Receipt, calls: Calls) -> bool:
     It is made with nothing but what this one was made with or returned, besides words; and its tool is called after the
     same thing, or the id is one that this call returned. Or it is the same call with another number.
     """
-    later = [one for one in calls.receipts if one.n > receipt.n and calls.effect(one) == "acts"]
-    return any(_may_change(receipt, one, calls) for one in later if one in calls.not_refused)
+    later = [call for call in calls.receipts if call.n > receipt.n and calls.effect(call) == "acts"]
+    return any(_may_change(receipt, call, calls) for call in later if call in calls.not_refused)
 
 
 def _may_change(receipt: Receipt, later: Receipt, calls: Calls) -> bool:
     if later.tool == receipt.tool:
         before, after = dict(_fields(receipt.args)), dict(_fields(later.args))
-        others = [(before[key], after[key]) for key in before.keys() & after.keys() if before[key] != after[key]]
-        is_same = before.keys() == after.keys() and len(before) > 1 and len(others) == 1
-        return is_same and all(_NUMBER.fullmatch(one) for one in others[0])
+        changes = [(before[key], after[key]) for key in before.keys() & after.keys() if before[key] != after[key]]
+        is_same = before.keys() == after.keys() and len(before) > 1 and len(changes) == 1
+        return is_same and all(_NUMBER.fullmatch(value) for value in changes[0])
     first, second = set(tokens_of(receipt.tool)), set(tokens_of(later.tool))
     if not frozenset().union(*words("verbs").values()).isdisjoint(second):
         return False
-    given, made = set(leaves(list(receipt.args.values()))), set(leaves(calls.result(receipt)))
+    arguments, results = set(leaves(list(receipt.args.values()))), set(leaves(calls.result(receipt)))
     about = {
         text for _, text in _fields(later.args) if len(text.split()) == 1 and text not in ("True", "False", "None")
     }
     ids = {text for text in about if _OWN_ID.fullmatch(text)}
-    is_about_it = bool(ids) and about <= given | made
-    return is_about_it and (any(len(word) > 2 for word in first & second) or bool(ids & (made - given)))
+    is_about_it = bool(ids) and about <= arguments | results
+    return is_about_it and (any(len(word) > 2 for word in first & second) or bool(ids & (results - arguments)))
 
 
 def _takes_back(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:
@@ -80,10 +80,10 @@ def _is_about_it(receipt: Receipt, later: Receipt, names: Sequence[str], calls: 
     """Whether the later call has a name, or an id that the first one brought about."""
     if any(calls.contains(later, [name], proves=True) for name in names):
         return True
-    asked = {str(value) for _, value in _fields(later.args)}
-    known = {text for text in leaves(receipt.args) if _OWN_ID.fullmatch(text)}
-    made = {text for text in leaves(calls.result(receipt)) if _OWN_ID.fullmatch(text)} | known
-    return not asked.isdisjoint(made)
+    values = {str(value) for _, value in _fields(later.args)}
+    argument_ids = {text for text in leaves(receipt.args) if _OWN_ID.fullmatch(text)}
+    ids = {text for text in leaves(calls.result(receipt)) if _OWN_ID.fullmatch(text)} | argument_ids
+    return not values.isdisjoint(ids)
 
 
 def _replaces(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:
@@ -91,10 +91,9 @@ def _replaces(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Cal
     if words("verbs")["replacing"].isdisjoint(tokens_of(receipt.tool)) or calls.contains(later, names, proves=True):
         return False
     before, after = dict(_fields(receipt.args)), dict(_fields(later.args))
-    told = {key: [name for name in names if stands_in(name, str(value))] for key, value in before.items()}
-    same = any(found and key in after and after[key] == before[key] for key, found in told.items())
-    other = any(found and key in after and after[key] != before[key] for key, found in told.items())
-    return same and other
+    shared = before.keys() & after.keys()
+    changes = [before[key] != after[key] for key in shared if any(stands_in(name, str(before[key])) for name in names)]
+    return any(changes) and not all(changes)
 
 
 def _rolls_back(receipt: Receipt, later: Receipt) -> bool:
@@ -103,8 +102,8 @@ def _rolls_back(receipt: Receipt, later: Receipt) -> bool:
 
 
 def _is_committed(receipt: Receipt, rollback: Receipt, calls: Calls) -> bool:
-    between = [one for one in calls.receipts if receipt.n <= one.n < rollback.n and one.tool == receipt.tool]
-    return any(_COMMIT.search(text) for one in between for text in leaves(list(one.args.values())))
+    between = [call for call in calls.receipts if receipt.n <= call.n < rollback.n and call.tool == receipt.tool]
+    return any(_COMMIT.search(text) for call in between for text in leaves(list(call.args.values())))
 
 
 def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,8 +4,8 @@ A criterion that says itself that it is about the report or a file needs no more
 which calls would prove or violate them.
 
 The request starts with the children and runs at the same time as they do. It goes to the model that would judge, is
-charged as a judge's call is, and never fails a call: criteria that nobody could read count as deeds of which nothing is
-known.
+charged as a judge's call is, and never fails a call: criteria that no model could read count as deeds of which nothing
+is known.
 """
 
 import asyncio
@@ -79,25 +79,25 @@ class Reader:
 
     pool: JudgePool
     store: ReadingStore | None = None
-    _kept: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
+    _remembered: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
     _pending: dict[tuple[int, str], asyncio.Event] = field(default_factory=dict[tuple[int, str], asyncio.Event])
     """What is being read, by thread and key."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def stored(self, keys: Sequence[str]) -> dict[str, str]:
         """What was read before, in this process or by others."""
-        found = self.remembered(keys)
-        missing = [key for key in keys if key not in found]
+        readings = self.remembered(keys)
+        missing = [key for key in keys if key not in readings]
         if missing and self.store is not None:
-            stored = await self.store.readings(missing)
-            self._remember(stored)
-            found |= stored
-        return found
+            more = await self.store.readings(missing)
+            self._remember(more)
+            readings |= more
+        return readings
 
     def remembered(self, keys: Sequence[str]) -> dict[str, str]:
         """What this process read before."""
         with self._lock:
-            return {key: self._kept[key] for key in keys if key in self._kept}
+            return {key: self._remembered[key] for key in keys if key in self._remembered}
 
     def keep(self, readings: Mapping[str, str]) -> None:
         """Keep what was read."""
@@ -107,12 +107,12 @@ class Reader:
 
     def _remember(self, readings: Mapping[str, str]) -> None:
         with self._lock:
-            self._kept.update(readings)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            self._remembered.update(readings)
+            while len(self._remembered) > _KEPT:
+                self._remembered.popitem(last=False)
 
     async def others(self, keys: Sequence[str]) -> None:
-        """Wait until nobody else on this thread is reading one of these keys."""
+        """Wait until no other call on this thread is reading one of these keys."""
         thread = threading.get_ident()
         while events := [self._pending[thread, key] for key in keys if (thread, key) in self._pending]:
             await events[0].wait()
@@ -149,14 +149,14 @@ class CallReading:
         ledger: Ledger,
     ) -> None:
         self._reader = reader
-        self._declared = {one.key: declared_readings(one.task) for one in tasks}
-        self._readings: dict[str, dict[str, CriterionReading]] = {one.key: {} for one in tasks}
+        self._declared = {task.key: declared_readings(task.task) for task in tasks}
+        self._readings: dict[str, dict[str, CriterionReading]] = {task.key: {} for task in tasks}
         self._effects = known_effects(tools)
-        self._open = {one.key: open for one in tasks if (open := self._to_read(one, tools)) is not None}
+        self._open = {task.key: open for task in tasks if (open := self._to_read(task, tools)) is not None}
         # Most of this is for what is unread. Of hundreds of calls at once, those that read nothing hold nothing.
         self._tools = tools if self._open else ()
         self._effects_key = _effects_key(self._tools) if self._open else ""
-        self._templates = {one.key: one.template for one in tasks if one.template is not None}
+        self._templates = {task.key: task.template for task in tasks if task.template is not None}
         self._session = JudgeSession(reader.pool, worker, ceiling, ledger, ignore_event) if self._open else None
         self._work: asyncio.Task[None] | None = None
         self._taken = False
@@ -166,7 +166,7 @@ class CallReading:
         """Start to read, if there is anything that isn't known."""
         if self._session is not None:
             self._use(self._reader.remembered([*_keys(self._open.values()), self._effects_key]))
-            if any(one.statements for one in self._left()):
+            if any(entry.statements for entry in self._left()):
                 self._work = asyncio.get_running_loop().create_task(self._run(self._session))
 
     def known(self, key: str) -> TaskReading:
@@ -206,9 +206,9 @@ class CallReading:
     async def _run(self, session: JudgeSession) -> None:
         try:
             self._use(await self._reader.stored([*_keys(self._open.values()), self._effects_key]))
-            wanted = _keys(self._left())
-            await self._reader.others(wanted)
-            self._use(self._reader.remembered([*wanted, self._effects_key]))
+            keys = _keys(self._left())
+            await self._reader.others(keys)
+            self._use(self._reader.remembered([*keys, self._effects_key]))
             for request in _requests(self._left()):
                 with self._reader.reading(_keys(request)):
                     await self._ask(session, request)
@@ -220,7 +220,7 @@ class CallReading:
     async def _ask(self, session: JudgeSession, request: Sequence["_Open"]) -> None:
         from delegate.judging.reading.question import build_question, read_reply  # loaded only where a model is asked
 
-        tasks = [one.to_read for one in request]
+        tasks = [entry.to_read for entry in request]
         reply = await session.ask(build_question(tasks, self._tools))
         if reply.reply is None:
             _log.info("criteria were not read: %s", reply.reason)
@@ -231,10 +231,10 @@ class CallReading:
             _log.info("criteria were not read: %s", error)
             return
         new = {self._effects_key: json.dumps(readings[0].effects)}
-        for one, reading in zip(request, readings, strict=True):
-            for id, read in reading.statements.items():
-                self._take(one, id, read)
-                new[one.key_of[id]] = read.model_dump_json(exclude_defaults=True)
+        for entry, reading in zip(request, readings, strict=True):
+            for id, statement_reading in reading.statements.items():
+                self._take(entry, id, statement_reading)
+                new[entry.key_of[id]] = statement_reading.model_dump_json(exclude_defaults=True)
         self._effects |= readings[0].effects
         self._reader.keep(new)
 
@@ -242,41 +242,41 @@ class CallReading:
         """Use what was read before."""
         if (effects := stored.get(self._effects_key)) is not None:
             self._effects |= json.loads(effects)
-        for one in self._open.values():
-            for id, key in one.key_of.items():
+        for entry in self._open.values():
+            for id, key in entry.key_of.items():
                 if key in stored:
                     with suppress(ValidationError):  # written by another version
-                        read = CriterionReading.model_validate_json(stored[key])
-                        self._take(one, id, read.model_copy(update={"by": "stored"}))
+                        reading = CriterionReading.model_validate_json(stored[key])
+                        self._take(entry, id, reading.model_copy(update={"by": "stored"}))
 
-    def _take(self, one: "_Open", id: str, read: CriterionReading) -> None:
-        template = self._templates.get(one.key)
-        read = template.filled(read) if template and id in template.statements else read
-        declared = self._declared[one.key].get(id)
+    def _take(self, entry: "_Open", id: str, reading: CriterionReading) -> None:
+        template = self._templates.get(entry.key)
+        reading = template.filled(reading) if template and id in template.statements else reading
+        declared = self._declared[entry.key].get(id)
         # What a criterion says itself that it is about stands: only what would prove that is taken from the reading.
-        if declared and not _agrees(read, declared):
-            read = declared
-        self._readings[one.key][id] = read
+        if declared and not _agrees(reading, declared):
+            reading = declared
+        self._readings[entry.key][id] = reading
 
-    def _to_read(self, one: TaskToRead, tools: Sequence[ToolInfo]) -> "_Open | None":
-        open = {id: words for id, (words, about) in in_words(one.task).items() if about in _TO_READ}
+    def _to_read(self, task: TaskToRead, tools: Sequence[ToolInfo]) -> "_Open | None":
+        open = {id: words for id, (words, about) in in_words(task.task).items() if about in _TO_READ}
         if not open:
             return None
-        text, template = redactor.text, one.template
+        text, template = redactor.text, task.template
         texts = {id: template.statements.get(id, words) if template else words for id, words in open.items()}
-        goal = template.goal if template else one.task.goal
-        to_read = ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=one.has_user)
-        return _Open(one.key, to_read, _keys_of(to_read, tools))
+        goal = template.goal if template else task.task.goal
+        to_read = ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=task.has_user)
+        return _Open(task.key, to_read, _keys_of(to_read, tools))
 
     def _left(self) -> list["_Open"]:
         """What is still unknown, by task; tasks of which all is known are left out."""
-        left = [one.without(self._readings[one.key]) for one in self._open.values()]
-        return [one for one in left if one.statements]
+        entries = [entry.without(self._readings[entry.key]) for entry in self._open.values()]
+        return [entry for entry in entries if entry.statements]
 
 
-def _agrees(read: CriterionReading, declared: CriterionReading) -> bool:
+def _agrees(reading: CriterionReading, declared: CriterionReading) -> bool:
     """Whether a reading is about what the criterion itself says, and nothing that a worker's word could show."""
-    kinds = {part.about for part in read.parts}
+    kinds = {part.about for part in reading.parts}
     return declared.parts[0].about in kinds and kinds <= {"deed", "absence"}
 
 
@@ -312,29 +312,31 @@ class _Open:
         return self.to_read.statements
 
     def without(self, known: Mapping[str, Any]) -> "_Open":
-        left = {id: words for id, words in self.statements.items() if id not in known}
-        return _Open(self.key, replace(self.to_read, statements=left), {id: self.key_of[id] for id in left})
+        statements = {id: words for id, words in self.statements.items() if id not in known}
+        return _Open(self.key, replace(self.to_read, statements=statements), {id: self.key_of[id] for id in statements})
 
 
 def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:
     """The tasks in as few requests as possible; a task isn't split."""
     requests: list[list[_Open]] = []
-    for one in tasks:
-        size = sum(len(other.statements) for other in requests[-1]) if requests else PER_REQUEST
-        if size + len(one.statements) > PER_REQUEST:
+    for entry in tasks:
+        size = sum(len(entry.statements) for entry in requests[-1]) if requests else PER_REQUEST
+        if size + len(entry.statements) > PER_REQUEST:
             requests.append([])
-        requests[-1].append(one)
+        requests[-1].append(entry)
     return requests
 
 
 def _keys(tasks: Iterable[_Open]) -> list[str]:
-    return [key for one in tasks for key in one.key_of.values()]
+    return [key for entry in tasks for key in entry.key_of.values()]
 
 
-def _keys_of(asked: ToRead, tools: Sequence[ToolInfo]) -> dict[str, str]:
+def _keys_of(to_read: ToRead, tools: Sequence[ToolInfo]) -> dict[str, str]:
     """The keys of the statements: what their reading depends on."""
-    known = [(tool.name, tool.description, tool.effect) for tool in tools]
-    return {id: _key("statement", words, asked.goal, asked.has_user, known) for id, words in asked.statements.items()}
+    info = [(tool.name, tool.description, tool.effect) for tool in tools]
+    return {
+        id: _key("statement", words, to_read.goal, to_read.has_user, info) for id, words in to_read.statements.items()
+    }
 
 
 def _effects_key(tools: Sequence[ToolInfo]) -> str:

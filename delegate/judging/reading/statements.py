@@ -101,7 +101,7 @@ class TaskReading:
     effects: Mapping[str, ToolEffect] = field(default_factory=dict[str, ToolEffect])
 
     def of(self, id: str, statement: str) -> CriterionReading:
-        """The reading of one statement; if nobody read it, that of a deed by unknown tools."""
+        """The reading of one statement; if no model read it, that of a deed by unknown tools."""
         return self.statements.get(id) or unread(statement)
 
 
@@ -110,14 +110,17 @@ def in_words(task: Task) -> dict[str, tuple[str, About | None]]:
 
     The dimension `d` of the rubric `c3` has the id `c3.d`.
     """
-    found: dict[str, tuple[str, About | None]] = {}
+    statements: dict[str, tuple[str, About | None]] = {}
     for criterion in task.criteria:
         id = criterion.id or ""
         if isinstance(criterion, (TextCriterion, QuestionCriterion)):
-            found[id] = (statement_of(criterion), criterion.about)
+            statements[id] = (statement_of(criterion), criterion.about)
         elif isinstance(criterion, RubricCriterion):
-            found |= {f"{id}.{one.id}": (one.description, one.about) for one in rubric_of(criterion).dimensions}
-    return found
+            statements |= {
+                f"{id}.{dimension.id}": (dimension.description, dimension.about)
+                for dimension in rubric_of(criterion).dimensions
+            }
+    return statements
 
 
 def statement_of(criterion: AnyCriterion) -> str:
@@ -138,7 +141,7 @@ def _declared(statement: str, about: AboutKind, files: tuple[str, ...]) -> Crite
 
 
 def unread(statement: str) -> CriterionReading:
-    """The reading of a statement that nobody read. As a deed, it can't be shown by the child's word."""
+    """The reading of a statement that no model read. As a deed, it can't be shown by the child's word."""
     return _single("nobody", StatementPart(text=statement, about="deed"))
 
 

@@ -182,18 +182,20 @@ class Commands:
         network: Network | None = None,
         has_repository: bool = False,
         approve: Approve | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> CommandResult:
         """Run `command` in a shell in `cwd` and wait until it ends; no process of it outlives this call.
 
         `network` is None for what the setting says. With `has_repository`, `cwd` is somebody's git repository: what git
         runs there can't be changed by a command in a sandbox. `approve` is asked where the settings say so; None if
-        nobody is there.
+        nobody is there. `env` has more environment variables.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and its subclasses
         `SandboxFailed` if the sandbox fails before the command ends, and `ResourceLimit` if it uses too much.
         """
         mechanism, allowed = await self._permitted(command, author, network, approve)
         spec = self._spec(command, cwd, timeout_seconds, allowed)
+        spec = replace(spec, env={**spec.env, **(env or {})})
         return await self._run(mechanism, await _with_repository(spec) if has_repository else spec)
 
     async def run_check(

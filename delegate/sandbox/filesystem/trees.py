@@ -1,6 +1,8 @@
 """Copies and removes whole folders, whatever is in them."""
 
+import asyncio
 import itertools
+import logging
 import math
 import os
 import secrets
@@ -12,13 +14,20 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from delegate._util.threads import run_in_daemon_thread
 from delegate.errors import CallError
 from delegate.sandbox.filesystem.secret_paths import is_secret_by_another_name
 
 MAX_COPY_BYTES = 1 << 30
 MAX_COPY_FILES = 200_000
+REMOVAL_SECONDS = 0.5
+"""How long an answer, and the end of a process, wait for the removal of a folder."""
+_REMOVED = ".removed"
+"""The end of the name of a folder that is being removed."""
 _LONG_PATH = 3_000
 _FICLONE = 0x4004_9409
+_removing = set["asyncio.Future[None]"]()
+_log = logging.getLogger(__name__)
 
 
 def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Collection[str] = ()) -> None:
@@ -147,6 +156,39 @@ class _Size:
             self._linked.add(file)
         # A sparse file takes up less than its size.
         self._bytes += found.st_blocks * 512 if hasattr(found, "st_blocks") else found.st_size
+
+
+async def remove_soon(root: Path) -> None:
+    """Remove a folder like `remove_tree`, but wait only a moment: a child may have left a million files.
+
+    Nothing is at `root` afterwards. What isn't removed before the process ends is left to `remove_rest`. Raises
+    `OSError` if the folder isn't there, or can't be moved.
+    """
+    removing = asyncio.ensure_future(run_in_daemon_thread(_remove, set_aside(root)))
+    _removing.add(removing)
+    removing.add_done_callback(_removing.discard)
+    await asyncio.wait([removing], timeout=REMOVAL_SECONDS)
+
+
+def set_aside(root: Path) -> Path:
+    """Move a folder to the name of one that is being removed, which is returned. Raises `OSError`."""
+    return root.rename(root.with_name(f"{secrets.token_hex(8)}{_REMOVED}"))
+
+
+def remove_rest(home: Path) -> None:
+    """Remove what earlier processes began to remove in the folder `home`, in a thread that nothing waits for."""
+    rest = list(home.glob(f"*{_REMOVED}"))
+    if rest:
+        threading.Thread(target=lambda: [_remove(one) for one in rest], name="delegate-remove", daemon=True).start()
+
+
+def _remove(root: Path) -> None:
+    try:
+        remove_tree(root)
+    except FileNotFoundError:  # another process removes it too
+        pass
+    except OSError as problem:
+        _log.warning("%s can't be removed: %s", root, problem)
 
 
 def remove_tree(root: Path) -> None:

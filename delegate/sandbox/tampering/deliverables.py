@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from posixpath import basename
 
 from delegate.errors import ToolError
 from delegate.sandbox.filesystem import files, paths
@@ -60,17 +61,17 @@ class Deliverables:
         """What the task asked for. A link shows nothing of its own."""
         explicit = self.criterion.deliverables if self.criterion.deliverables is not None else self.task.deliverables
         if explicit is not None:
-            return self._given((*explicit, *self.criterion.may_change))
-        plain = {one.path: one for one in self.frozen.changes if self._may_be_work(one)}
-        usual = {path for path, one in plain.items() if self._is_usual(one)}
+            return self._matching((*explicit, *self.criterion.may_change))
+        plain = {change.path: change for change in self.frozen.changes if self._may_be_work(change)}
+        usual = {path for path, change in plain.items() if self._is_usual(change)}
         if self._mentioned and not self._named:  # nothing but files that the work is compared with
             usual = set(filter(_is_code, usual))
-        allowed = filter(Globs(self.criterion.may_change), plain)
+        changeable = filter(Globs(self.criterion.may_change), plain)
         committed = {path for path in plain if path.startswith(".git/")}
-        found = self._with_references(self._named, self._named & plain.keys(), usual) if self._named else usual
-        return frozenset({*found, *allowed, *committed})
+        work = self._with_references(self._named, self._named & plain.keys(), usual) if self._named else usual
+        return frozenset({*work, *changeable, *committed})
 
-    def _given(self, globs: Sequence[str]) -> frozenset[str]:
+    def _matching(self, globs: Sequence[str]) -> frozenset[str]:
         """What these globs name, and what that refers to.
 
         A name without a folder is that of the file at the top, if there is one. What programs write, or load without
@@ -79,53 +80,55 @@ class Deliverables:
         at_top = {glob for glob in globs if "/" not in glob and glob in self._all}
         is_meant = Globs([glob for glob in globs if glob not in at_top])
         is_product = Globs([glob for glob in globs if _is_product(glob)])
-        named = {path for path in self._all if path in at_top or is_meant(path)}
+        matches = {path for path in self._all if path in at_top or is_meant(path)}
         own = {
-            one.path
-            for one in self.frozen.changes
-            if one.path in named
-            and not self._is_link(one)
-            and (is_product(one.path) or not _is_product(one.path))
-            and (self.role(one) != "hook" or one.path in globs)
+            change.path
+            for change in self.frozen.changes
+            if change.path in matches
+            and not self._is_link(change)
+            and (is_product(change.path) or not _is_product(change.path))
+            and (self.role(change) != "hook" or change.path in globs)
         }
-        usual = {one.path for one in self.frozen.changes if self._may_be_work(one) and self._is_usual(one)}
-        return frozenset(self._with_references(named, own, usual))
+        usual = {change.path for change in self.frozen.changes if self._may_be_work(change) and self._is_usual(change)}
+        return frozenset(self._with_references(matches, own, usual))
 
     @cached_property
     def others_work(self) -> frozenset[str]:
         """What somebody else changed meanwhile, as far as it decides no check."""
         return frozenset(
-            one.path for one in self.frozen.changes if one.path in self.frozen.foreign and self.role(one) in _WORK
+            change.path
+            for change in self.frozen.changes
+            if change.path in self.frozen.foreign and self.role(change) in _WORK
         )
 
-    def is_asked(self, one: Difference) -> bool:
+    def is_asked(self, change: Difference) -> bool:
         """Whether a file that is no deliverable is still one that the task may mean: it names it, or names nothing."""
-        return self.is_named(one.path) or (not self._named and self.role(one) in _WORK)
+        return self.is_named(change.path) or (not self._named and self.role(change) in _WORK)
 
-    def may_be_needed(self, one: Difference, *, nothing_ran: bool) -> bool:
+    def may_be_needed(self, change: Difference, *, nothing_ran: bool) -> bool:
         """Whether an honest child may have changed what isn't a deliverable, and the check may need it.
 
         Then the check shows no more than that the child agrees with itself. Of tests, configuration and scripts that
         holds if the task names them, or if there was nothing of the kind before.
         """
-        role = self.role(one)
-        if role != "protected" and (role in _WORK or self._names(one.path)):
+        role = self.role(change)
+        if role != "protected" and (role in _WORK or self._names(change.path)):
             return True
-        if one.change != "added" or role in ("hook", "protected"):
+        if change.change != "added" or role in ("hook", "protected"):
             return False
         if role == "environment":  # packages that were installed because there were none
-            return not any(path.startswith(_environment_of(one.path)) for path in self._before)
-        if role == "test" and (nothing_ran or self._is_run(one.path)):
+            return not any(path.startswith(_environment_of(change.path)) for path in self._before)
+        if role == "test" and (nothing_ran or self._is_run(change.path)):
             return True
         return role in ("test", "config") and not self._has_checks
 
-    def role(self, one: Difference) -> Role | None:
+    def role(self, change: Difference) -> Role | None:
         """What a changed file is to the command; None for work."""
-        if one.path in self._shadowing or base(one.path).startswith("-"):  # which a glob hands over as an option
+        if change.path in self._shadowing or basename(change.path).startswith("-"):  # an option, from a glob
             return "hook"
-        if not one.decides:
+        if not change.decides:
             return None
-        return self._role(one.path)
+        return self._role(change.path)
 
     @property
     def asks_for_code(self) -> bool:
@@ -141,16 +144,20 @@ class Deliverables:
         """
         words = _words(self.criterion.command)
         run = {path for path in self._plain if _is_word(path, words, any_name=path in self._before)}
-        made = {path for path in run if path not in self._before and not _is_product(path)}
+        new = {path for path in run if path not in self._before and not _is_product(path)}
         checked_with = {path for path in self._mentioned & run if path in self._before}
-        others = self._mentioned - checked_with or self._mentioned
-        return frozenset({path for path in others if not self._is_reference(path)} | made)
+        mentioned = self._mentioned - checked_with or self._mentioned
+        return frozenset({path for path in mentioned if not self._is_reference(path)} | new)
 
     @cached_property
     def _mentioned(self) -> frozenset[str]:
         """The same, whatever the file is to the command. A folder counts if no file is named."""
-        named = {path for path in self._plain if self._names(path) or any(one(path) for one in self._named_globs)}
-        return frozenset(named or filter(self._is_in_named_folder, self._plain))
+        matches = {
+            path
+            for path in self._plain
+            if self._names(path) or any(matches_glob(path) for matches_glob in self._named_globs)
+        }
+        return frozenset(matches or filter(self._is_in_named_folder, self._plain))
 
     @cached_property
     def _plain(self) -> frozenset[str]:
@@ -158,7 +165,7 @@ class Deliverables:
 
     def _is_in_named_folder(self, path: str) -> bool:
         """Whether the task names a folder with the file in it. Build products count only if it names theirs."""
-        folders = [f"{one}/" for one in _folders(path) if f"{one}/" in self._words]
+        folders = [f"{folder}/" for folder in _folders(path) if f"{folder}/" in self._words]
         return any(_is_product(folder + "_") for folder in folders) or (bool(folders) and not _is_product(path))
 
     def _is_reference(self, path: str) -> bool:
@@ -176,17 +183,17 @@ class Deliverables:
     def _data_of_command(self) -> frozenset[str]:
         """The files of before, other than code, that the command names."""
         words = _words(self.criterion.command)
-        return frozenset(one for one in self._before if not _is_code(one) and _is_word(one, words, any_name=True))
+        return frozenset(path for path in self._before if not _is_code(path) and _is_word(path, words, any_name=True))
 
     @cached_property
     def _checking_words(self) -> frozenset[str]:
-        """The words of the tests, the configuration and the scripts of before, and of programs that nobody changed."""
-        changed = {one.path for one in self.frozen.changes}
+        """The words of the tests, the configuration and the scripts of before, and of programs that didn't change."""
+        changed_paths = {change.path for change in self.frozen.changes}
         checking = [
             path
             for path in self._before
             if (role := self._role(path)) in ("test", "config", "script", "protected")
-            or (role == "program" and path not in changed)
+            or (role == "program" and path not in changed_paths)
         ]
         return _words("\n".join(self._text_before(path) for path in sorted(checking)[:_MOST_READ]))
 
@@ -199,13 +206,13 @@ class Deliverables:
 
         A name without a suffix may be any word, unless there was such a file, or programs know it, as `Makefile`.
         """
-        is_known = path in self._before or role_of_name(base(path)) is not None
+        is_known = path in self._before or role_of_name(basename(path)) is not None
         return _is_word(path, self._words, any_name=is_known)
 
     def _is_run(self, path: str) -> bool:
         """Whether the command names the file, or the module that it is."""
         words = _words(self.criterion.command)
-        return _is_word(path, words) or base(path).partition(".")[0] in {
+        return _is_word(path, words) or basename(path).partition(".")[0] in {
             part for word in words for part in word.split(".")
         }
 
@@ -218,8 +225,10 @@ class Deliverables:
     @cached_property
     def _machinery(self) -> Machinery:
         start = self.frozen.start
-        shell = [one for one in self.task.criteria if isinstance(one, ShellCriterion)]
-        commands = [one.command.replace(self.root, str(start.tree)) for one in shell] if start is not None else []
+        shell = [criterion for criterion in self.task.criteria if isinstance(criterion, ShellCriterion)]
+        commands = (
+            [criterion.command.replace(self.root, str(start.tree)) for criterion in shell] if start is not None else []
+        )
         return Machinery(
             protect=self.criterion.protect,
             may_change=self.criterion.may_change,
@@ -245,8 +254,8 @@ class Deliverables:
     @cached_property
     def _shadowing(self) -> frozenset[str]:
         """New modules that Python would import instead of others, from a folder that may be on its path."""
-        added = [one.path for one in self.frozen.changes if one.change == "added"]
-        modules = {path: match for path in added if (match := MODULE.fullmatch(path.replace("/__init__.", ".")))}
+        new_paths = [change.path for change in self.frozen.changes if change.change == "added"]
+        modules = {path: match for path in new_paths if (match := MODULE.fullmatch(path.replace("/__init__.", ".")))}
         if not modules:
             return frozenset()
         own = {path.rpartition("/")[0] for path in self._before if self._role(path) in ("test", "script", "program")}
@@ -259,7 +268,7 @@ class Deliverables:
             if (match[1] or "") in folders and (shadows(match[2], root) or self._hides(match, path))
         }
         return frozenset(
-            path for path in added for own in shadowing.values() if path.startswith((f"{own}.", f"{own}/"))
+            path for path in new_paths for own in shadowing.values() if path.startswith((f"{own}.", f"{own}/"))
         )
 
     def _hides(self, match: re.Match[str], path: str) -> bool:
@@ -267,25 +276,25 @@ class Deliverables:
         module = f"{match[1] or ''}{match[2]}.py"
         return "/__init__." in path and module in self._before and module in self.frozen.end.origin
 
-    def _is_usual(self, one: Difference) -> bool:
-        """Whether a file that nobody names is usually the work: source files, and new files with a suffix."""
-        if _is_product(one.path) or self._is_reference(one.path):
+    def _is_usual(self, change: Difference) -> bool:
+        """Whether a file that isn't named is usually the work: source files, and new files with a suffix."""
+        if _is_product(change.path) or self._is_reference(change.path):
             return False
-        return _SOURCE.fullmatch(one.path) is not None or (one.change == "added" and "." in base(one.path))
+        return _SOURCE.fullmatch(change.path) is not None or (change.change == "added" and "." in basename(change.path))
 
-    def _may_be_work(self, one: Difference) -> bool:
+    def _may_be_work(self, change: Difference) -> bool:
         """Whether it can be what was asked for: no machinery, and neither a deletion nor a link, which show nothing."""
-        if self.role(one) not in _WORK or (self.role(one) == "program" and one.path not in self._named):
+        if self.role(change) not in _WORK or (self.role(change) == "program" and change.path not in self._named):
             return False
-        if one.change == "deleted" or self._is_link(one):
+        if change.change == "deleted" or self._is_link(change):
             return False
-        return one.change == "added" or not one.path.endswith(_RECORDS)
+        return change.change == "added" or not change.path.endswith(_RECORDS)
 
-    def _is_link(self, one: Difference) -> bool:
+    def _is_link(self, change: Difference) -> bool:
         """Whether it is a link now, or something else that is no file."""
-        if one.change == "deleted":
-            return one.path in self.frozen.replaced
-        return stat.S_ISLNK(self.frozen.end.origin[one.path].mode)
+        if change.change == "deleted":
+            return change.path in self.frozen.replaced
+        return stat.S_ISLNK(self.frozen.end.origin[change.path].mode)
 
     @cached_property
     def _all(self) -> Collection[str]:
@@ -294,15 +303,15 @@ class Deliverables:
     @cached_property
     def _words(self) -> frozenset[str]:
         """The words of the goal, the context and the other criteria that may be paths."""
-        others = [one.describe() for one in self.task.criteria if not isinstance(one, ShellCriterion)]
-        return _words("\n".join([self.task.goal, self.task.context or "", *others]))
+        texts = [criterion.describe() for criterion in self.task.criteria if not isinstance(criterion, ShellCriterion)]
+        return _words("\n".join([self.task.goal, self.task.context or "", *texts]))
 
     @cached_property
     def _named_globs(self) -> Sequence[Callable[[str], bool]]:
-        named = [one.path for one in self.task.criteria if isinstance(one, FileCriterion)]
-        abouts = (getattr(one, "about", None) for one in self.task.criteria)
-        named += [about.file for about in abouts if isinstance(about, AboutFile)]
-        return [Globs([path]) for path in named if not path.startswith("/")]
+        globs = [criterion.path for criterion in self.task.criteria if isinstance(criterion, FileCriterion)]
+        abouts = (getattr(criterion, "about", None) for criterion in self.task.criteria)
+        globs += [about.file for about in abouts if isinstance(about, AboutFile)]
+        return [Globs([path]) for path in globs if not path.startswith("/")]
 
     def _with_references(self, named: Collection[str], changed: Collection[str], usual: Collection[str]) -> set[str]:
         """Those of the named files that changed, and of the usual ones those that the work refers to, also by others.
@@ -311,19 +320,23 @@ class Deliverables:
         before, so that the child can't bring in a helper of the tests by naming it.
         """
         work = [path for path in named if self._role(path) in _WORK]
-        found, waiting, seen = set(changed), list(work), set(named)
+        result, waiting, seen = set(changed), list(work), set(named)
         sources = {path for path in self._before if _SOURCE.fullmatch(path) and self._role(path) in _WORK}
         while waiting:
             path = waiting.pop()
             before = self._text_before(path)
-            reached = {one for one in sources - seen if _refers(before, one)}
-            if path in found:
+            reached = {source for source in sources - seen if _refers(before, source)}
+            if path in result:
                 now = self._text(self.frozen.end.tree, path)
-                reached |= {one for one in usual if one not in self._before and one not in seen and _refers(now, one)}
-            found |= reached & set(usual)
+                reached |= {
+                    source
+                    for source in usual
+                    if source not in self._before and source not in seen and _refers(now, source)
+                }
+            result |= reached & set(usual)
             seen |= reached
             waiting += reached
-        return found
+        return result
 
     def _text_before(self, path: str) -> str:
         return self._text(self.frozen.start.tree, path) if self.frozen.start is not None else ""
@@ -335,11 +348,6 @@ class Deliverables:
             return ""
 
 
-def base(path: str) -> str:
-    """The last part of a path."""
-    return path.rpartition("/")[2]
-
-
 def found_no_tests(exit_code: int | None) -> bool:
     """Whether a test runner ended because it was asked for tests that don't exist."""
     return exit_code in _NO_TESTS_FOUND
@@ -347,13 +355,15 @@ def found_no_tests(exit_code: int | None) -> bool:
 
 def _words(text: str) -> frozenset[str]:
     """What may be a path in a text: also between characters of scripts that don't separate words."""
-    found = {*re.findall(r"[A-Za-z0-9_./@+~=-]+", text), *re.findall(r"[\w./@+~=-]+", text)}
-    return frozenset(part for word in found for part in (word.strip("."), word.rstrip(".,").removeprefix("./")) if part)
+    found_words = {*re.findall(r"[A-Za-z0-9_./@+~=-]+", text), *re.findall(r"[\w./@+~=-]+", text)}
+    return frozenset(
+        part for word in found_words for part in (word.strip("."), word.rstrip(".,").removeprefix("./")) if part
+    )
 
 
 def _is_word(path: str, words: Collection[str], *, any_name: bool = False) -> bool:
     """Whether the path, or the file's name, is one of these words. Without `any_name`, a bare name has a suffix."""
-    name = base(path)
+    name = basename(path)
     is_name = "." in name.lstrip(".") or any_name
     return ("/" in path and path in words) or (is_name and name in words) or f"./{path}" in words
 
@@ -391,8 +401,8 @@ def _environment_of(path: str) -> str:
     return "/".join(parts[: place + 1]) + "/"
 
 
-def named(changed: Iterable[str], most: int = 5) -> str:
+def named(names: Iterable[str], most: int = 5) -> str:
     """File names for a reason or a finding."""
-    listed = list(changed)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(files.shown(path) for path in listed[:most]) + more
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(files.shown(path) for path in names[:most]) + more

@@ -163,18 +163,18 @@ class _Search:
         return True
 
     def _make(self, arguments: list[str], folder: str, depth: int) -> None:
-        named, targets = list[str](), list[str]()
+        names, targets = list[str](), list[str]()
         words = iter(arguments)
         for word in words:
             if word in ("-f", "--file", "--makefile"):
-                named = [next(words, "")]
+                names = [next(words, "")]
             elif word in ("-C", "--directory"):
                 folder = self._joined(folder, next(words, "") + "/") or folder
             elif word.startswith("-f") and len(word) > 2:
-                named = [word[2:]]
+                names = [word[2:]]
             elif not word.startswith("-") and "=" not in word:
                 targets.append(word)
-        for name in named or ("GNUmakefile", "makefile", "Makefile"):
+        for name in names or ("GNUmakefile", "makefile", "Makefile"):
             if self._add(name, folder, MAX_DEPTH, role="script"):
                 self._makefile(self._text(folder + name), targets, folder, depth)
                 return
@@ -185,8 +185,8 @@ class _Search:
             if include := _INCLUDE.match(line):
                 for name in include[1].split():
                     if self._add(name, folder, MAX_DEPTH, role="script"):
-                        more, others = _rules(self._text(folder + name))
-                        rules, variables = {**more, **rules}, {**others, **variables}
+                        more, more_variables = _rules(self._text(folder + name))
+                        rules, variables = {**more, **rules}, {**more_variables, **variables}
         waiting = targets or [name for name in rules if not name.startswith(".")][:1]
         seen = set[str]()
         while waiting:
@@ -204,10 +204,10 @@ class _Search:
         name = {"t": "test", "tst": "test"}.get(words[0], words[0]) if words else ""
         with suppress(ValueError, RecursionError):
             fields: Any = json.loads(self._text(f"{folder}package.json") or "{}")
-            listed = cast("dict[str, object]", fields).get("scripts") if isinstance(fields, dict) else None
-            scripts = cast("dict[str, object]", listed) if isinstance(listed, dict) else {}
-            for one in (f"pre{name}", name, f"post{name}"):
-                if isinstance(text := scripts.get(one), str) and depth < MAX_DEPTH:
+            entries = cast("dict[str, object]", fields).get("scripts") if isinstance(fields, dict) else None
+            scripts = cast("dict[str, object]", entries) if isinstance(entries, dict) else {}
+            for script in (f"pre{name}", name, f"post{name}"):
+                if isinstance(text := scripts.get(script), str) and depth < MAX_DEPTH:
                     self._add("package.json", folder, MAX_DEPTH, role="script")
                     self.command(text, folder, depth + 1)
 
@@ -218,14 +218,14 @@ class _Search:
             real = paths.resolve(self._root, path)
             relative = str(Path(_lexical(path, self._root)))
             inside = real if relative.startswith("..") else self._root / relative
-            found = str(inside.relative_to(self._root))
-            return "" if found == "." else found + ("/" if word.endswith("/") else "")
+            name = str(inside.relative_to(self._root))
+            return "" if name == "." else name + ("/" if word.endswith("/") else "")
         return None
 
     def _text(self, path: str) -> str:
         with suppress(ToolError):
-            found = files.read(self._root, paths.resolve(self._root, path), _MAX_BYTES)
-            return found.text if found.is_text else ""
+            excerpt = files.read(self._root, paths.resolve(self._root, path), _MAX_BYTES)
+            return excerpt.text if excerpt.is_text else ""
         return ""
 
 
@@ -283,7 +283,7 @@ def _rules(text: str) -> tuple[Rules, dict[str, str]]:
 
 def _expanded(text: str, variables: dict[str, str]) -> str:
     for _ in range(3):
-        text = re.sub(r"\$[({](\w+)[)}]", lambda found: variables.get(found[1], _USUAL.get(found[1], "")), text)
+        text = re.sub(r"\$[({](\w+)[)}]", lambda match: variables.get(match[1], _USUAL.get(match[1], "")), text)
     return text
 
 

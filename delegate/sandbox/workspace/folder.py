@@ -3,7 +3,6 @@
 Whatever looks at all files of a folder runs in a thread: a child may have left a hundred thousand of them.
 """
 
-import asyncio
 import itertools
 import logging
 import math
@@ -25,7 +24,7 @@ from delegate.errors import CallError, ToolError, WorkspaceTooLarge
 from delegate.sandbox.filesystem import changes, files, paths
 from delegate.sandbox.filesystem.changes import ArtifactWatch, FileState
 from delegate.sandbox.filesystem.files import Excerpt
-from delegate.sandbox.filesystem.trees import copy_tree, remove_tree, tree_bytes
+from delegate.sandbox.filesystem.trees import copy_tree, remove_rest, remove_soon, remove_tree, tree_bytes
 from delegate.sandbox.tampering.git_files import Repository, refuse_repository
 from delegate.sandbox.workspace import worktree
 from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
@@ -39,9 +38,6 @@ _BLOCK_BYTES = 8_192
 """More than a file or a folder takes up on the disk besides its content."""
 PAUSES = 20
 """Between two checks of a folder's size, this many times as long passes as a check takes."""
-REMOVAL_SECONDS = 1.0
-"""How long an answer waits for the removal of its folder."""
-_removing = set["asyncio.Future[None]"]()
 _log = logging.getLogger(__name__)
 
 
@@ -55,8 +51,9 @@ class Folder:
 
     root: Path
     owned: bool
-    take_over: str | None = None
-    """The shell command that brings the changes into the checkout that a worktree was made from. See `artifacts`."""
+    no_take_over: str | None = None
+    """Why the changes can't be brought into the user's checkout; empty if they can. None if there are none to bring.
+    See `artifacts`."""
     unlisted: int = 0
     """How many more files changed than `artifacts` listed."""
     before: Snapshot | None = None
@@ -93,6 +90,7 @@ class Folder:
     _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
     _writer: Writer | None = None
     _worktree: Worktree | None = None
+    _is_copy: bool = False
 
     @classmethod
     async def open(
@@ -164,7 +162,10 @@ class Folder:
         Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder.
         """
         if self._worktree is not None and path == _diff_name(self._worktree):
-            return files.read(self.root.parent, self._worktree.diff_path, limit)
+            from delegate.sandbox.workspace.worktree import MAX_DIFF_BYTES, without_binary  # loaded only for worktrees
+
+            shown = without_binary(files.read(self.root.parent, self._worktree.diff_path, MAX_DIFF_BYTES).data)
+            return Excerpt(shown[:limit], len(shown))
         return files.read(self.root, self.resolve(path), limit)
 
     def excerpt(self, artifact: Artifact, limit: int) -> Excerpt:
@@ -325,10 +326,11 @@ class Folder:
         if self.repository is not None:
             self.removed_links |= await run_in_thread(partial(self.repository.remove_links, nested=False))
         found = await run_in_thread_if(not self.is_small, self.changes)
+        if found and self._is_copy:
+            self.no_take_over = "the workspace is a copy; take what you want from it"
         if self._worktree is None or not found:
             return found
-        if await self._worktree.write_diff():
-            self.take_over = self._worktree.take_over
+        self.no_take_over = await self._worktree.write_diff()
         return (*await run_in_thread(partial(_diff_artifact, self._worktree)), *found)
 
     async def record_start(self) -> None:
@@ -374,25 +376,27 @@ class Folder:
     async def close(self, *, keep: bool = False) -> None:
         """Remove an owned folder, unless the child left changes in it that the parent may want.
 
-        With `keep`, the folder stays without a search for changes. What takes long to remove is removed in the
-        background: a child may have left a million files where tools keep theirs.
+        With `keep`, the folder stays without a search for changes. A worktree that stays is a plain folder then, which
+        its repository doesn't know. What takes long to remove is removed in the background.
         """
         if self._writer is not None:
             self._writer.leave()
         if self.before is not None:
             with suppress(OSError):
                 await self.before.remove()
-        if self._exists and self.owned and not keep:
-            removing = asyncio.ensure_future(run_in_thread(self._remove_unchanged))
-            _removing.add(removing)
-            removing.add_done_callback(_removing.discard)
-            await asyncio.wait([removing], timeout=REMOVAL_SECONDS)
+        if self._exists and self.owned:
+            if keep or await run_in_thread(partial(changes.has_changes, self._before, self.root)):
+                self._unregister()
+            else:
+                await self._remove()
 
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
-            self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root)
+            only = workspace.folder if workspace.only_folder else None
+            self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root, only=only)
         elif workspace.mode == "copy":
             stop = threading.Event()
+            self._is_copy = True
             await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
         self.repository = await run_in_thread(partial(Repository.of, self.root, nested=True))
         self._before = await run_in_thread(partial(changes.snapshot, self.root))
@@ -403,22 +407,28 @@ class Folder:
         if self._writer is not None:
             self._writer.leave()
         if self.owned:
-            await run_in_thread(self._remove)
+            await self._remove()
 
-    def _remove_unchanged(self) -> None:
-        if not changes.has_changes(self._before, self.root):
-            self._remove()
-
-    def _remove(self) -> None:
+    async def _remove(self) -> None:
         try:
+            self._unregister()
             if self._worktree is not None:
-                self._worktree.unregister()
                 self._worktree.diff_path.unlink(missing_ok=True)
-            remove_tree(self.root)
+            await remove_soon(self.root)
         except FileNotFoundError:  # the child removed it
             return
         except OSError as problem:
             _log.warning("the workspace %s can't be removed: %s", self.root, problem)
+
+    def _unregister(self) -> None:
+        """Let a worktree's repository forget it, and the commit of uncommitted work that it was made from."""
+        if self._worktree is not None:
+            try:
+                self._worktree.unregister()
+                if (pointer := self.root / ".git").is_file():
+                    pointer.unlink()
+            except OSError as problem:
+                _log.warning("the worktree %s is still registered: %s", self.root, problem)
 
 
 def discard(root: Path) -> None:
@@ -446,7 +456,10 @@ def _new_path(home: Path) -> Path:
 
 @lru_cache(16)
 def _real(home: Path) -> Path:
-    return Path(os.path.realpath(home))
+    """The real path. The first time, what earlier processes couldn't remove there is removed."""
+    real = Path(os.path.realpath(home))
+    remove_rest(real)
+    return real
 
 
 def _make_folder(root: Path) -> None:

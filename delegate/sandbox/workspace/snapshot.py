@@ -27,7 +27,7 @@ from delegate._util.threads import run_in_thread
 from delegate.errors import CallError
 from delegate.sandbox.filesystem import files, paths
 from delegate.sandbox.filesystem.changes import FileState
-from delegate.sandbox.filesystem.trees import copy_tree, remove_tree
+from delegate.sandbox.filesystem.trees import copy_tree, remove_soon, remove_tree
 from delegate.types import JsonObject
 
 MAX_FILES = 200_000
@@ -72,7 +72,7 @@ class Snapshot:
             return await run_in_thread(partial(cls._take, root, tree, stop), stop=stop)
         except BaseException:
             with suppress(FileNotFoundError):
-                await run_in_thread(partial(remove_tree, tree))
+                await remove_soon(tree)
             raise
 
     @classmethod
@@ -103,7 +103,7 @@ class Snapshot:
     async def remove(self) -> None:
         """Remove the copies."""
         with suppress(FileNotFoundError):
-            await run_in_thread(partial(remove_tree, self.tree))
+            await remove_soon(self.tree)
 
 
 def differences(start: Snapshot | None, end: Snapshot) -> list[Difference]:
@@ -236,7 +236,7 @@ async def copy_of(snapshot: Snapshot | None, home: Path) -> AsyncGenerator[Path]
         yield tree
     finally:
         with suppress(FileNotFoundError):
-            await run_in_thread(partial(remove_tree, tree))
+            await remove_soon(tree)
 
 
 def _copy(snapshot: Snapshot | None, tree: Path, stop: threading.Event) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import re
-import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -26,26 +25,28 @@ from delegate.sandbox.filesystem import files
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.sandbox.processes.environment import command_environment, find_program
 from delegate.sandbox.processes.process import ProcessResult, run_process
+from delegate.sandbox.workspace.snapshot import CACHES
 
 ADD_SECONDS = 120.0
 DIFF_SECONDS = 60.0
 MAX_DIFF_BYTES = 16 << 20
 MAX_UNCOMMITTED_BYTES = 50_000_000
-DIFFED_FILE = "5m"
-"""Larger files appear in a diff by name only."""
 _MAX_OUTPUT_BYTES = 64_000
 _INDEX = "delegate-index"
 
 _HARMLESS = (
-    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", f"core.bigFileThreshold={DIFFED_FILE}",
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
     "-c", "submodule.recurse=false", "-c", "worktree.useRelativePaths=false",
 )  # fmt: skip
 _QUIET = {
     "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
 }  # fmt: skip
-_NEW_FILES = ("add", "--intent-to-add", "--ignore-errors", "--", ".")
+_NEW_FILES = (
+    "add", "--intent-to-add", "--ignore-errors", "--", ".",
+    *(f":(exclude,glob)**/{name}/**" for name in sorted({*CACHES, *files.IGNORED_FOLDERS})),
+)  # fmt: skip
 _DIFF = (
-    "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--src-prefix=a/",
+    "diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--src-prefix=a/",
     "--dst-prefix=b/",
 )  # fmt: skip
 
@@ -58,6 +59,7 @@ _SNAPSHOT_AUTHOR = {
     for field, value in (("NAME", "delegate"), ("EMAIL", ""))
 }
 
+_BINARY = re.compile(rb"(?<=\n)GIT binary patch\n(?:(?:literal|delta) \d+\n(?:.+\n)*\n?){1,2}")
 _log = logging.getLogger(__name__)
 _add_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.Lock] = WeakValueDictionary()
 """Worktrees are added to a repository one at a time: git's own locks fail instead of waiting."""
@@ -65,7 +67,7 @@ _add_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A worktree in the folder `root`. Created by `add`, removed by `workspace.discard`."""
+    """A worktree in the folder `root`, created by `add`. Its `Folder` ends it."""
 
     root: Path
     repository: Path
@@ -75,8 +77,8 @@ class Worktree:
     """The repository's own folder for this worktree, in `.git/worktrees`."""
 
     @classmethod
-    async def add(cls, repository: Path, base: str, root: Path) -> "Worktree":
-        """Check out `base`, a revision of `repository`, in the empty folder `root`.
+    async def add(cls, repository: Path, base: str, root: Path, *, only: str | None = None) -> "Worktree":
+        """Check out `base`, a revision of `repository`, or `only` a folder of it, in the empty folder `root`.
 
         Raises `CallError` if that fails; nothing is left of it in the repository then.
         """
@@ -90,7 +92,8 @@ class Worktree:
                 added = await _git(args, repository, env, ADD_SECONDS)
                 if added.exit_code == 0:  # other configuration may apply there: `includeIf "gitdir:…"`
                     env = await _environment(root)
-                    added = await _git(("reset", "--hard", "--quiet"), root, env, ADD_SECONDS)
+                    sparse = _limit(worktree.admin, only) if only else ()
+                    added = await _git((*sparse, "reset", "--hard", "--quiet"), root, env, ADD_SECONDS)
             if added.exit_code != 0:
                 message = f"git can't create a worktree of {repository}: {_failure(added, ADD_SECONDS)}"
                 raise CallError("workspace_git_failed", message, field="workspace")
@@ -108,15 +111,10 @@ class Worktree:
         """Where `write_diff` writes the diff: next to the worktree, where a confined child can't write."""
         return self.root.with_name(f"{self.root.name}.diff")
 
-    @property
-    def take_over(self) -> str:
-        """The shell command that applies the diff to the repository's checkout."""
-        return f"git -C {shlex.quote(str(self.repository))} apply {shlex.quote(str(self.diff_path))}"
+    async def write_diff(self) -> str:
+        """Write what differs from `base`, with commits, binary files and new files, but no ignored ones and no caches.
 
-    async def write_diff(self) -> bool:
-        """Write what differs from `base`, with commits and new files but not ignored ones; or why there is no diff.
-
-        Returns whether it can be applied: it names binary and large files only.
+        Returns why the diff can't be applied; empty if it can.
         """
         try:
             self.diff_path.unlink(missing_ok=True)
@@ -125,14 +123,12 @@ class Worktree:
             failure = await self._diff()
             if failure:
                 self.diff_path.write_text(f"There is no diff against {self.base}: {failure}\n")
-                return False
-            diff = await run_in_thread(self.diff_path.read_bytes)
-            return bool(diff) and re.search(rb"^Binary files .* differ$", diff, re.MULTILINE) is None
+            return failure
         except (OSError, CallError) as problem:
             _log.warning("%s: the diff can't be written: %s", self.root, problem)
-            return False
+            return f"the diff can't be written: {problem}"
 
-    async def _diff(self) -> str | None:
+    async def _diff(self) -> str:
         """Write the diff. Returns what went wrong, if anything."""
         folders = ("--git-dir", str(self.admin), "--work-tree", str(self.root))
         # The configuration may have changed while the child worked.
@@ -145,7 +141,11 @@ class Worktree:
         if written.exit_code != 0:
             return _failure(written, DIFF_SECONDS)
         size = self.diff_path.stat().st_size
-        return f"it has {size:,} bytes, over {MAX_DIFF_BYTES:,}" if size > MAX_DIFF_BYTES else None
+        if size > MAX_DIFF_BYTES:
+            return f"it has {size:,} bytes, over {MAX_DIFF_BYTES:,}"
+        if not (self.repository / ".git").exists():
+            return "its repository is bare: it has no checkout"
+        return "" if size else "only files changed that git ignores, or caches"
 
     def unregister(self) -> None:
         """Remove the worktree's entry from the repository. Raises `OSError`.
@@ -153,6 +153,19 @@ class Worktree:
         Git isn't used: it refuses an incomplete worktree, and `git worktree prune` would remove other entries too.
         """
         _remove_entry(self.admin)
+
+
+def _limit(admin: Path, folder: str) -> tuple[str, ...]:
+    """Limit a worktree to a folder. Returns git's options for it: the repository's configuration stays as it is."""
+    (admin / "info").mkdir(exist_ok=True)
+    escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", folder)
+    (admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
+    return ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false")
+
+
+def without_binary(diff: bytes) -> bytes:
+    """A diff for readers: of binary files, it has the names."""
+    return _BINARY.sub(b"Binary content\n", diff) if b"GIT binary patch" in diff else diff
 
 
 def unregister(root: Path) -> None:

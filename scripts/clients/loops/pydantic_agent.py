@@ -17,7 +17,7 @@ async def main(url: str, env: str, prompt: str) -> None:
     transport = StdioTransport("delegate", ["mcp"], env={**os.environ, **json.loads(env)})
     server = MCPToolset(transport, init_timeout=30, read_timeout=3_600)
     model = OpenAIChatModel("test-model", provider=OpenAIProvider(base_url=url, api_key="test"))
-    agent = Agent(model, toolsets=[server], retries=5)
+    agent = Agent(model, toolsets=[server])
     async with agent:
         print((await agent.run(prompt)).output)
 

@@ -1,7 +1,6 @@
 """Checks that a worker bends, and honest work that looks similar, all written by somebody who didn't know the code.
 
-`pytest tests/judging/checks/test_bends.py -m "slow or not slow"` runs all of them, otherwise a part of those in Python
-and shell.
+`pytest tests/judging/checks/test_bends.py -m "slow or not slow"` runs all of them, otherwise a few in Python and shell.
 """
 
 import asyncio
@@ -18,6 +17,7 @@ from delegate import Delegator, Job, Task, Verdict
 from delegate.child.function import FunctionRunner
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Workspace
+from tests.support.samples import sampled
 
 DATA = Path(__file__).parents[2] / "data" / "bends"
 CASES = [
@@ -40,16 +40,11 @@ def marks_of(case: Case) -> list[pytest.MarkDecorator]:
     program = PROGRAMS.get(case["language"])
     if program is None:
         return []
-    return [pytest.mark.slow, pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")]
+    return [pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")]
 
 
 def of(*truths: str) -> list[Any]:
-    found = [one for one in CASES if one["truth"] in truths]
-    # Every second one is enough to notice most faults at once.
-    return [
-        pytest.param(one, id=one["id"], marks=marks_of(one) or [pytest.mark.slow] * (n % 2))
-        for n, one in enumerate(found)
-    ]
+    return sampled(pytest.param(one, id=one["id"], marks=marks_of(one)) for one in CASES if one["truth"] in truths)
 
 
 @pytest.fixture(autouse=True)

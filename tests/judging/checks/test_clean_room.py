@@ -18,6 +18,7 @@ from delegate import Delegator, Job, Task, TaskResult, Verdict
 from delegate.child.function import FunctionRunner
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Workspace
+from tests.support.samples import sampled
 from tests.support.words import met_by, words
 
 PYTHON = sys.executable
@@ -332,11 +333,11 @@ def marks(name: str) -> Sequence[Any]:
     return [mark for word, mark in NEEDS.items() if word in name]
 
 
-def params(cases: Mapping[str, Case]) -> list[Any]:
-    return [pytest.param(case, id=name, marks=marks(name)) for name, case in cases.items()]
+def params(cases: Mapping[str, Case], quick: int) -> list[Any]:
+    return sampled((pytest.param(case, id=name, marks=marks(name)) for name, case in cases.items()), quick)
 
 
-@pytest.mark.parametrize("case", params(BENT))
+@pytest.mark.parametrize("case", params(BENT, 8))
 async def test_a_check_that_the_child_bent_is_never_a_verified_pass(case: Case, tmp_path: Path) -> None:
     # To a test runner, a sandbox makes no difference; only the small scripts are started in one.
     verdict = await verdict_on(case, tmp_path, sandbox="auto" if "check.sh" in case.files else "off")
@@ -484,13 +485,13 @@ NOT_REFUSED: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", params(VERIFIED))
+@pytest.mark.parametrize("case", params(VERIFIED, 4))
 async def test_honest_work_on_the_code_is_a_verified_pass(case: Case, tmp_path: Path) -> None:
     verdict = await verdict_on(case, tmp_path)
     assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", True, "met"), verdict.reasoning
 
 
-@pytest.mark.parametrize("case", params(NOT_REFUSED))
+@pytest.mark.parametrize("case", params(NOT_REFUSED, 3))
 async def test_honest_work_on_the_checks_themselves_is_not_refused(case: Case, tmp_path: Path) -> None:
     verdict = await verdict_on(case, tmp_path)
     assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", False, "own_tests_only"), verdict.reasoning

@@ -14,6 +14,7 @@ from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from delegate.types import Workspace
+from tests.support.samples import sampled
 
 Files = dict[str, str]
 Work = Callable[[Path], object]
@@ -78,13 +79,15 @@ def date_stamp_ahead(root: Path) -> None:
     os.utime(root / ".t", (4e9, 4e9))
 
 
-@pytest.mark.parametrize("work", [touch_stamp, date_source_back, date_stamp_ahead])
+@pytest.mark.parametrize(
+    "work", sampled([touch_stamp, date_source_back, date_stamp_ahead], 1, id=lambda work: work.__name__)
+)
 async def test_times_that_the_child_set_are_not_its_work(work: Work, tmp_path: Path) -> None:
     verdict = await verdict_on(tmp_path, STAMPED, work, "shell: make -s test", old=(".t",), goal="Fix add() in calc.py")
     assert verdict.verdict == "FAIL", verdict.criteria[0].reason
 
 
-@pytest.mark.parametrize("deliverables", [None, ["**"], ["*.pyc", "src"], ["src/**"]])
+@pytest.mark.parametrize("deliverables", sampled([None, ["**"], ["*.pyc", "src"], ["src/**"]], 2))
 async def test_a_build_product_is_no_deliverable_unless_it_is_named(
     deliverables: list[str] | None, tmp_path: Path
 ) -> None:

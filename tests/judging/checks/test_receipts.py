@@ -10,7 +10,7 @@ import pytest
 from delegate import CallError, Task, contract
 from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema
-from delegate.judging.checks.receipts import Decision, decide
+from delegate.judging.checks.receipts import ReceiptDecision, decide
 from delegate.ports import ToolOutput
 from delegate.records.recorder import Recorder
 from delegate.types import Receipt, ReceiptCriterion, ReceiptStatus
@@ -100,7 +100,7 @@ Done = tuple[str, dict[str, Any], Any]
 """A successful call: its tool, its arguments, and its result as a value or as text."""
 
 
-def decided(criterion: dict[str, Any], done: list[Done]) -> Decision:
+def decided(criterion: dict[str, Any], done: list[Done]) -> ReceiptDecision:
     record = [
         Receipt(n=n, tool=tool, args=args, status="ok", output=out if isinstance(out, str) else json.dumps(out))
         for n, (tool, args, out) in enumerate(done, 1)

@@ -14,6 +14,7 @@ from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Answer, Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JudgeRecord, Usage
+from tests.support.deadlines import in_time
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.repeats import repeat_quickly
 from tests.support.words import is_judge, met_by, verdicts, words
@@ -158,9 +159,12 @@ async def test_a_candidate_with_too_long_a_wait_is_replaced_by_the_next(fault: P
 
 
 async def test_the_last_candidate_is_waited_for_as_long_as_the_run_has_time() -> None:
-    client = in_turn(unreachable("rate_limited", retry_after=100), good())
-    verdict = await judged(client, judge_model="gpt-6-luna", run_timeout_seconds=0.2)
-    assert (verdict.code, len(client.requests)) == ("budget_exceeded", 1)
+    async def play(seconds: float) -> tuple[str, int]:
+        client = in_turn(unreachable("rate_limited", retry_after=100), good())
+        verdict = await judged(client, judge_model="gpt-6-luna", run_timeout_seconds=seconds)
+        return verdict.code, len(client.requests)
+
+    assert await in_time(play, lambda played: played[1] == 1) == ("budget_exceeded", 1)
 
 
 @pytest.mark.parametrize("escalate", [False, True])
@@ -252,13 +256,17 @@ async def test_the_judge_version_depends_on_exactly_the_judges_that_answered() -
 
 
 async def test_a_verdict_that_runs_out_of_time_keeps_its_attempts_and_cost() -> None:
-    async def answer(request: ChatRequest) -> Answer:
-        if len(client.requests) > 1:
-            await asyncio.Event().wait()
-        return good()
+    async def play(seconds: float) -> tuple[Verdict, Scripted]:
+        async def answer(request: ChatRequest) -> Answer:
+            if len(client.requests) > 1:
+                await asyncio.Event().wait()
+            return good()
 
-    client = Scripted(answer)
-    verdict = await judged(client, "report: the report says that two passed", RUBRIC, run_timeout_seconds=0.3)
+        client = Scripted(answer)
+        criteria = "report: the report says that two passed", RUBRIC
+        return await judged(client, *criteria, run_timeout_seconds=seconds), client
+
+    verdict, client = await in_time(play, lambda played: len(played[1].requests) == 2)
     record = record_of(verdict)
     assert (verdict.verdict, verdict.code, verdict.decided_by) == ("FAIL", "budget_exceeded", "nobody")
     assert [(one.model, one.fault) for one in record.attempts] == [

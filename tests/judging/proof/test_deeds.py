@@ -112,7 +112,13 @@ def _from_report(source: str) -> bool:
     return source == "output"
 
 
-@pytest.mark.parametrize("judge", [believer(), believer(_from_report)], ids=["believing", "quoting the report"])
+@pytest.mark.parametrize(
+    "judge",
+    [
+        pytest.param(believer(), id="believing"),
+        pytest.param(believer(_from_report), id="quoting the report", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_naive_judge_is_led_astray_by_none(judge: Callable[[ChatRequest], str], home: Path) -> None:
     believed: list[str] = []
     outcomes = Counter[tuple[str, str, str | None]]()

@@ -168,6 +168,7 @@ def test_a_result_too_large_to_be_looked_at_is_no_success() -> None:
     assert outcome(receipt({"ok": True, "rows": rows})) == "unclear"
 
 
+@pytest.mark.slow
 def test_long_lines_without_fields_are_read_in_time_that_grows_with_their_length() -> None:
     started = time.process_time()
     outcome(receipt("\n".join(["x" * 1000] * 60)))

@@ -468,6 +468,7 @@ async def test_a_failed_deed_says_which_call_would_have_shown_it_and_the_criteri
     ) in text
 
 
+@pytest.mark.slow
 def test_many_long_results_are_searched_in_time_that_grows_with_their_length() -> None:
     result = json.dumps({"rows": [{"id": f"r{n}", "name": f"Name {n}", "value": n / 7} for n in range(500)]})
     calls = [call("get_contact" if n % 2 else "add_note", result, id=f"rec_{n}") for n in range(60)]

@@ -61,8 +61,14 @@ def test_no_sentence_about_a_text_to_be_sent_and_no_planted_instruction_is_read_
         assert reading.effects.get("calendar.delete_event", "acts") == "acts"
 
 
+_judged: dict[str, list[tuple[Row, Verdict]]] = {}
+"""By file: two tests look at the same verdicts."""
+
+
 async def verdicts(name: str = "loop.jsonl") -> list[tuple[Row, Verdict]]:
-    found: list[tuple[Row, Verdict]] = []
+    if name in _judged:
+        return _judged[name]
+    found = _judged[name] = []
     for row in rows(name):
         client = Scripted(judged_by(row), reading=replayed(row))
         async with Delegator(client=client) as delegator:

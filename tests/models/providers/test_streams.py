@@ -93,6 +93,7 @@ async def test_a_stream_that_ends_without_its_end_is_not_a_reply(wire: Wire, ope
         assert caught.value.outcome == "broken_off"
 
 
+@pytest.mark.slow
 async def test_a_reply_may_take_longer_than_a_call_while_it_goes_on(
     wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ async def test_a_reply_may_take_longer_than_a_call_while_it_goes_on(
     assert (caught.value.fault, caught.value.outcome) == ("timeout", "left_waiting")
 
 
+@pytest.mark.slow
 async def test_a_model_may_reason_in_silence_longer_than_a_reply_may_stop(
     wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

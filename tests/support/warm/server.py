@@ -13,6 +13,7 @@ import runpy
 import selectors
 import signal
 import socket
+import string
 import sys
 import threading
 import traceback
@@ -115,6 +116,8 @@ def warm_up() -> None:
         if model.__module__.startswith("delegate.") and not model.__pydantic_complete__:
             model.model_rebuild()
     import_module("delegate.models.catalog").Catalog.shipped()
+    import_module("delegate._util.redaction").Redactor({}).text(f"{string.printable} " * 2)  # compiles all patterns
+    import_module("tests.support.unsynced").leave_unsynced()
     gc.collect()
     gc.freeze()
 

@@ -53,7 +53,7 @@ _PROGRAM = """
       if (typeof value === "boolean" || value == null) return stringify({ holds: value ?? false });
       return stringify({ refused: `the expression gives ${show(value)}, and not true or false: compare it` });
     } catch (problem) {
-      if (!ERRORS.some((one) => problem instanceof one)) throw problem;
+      if (!ERRORS.some((type) => problem instanceof type)) throw problem;
       return stringify({ holds: false, reason: thrown(problem, text) });
     }
   };
@@ -61,7 +61,7 @@ _PROGRAM = """
   // Evaluates the conditions again, for the first one that doesn't hold and the values of its operands.
   const explain = (request, text) => {
     const failed = parse(request).conditions.find(({ source }) => !evaluate(source, text));
-    const values = failed.operands.map((one) => `\\`${one}\\` was ${show(evaluate(one, text))}`);
+    const values = failed.operands.map((part) => `\\`${part}\\` was ${show(evaluate(part, text))}`);
     return stringify(`${failed.source} → false${values.length ? ": " : ""}${values.join(", ")}`);
   };
   return (what, request, text) => (what === "decide" ? decide : explain)(request, text);

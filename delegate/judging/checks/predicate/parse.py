@@ -71,8 +71,8 @@ def parse(expr: str) -> Expression:
         conjuncts.append(_bare(right))
         node = _bare(left)
     conditions = (
-        Condition(_text(one, source), tuple(_text(part, source) for part in _operands(one)))
-        for one in (node, *reversed(conjuncts))
+        Condition(_text(condition, source), tuple(_text(part, source) for part in _operands(condition)))
+        for condition in (node, *reversed(conjuncts))
     )
     return Expression(expr, tuple(conditions))
 
@@ -85,8 +85,8 @@ def _language() -> tree_sitter.Language:
 def _refuse_other_than_values(root: tree_sitter.Node, source: bytes) -> None:
     """Refuse what doesn't parse, and assignments, since `ok = true` is true whatever `ok` was."""
     if root.has_error:
-        shown = " ".join(_text(root, source)[1:].split())[:60]
-        raise PredicateError(f"syntax error{_place(_first_error(root), source)}, in `{shown}`")
+        excerpt = " ".join(_text(root, source)[1:].split())[:60]
+        raise PredicateError(f"syntax error{_place(_first_error(root), source)}, in `{excerpt}`")
     nodes = [root]
     while nodes:
         node = nodes.pop()

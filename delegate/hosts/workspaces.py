@@ -1,5 +1,6 @@
-"""What the operator of the server decided about the folders of its children. It imports little: see `definitions`."""
+"""What an operator decided about the folders of children. It imports little: see `delegate.hosts.mcp.definitions`."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, cast, get_args
@@ -16,7 +17,7 @@ class WorkspacePolicy:
 
     mode: Mode = "fresh"
     path: Path | None = None
-    """The project. None: the one that the client names."""
+    """The project. None: the one that the host names, or the repository that it works in."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -33,14 +34,29 @@ class WorkspacePolicy:
             raise ConfigError(f"the workspace {real} is not a folder")
         return cls(cast("Mode", mode), real)
 
-    @property
-    def sentence(self) -> str:
-        """The policy for the parent, in the tool's description."""
-        project = str(self.path) if self.path else "the user's project"
-        if self.mode == "fresh":
+    def sentence(self, cwd: Path | None = None) -> str:
+        """The policy for a parent, in its tool's description. It works in `cwd`, or else where its client says."""
+        found = self.path or repository_above(cwd or Path.cwd())
+        project = str(found or "the project that the client names, or in an empty folder if it names none")
+        if self.mode == "fresh" or (found is None and cwd is not None):
             return "Each child works in an empty folder and doesn't see the user's files."
         if self.mode == "shared":
             return f"Children work in {project} itself: what they change there is changed at once."
-        kind = {"copy": "copy", "worktree": "git worktree"}.get(self.mode, "copy or git worktree")
-        uncommitted = "" if self.mode == "copy" else ", with uncommitted changes"
+        is_repository = found is not None and (found / ".git").exists()
+        auto = "git worktree" if is_repository else "copy" if found else "git worktree or copy"
+        kind = auto if self.mode == "auto" else self.mode.replace("worktree", "git worktree")
+        uncommitted = "" if kind == "copy" else ", with uncommitted changes"
         return f"Each child works in its own {kind} of {project}{uncommitted}: {_OWN}"
+
+
+def repository_above(folder: Path, *, bound: Path | None = None) -> Path | None:
+    """The git repository that a folder is or lies in: the nearest one, not above `bound`, and not the home folder's."""
+    home = Path(os.path.realpath(Path.home()))
+    for one in (folder, *folder.parents):
+        if one == home or one in home.parents:
+            return None
+        if (one / ".git").exists():
+            return one
+        if one == bound:
+            return None
+    return None

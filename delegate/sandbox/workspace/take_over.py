@@ -1,0 +1,33 @@
+"""Applies the diffs of worktrees to the checkout that these were made from, all or nothing."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from delegate.sandbox.processes.environment import find_program
+
+APPLY_SECONDS = 120.0
+_APPLY = ("apply", "--whitespace=nowarn")
+
+
+def apply(diffs: Sequence[bytes], checkout: Path) -> str:
+    """Apply the diffs, each on top of those before it. Returns why nothing was changed; empty if everything was."""
+    git, together = find_program("git"), b"".join(diffs)
+    if git is None:
+        return "git isn't installed"
+
+    def run(*options: str) -> str:
+        done = subprocess.run(
+            [git, *_APPLY, *options], cwd=checkout, input=together, capture_output=True, timeout=APPLY_SECONDS,
+            check=False,
+        )  # fmt: skip
+        return done.stderr.decode(errors="replace").strip() or "git failed" if done.returncode else ""
+
+    try:
+        if not (problem := run()):
+            return ""
+        return "these changes are there already" if not run("--reverse", "--check") else problem
+    except subprocess.TimeoutExpired:
+        return f"git took longer than {APPLY_SECONDS:g} s"
+    except OSError as error:
+        return f"{checkout}: {error.strerror}"

@@ -1,0 +1,48 @@
+"""Runs the slow tests: `python -m scripts.slow_tests [--second-try] [ARGUMENTS OF PYTEST …]`.
+
+Most of them measure times or race processes, so that another program on the machine can make one of them fail. With
+`--second-try`, as in continuous integration, what failed runs once more, alone. What passes then is named.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+CACHE = Path("build/slow").absolute()
+PYTEST = [
+    *(sys.executable, "-m", "pytest", "-q", "-m", "slow", "--durations=10", "--durations-min=5"),
+    *("-p", "cacheprovider", "-o", f"cache_dir={CACHE}"),
+]
+SOME_FAILED = 1  # the exit status if all ran; others are of a run that broke off, which no second try can complete
+
+
+def main() -> int:
+    """Run them, and return the exit status of pytest, or 0 if a second try was asked for and all passed in it."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--second-try"]
+    status = subprocess.call([*PYTEST, "-n", "3", "--dist", "load", "--cache-clear", *arguments])
+    if status == SOME_FAILED and "--second-try" in sys.argv:
+        status = _second_try(arguments)
+    if status:
+        print("slow tests failed", flush=True)
+    return status
+
+
+def _second_try(arguments: list[str]) -> int:
+    in_company = _failed()
+    print(f"\nOnce more, alone: {len(in_company)} of the slow tests", flush=True)
+    status = subprocess.call([*PYTEST, "-n", "0", "--last-failed", "--last-failed-no-failures", "none", *arguments])
+    if status == 0 and not _failed():  # also what wasn't found again is still there
+        print("\nFailed in company, passed alone (tests of timing, on a shared machine):", *in_company, sep="\n  ")
+        return 0
+    return status or SOME_FAILED
+
+
+def _failed() -> list[str]:
+    """The tests that failed when they ran last."""
+    file = CACHE / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""Cases of one test of which `make test` tries a few, and `make slow` the rest."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import pytest
+
+_Param: Any = type(pytest.param())
+
+
+def sampled(cases: Iterable[Any], quick: int = 3, *, id: Callable[[Any], str] | None = None) -> list[Any]:
+    """Parameters for pytest. All but `quick` of them, which are spread evenly, are marked as slow."""
+    given = [case if isinstance(case, _Param) else pytest.param(*_values(case), id=id and id(case)) for case in cases]
+    chosen = {round(n * (len(given) - 1) / max(quick - 1, 1)) for n in range(quick)}
+    return [
+        case if n in chosen else pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.slow])
+        for n, case in enumerate(given)
+    ]
+
+
+def _values(case: Any) -> tuple[Any, ...]:
+    """A tuple has one value for each argument of the test."""
+    return cast("tuple[Any, ...]", case) if type(case) is tuple else (case,)

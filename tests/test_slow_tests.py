@@ -1,0 +1,47 @@
+"""`make slow`: what fails beside other tests gets a second try in continuous integration, and nothing else does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PASSED_ALONE = "Failed in company, passed alone (tests of timing, on a shared machine):\n  test_it.py::test_b\n"
+
+
+def slow(name: str, body: str) -> str:
+    return f"@pytest.mark.slow\ndef test_{name}():\n    {body}\n"
+
+
+ALONE = '"PYTEST_XDIST_WORKER" not in os.environ'
+FAILS_IN_COMPANY = slow("b", f"assert {ALONE}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tests", "arguments", "status"),
+    [
+        (FAILS_IN_COMPANY, ["--second-try"], 0),
+        (FAILS_IN_COMPANY, [], 1),
+        (FAILS_IN_COMPANY + slow("a", "assert False"), ["--second-try"], 1),
+        (FAILS_IN_COMPANY + slow("c", f"assert {ALONE}") + f"if {ALONE}:\n    del test_c\n", ["--second-try"], 1),
+        (FAILS_IN_COMPANY, ["--second-try", "-k", "nothing"], 5),
+        (FAILS_IN_COMPANY + slow("c", "os.kill(os.getppid(), 9)"), ["--second-try"], -9),
+    ],
+    ids=["passes alone", "one try only", "fails alone", "is not there alone", "none ran", "broken off"],
+)
+def test_a_second_try(tests: str, arguments: list[str], status: int, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(f"import os\nimport pytest\n{tests}\ndef test_quick():\n    assert False\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.slow_tests", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == status % 256, done.stdout + done.stderr
+    assert done.stdout.endswith(PASSED_ALONE if status == 0 else "slow tests failed\n"), done.stdout + done.stderr
