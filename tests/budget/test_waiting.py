@@ -320,7 +320,7 @@ class Billing:
     async def run(self, job: Job) -> ChildRun:
         self.running["now"] += 1
         self.running["most"] = max(self.running["most"], self.running["now"])
-        for _ in range(5):
+        for _ in range(50):
             await asyncio.sleep(0)
         self.running["now"] -= 1
         job.record_usage(Usage(model_calls=1, input_tokens=5, output_tokens=5), self.cost_usd)

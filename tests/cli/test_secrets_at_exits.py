@@ -282,7 +282,8 @@ EXITS = {
         sandbox/filesystem/trees.py sandbox/workspace/folder.py sandbox/workspace/worktree.py""",
     "what a person is asked on a terminal": "cli/screen/approvals.py cli/work.py",
     "numbers, or what the operator typed": """
-        calibration/detector.py cli/__init__.py cli/commands/calibrate.py cli/doctor/diagnostics.py
+        budget/nested.py budget/shared.py calibration/detector.py cli/__init__.py cli/commands/calibrate.py
+        cli/doctor/diagnostics.py
         cli/commands/init.py cli/commands/mcp_install.py cli/input/starting.py trust.py""",
     "what the attacks on the sandbox try": """
         cli/doctor/security/paths.py cli/doctor/security/probes.py cli/doctor/security/scene.py
