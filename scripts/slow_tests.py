@@ -12,7 +12,8 @@ from pathlib import Path
 CACHE = Path("build/slow").absolute()
 PYTEST = [
     *(sys.executable, "-m", "pytest", "-q", "-m", "slow", "--durations=10", "--durations-min=5"),
-    *("-p", "cacheprovider", "-o", f"cache_dir={CACHE}"),
+    # In place of the options in pyproject.toml, which leave out slow tests and the cache that a second try needs.
+    *("-o", "addopts=--strict-markers --strict-config --import-mode=importlib", "-o", f"cache_dir={CACHE}"),
 ]
 SOME_FAILED = 1  # the exit status if all ran; others are of a run that broke off, which no second try can complete
 

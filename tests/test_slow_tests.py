@@ -35,10 +35,11 @@ FAILS_IN_COMPANY = slow("b", f"assert {ALONE}")
 def test_a_second_try(tests: str, arguments: list[str], status: int, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(f"import os\nimport pytest\n{tests}\ndef test_quick():\n    assert False\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     done = subprocess.run(
         [sys.executable, "-m", "scripts.slow_tests", *arguments],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        env={**alone, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,
