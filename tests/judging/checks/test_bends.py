@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,14 @@ def marks_of(case: Case) -> list[pytest.MarkDecorator]:
     program = PROGRAMS.get(case["language"])
     if program is None:
         return []
-    return [pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")]
+    return [pytest.mark.skipif(not is_installed(program), reason=f"{program} is not installed")]
+
+
+@cache
+def is_installed(program: str) -> bool:
+    """Whether it runs: `cargo` may only stand for one in a home that isn't ours."""
+    found = shutil.which(program) is not None
+    return found and (program != "cargo" or subprocess.run([program, "--version"], capture_output=True).returncode == 0)
 
 
 def of(*truths: str) -> list[Any]:
