@@ -1,6 +1,7 @@
 """`delegate run --in`, `--worktree`, `--copy` and `--out`: which folder a child gets, and where its files go."""
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -86,8 +87,11 @@ def test_a_worktree_brings_its_files_and_the_command_to_apply(project: Path) -> 
         done = delegate(
             "run", "Write note.md", "--worktree", "--in", "project", "--out", "out", **openai_at(server)
         )  # fmt: skip
-    assert f"1 file copied to out; to apply all changes: git -C {project}" in done.stdout
     assert list(Path("out").iterdir()) == [Path("out/note.md")]
+    _, _, command = done.stdout.partition("1 file copied to out; to apply all changes: ")
+    assert not (project / "note.md").exists()
+    subprocess.run(shlex.split(command), check=True, capture_output=True)
+    assert (project / "note.md").exists()
 
 
 @pytest.mark.parametrize(
