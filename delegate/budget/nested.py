@@ -70,10 +70,8 @@ def joined(environ: Mapping[str, str]) -> AbstractContextManager[None]:
         left = None if state["ends_at"] is None else max(0.001, state["ends_at"] - time.time())
         home = Path(file).parent.parent
         settings = Settings.model_validate({**state["limits"], "run_timeout_seconds": left, "home": home})
-        context_depth, known_tier = (
-            max(1, int(depth)),
-            TypeAdapter[Tier | None](Tier | None).validate_python(tier or None),
-        )
+        context_depth = max(1, int(depth))
+        known_tier = TypeAdapter[Tier | None](Tier | None).validate_python(tier or None)
         run = Run(settings, id=Path(file).stem, concurrent=settings.max_concurrent if state["batch"] else None)
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise ConfigError(

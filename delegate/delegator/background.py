@@ -41,7 +41,7 @@ class Background:
         *,
         result_chars: int,
     ) -> None:
-        """`call` and `run` are those of the delegator; `running` are its tasks by handle, whoever started them."""
+        """`call` and `run` are the delegator's methods; `running` has all of its running tasks, by handle."""
         self._call = call
         self._run = run
         self._running = running

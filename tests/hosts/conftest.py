@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from delegate.settings import Settings, load_settings
 from tests.hosts import table
 from tests.hosts.driving import driver_of
-from tests.hosts.world import World
+from tests.hosts.world import JUDGE, WORKER, World
 from tests.support import leaks
 
 _HERE = Path(__file__).parent
@@ -73,6 +74,12 @@ def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[World], No
         monkeypatch.setenv("OPENAI_BASE_URL", world.server.openai_url)
 
     return use
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Those of a delegator whose models are a world's."""
+    return load_settings(model=WORKER, judge_model=JUDGE)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +36,7 @@ from delegate.hosts.mcp.clients import Clients
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.hosts.drivers.mcp import TOKEN, V2, Session, connected, environment, over_http, over_stdio
-from tests.hosts.world import JUDGE, WORKER, World
+from tests.hosts.world import WORKER, World
 from tests.support.model_server import Call, Fault, Reply
 
 TIMEOUT_SECONDS = 20
@@ -89,20 +89,6 @@ async def session(transport: str, settings: Settings, *options: str) -> AsyncGen
     else:
         async with listening(settings, *options) as server, connected(over_http(server.url), latest=latest) as client:
             yield client
-
-
-@pytest.fixture
-def settings() -> Settings:
-    return load_settings(model=WORKER, judge_model=JUDGE)
-
-
-@pytest.fixture
-async def world(use: Callable[[World], None]) -> AsyncGenerator[World]:
-    """Models whose scripts a test may change."""
-    world = World(())
-    with world.server:
-        use(world)
-        yield world
 
 
 async def child_started(world: World) -> None:

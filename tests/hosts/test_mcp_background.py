@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -38,22 +38,8 @@ from tests.hosts.test_mcp import (
     states,
     text_of,
 )
-from tests.hosts.world import JUDGE, WORKER, World
+from tests.hosts.world import WORKER, World
 from tests.support.model_server import Call, Reply
-
-
-@pytest.fixture
-def settings() -> Settings:
-    return load_settings(model=WORKER, judge_model=JUDGE)
-
-
-@pytest.fixture
-async def world(use: Callable[[World], None]) -> AsyncGenerator[World]:
-    """Models whose scripts a test may change."""
-    world = World(())
-    with world.server:
-        use(world)
-        yield world
 
 
 def held_children(world: World) -> threading.Event:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import RUN_SECONDS, Clients
 from delegate.hosts.mcp.codex import CODEX_TURN
 from delegate.hosts.workspaces import WorkspacePolicy
-from delegate.settings import Settings, load_settings
+from delegate.settings import Settings
 from delegate.types import JsonObject
 from tests.contract.test_dialects import tokens
 from tests.hosts.drivers.mcp import connected, over_stdio
@@ -117,19 +116,6 @@ async def test_clients_that_defer_tools_are_told_to_load_these(settings: Setting
 
 
 # ------------------------------------------------------------------------------------------- how long a client waits
-
-
-@pytest.fixture
-def settings() -> Settings:
-    return load_settings(model=WORKER, judge_model=JUDGE)
-
-
-@pytest.fixture
-async def world(use: Callable[[World], None]) -> AsyncGenerator[World]:
-    world = World(())
-    with world.server:
-        use(world)
-        yield world
 
 
 @pytest.mark.parametrize(

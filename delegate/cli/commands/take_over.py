@@ -1,16 +1,18 @@
 """`delegate take-over`: brings the changes of tasks from their worktrees into the checkout."""
 
 import sys
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from delegate.cli.input.recorded import complete_run
-
-if TYPE_CHECKING:
-    from delegate.delegator import Delegator
-    from delegate.types import JsonObject
+from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.errors import CallError, ConfigError
+from delegate.sandbox.workspace.take_over import apply
+from delegate.types import JsonObject
 
 _HandlesArgument = typer.Argument(
     metavar="HANDLE...", help="The handles of tasks, or the ids of runs of one task.", autocompletion=complete_run
@@ -23,11 +25,6 @@ def take_over(handles: Annotated[list[str], _HandlesArgument]) -> None:
     All changes are applied together, or none: exits with 1 if they don't fit
     each other or what is in the checkout now. Nothing is committed.
     """
-    from delegate.cli.work import work
-    from delegate.delegator import Delegator
-    from delegate.errors import ConfigError
-    from delegate.sandbox.workspace.take_over import apply
-
     delegator = Delegator()
     records = work(delegator, lambda _: _records(delegator, handles))
     diffs = [_diff(record) for record in records]
@@ -40,11 +37,8 @@ def take_over(handles: Annotated[list[str], _HandlesArgument]) -> None:
     print(f"the changes of {', '.join(record['handle'] for record in records)} are in {checkout} now")
 
 
-async def _records(delegator: "Delegator", names: list[str]) -> "list[JsonObject]":
+async def _records(delegator: Delegator, names: list[str]) -> list[JsonObject]:
     """The records of the tasks, each once. Raises CallError for a name that isn't that of one task."""
-    from delegate.cli.input.recorded import find
-    from delegate.errors import CallError
-
     found: dict[str, JsonObject] = {}
     for name in names:
         record, tasks = await find(delegator, name, None)
@@ -56,12 +50,8 @@ async def _records(delegator: "Delegator", names: list[str]) -> "list[JsonObject
     return list(found.values())
 
 
-def _diff(record: "JsonObject") -> bytes:
+def _diff(record: JsonObject) -> bytes:
     """A task's diff, as it was judged. Raises ConfigError if there is none, or another one now."""
-    from hashlib import sha256
-
-    from delegate.errors import ConfigError
-
     result: JsonObject = record["result"] or {}
     if not result.get("take_over"):
         why = result.get("no_take_over") or ("it changed nothing in a worktree" if result else "it hasn't ended")
