@@ -2,18 +2,32 @@
 
 Each module in `measures/` is one benchmark, and each module in `contenders/` one implementation of a judged delegation.
 `soak` and `stalls` don't measure speed, `batch` takes minutes, and `hosts` needs the frameworks, so they run only if
-they are named: `python -m scripts.bench soak`. Absolute times depend on the machine; ratios are comparable between
-machines. The exit code is 1 if a limit is exceeded.
+they are named: `python -m scripts.bench soak`. `--before` compares two checkouts instead. Absolute times depend on the
+machine; ratios are comparable between machines. The exit code is 1 if a limit is exceeded.
 """
 
 import argparse
 import asyncio
 import sys
 import time
+from pathlib import Path
 
 from scripts.bench.arena import Arena, Row
 from scripts.bench.contenders import ours
-from scripts.bench.measures import batch, conversation, cpu, first, hosts, judging, memory, share, soak, stalls, wall
+from scripts.bench.measures import (
+    batch,
+    before,
+    conversation,
+    cpu,
+    first,
+    hosts,
+    judging,
+    memory,
+    share,
+    soak,
+    stalls,
+    wall,
+)
 
 MEASURES = {
     "wall": wall,
@@ -40,13 +54,15 @@ def main() -> int:
     parser.add_argument(
         "measures", nargs="*", choices=[[], *MEASURES, *LONG], help="default: all except soak, stalls, batch and hosts"
     )
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="compare with the delegate of another checkout")
     args = parser.parse_args()
+    measures = [before] if args.before else [(MEASURES | LONG)[name] for name in args.measures or MEASURES]
     started = time.monotonic()
     print(f"{'':<60} {'here':>7} {'limit':>6}")
     rows: list[Row] = []
-    with Arena(asyncio.run(ours.capture()).to_json(), quick=args.quick) as arena:
-        for name in args.measures or MEASURES:
-            for row in (MEASURES | LONG)[name].measure(arena):
+    with Arena(asyncio.run(ours.capture()).to_json(), quick=args.quick, before=args.before) as arena:
+        for measure in measures:
+            for row in measure.measure(arena):
                 show(row)
                 rows.append(row)
     over = sum(not row.ok for row in rows)

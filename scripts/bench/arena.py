@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import IO, Any, Self
@@ -35,10 +36,14 @@ class Row:
 
 
 class Arena:
-    """Runs the server and the workers; use it as a context manager. `quick` runs one short round instead of several."""
+    """Runs the server and the workers; use it as a context manager. `quick` runs one short round instead of several.
 
-    def __init__(self, workload: str, *, quick: bool) -> None:
+    A contender whose name starts with `before:` is the one of the checkout `before`.
+    """
+
+    def __init__(self, workload: str, *, quick: bool, before: Path | None = None) -> None:
         self._workload = workload
+        self._before = before
         self.quick = quick
         self.url = ""
         """The server's address while it runs. With a path that starts with `/50ms`, the model takes 50 ms per call."""
@@ -86,30 +91,37 @@ class Arena:
 
     def _cold_figure(self, name: str, delay_ms: int, request: dict[str, Any]) -> float:
         started = time.monotonic()
-        with _Worker(name, f"{self.url}/{delay_ms}ms", self._workload, "cold") as worker:
+        with self._worker(name, delay_ms, "cold") as worker:
             return worker.measure(request | {"process_started": started})
 
     def _figure(self, name: str, delay_ms: int, fresh: bool, request: dict[str, Any]) -> float:
-        url = f"{self.url}/{delay_ms}ms"
         if fresh:
-            with _Worker(name, url, self._workload) as worker:
+            with self._worker(name, delay_ms) as worker:
                 return worker.measure(request)
         worker = self._workers.get((name, delay_ms))
         if worker is None:
-            worker = self._stack.enter_context(_Worker(name, url, self._workload))
+            worker = self._stack.enter_context(self._worker(name, delay_ms))
             self._workers[name, delay_ms] = worker
         return worker.measure(request)
+
+    def _worker(self, name: str, delay_ms: int, *options: str) -> "_Worker":
+        folder = self._before if name.startswith("before:") else None
+        url = f"{self.url}/{delay_ms}ms"
+        return _Worker(name.removeprefix("before:"), url, *options, workload=self._workload, folder=folder)
 
 
 class _Process:
     """A Python module run as a process, with which lines are exchanged."""
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, *args: str, folder: Path | None = None) -> None:
         self._args = args
+        self._folder = folder
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", *self._args]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self._folder
+        )
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -149,8 +161,8 @@ class _Process:
 
 
 class _Worker(_Process):
-    def __init__(self, contender: str, url: str, workload: str, *options: str) -> None:
-        super().__init__("scripts.bench.worker", contender, url, *options)
+    def __init__(self, contender: str, url: str, *options: str, workload: str, folder: Path | None) -> None:
+        super().__init__("scripts.bench.worker", contender, url, *options, folder=folder)
         self._workload = workload
 
     def __enter__(self) -> Self:
