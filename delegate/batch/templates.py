@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from delegate.errors import CallError
 from delegate.judging.reading.statements import Template
-from delegate.short_forms import criterion_of
 from delegate.types import JsonObject
+from delegate.types.short_forms import criterion_of
 
 Escape = Callable[[str], str]
 _BRACES = re.compile(r"(?<![{$])\{([^{}\n]+)\}(?!\})")

@@ -52,8 +52,8 @@ from delegate.contract.reading import (
     show,
 )
 from delegate.errors import CallError
-from delegate.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.types import TIERS, JsonObject, Task
+from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 
 CheckSchema = Callable[[JsonObject], str | None]
 """Returns what is wrong with a JSON Schema, or None."""

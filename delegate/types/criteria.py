@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from delegate.short_forms import criterion_of
 from delegate.types.base import CriterionId, JsonObject, Text, Value
+from delegate.types.short_forms import criterion_of
 
 
 class CriterionBase(Value):

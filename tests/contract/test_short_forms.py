@@ -11,7 +11,7 @@ from delegate.cli.input.taskfile import read_task, read_tasks
 from delegate.cli.input.workfile import read_criteria, to_task
 from delegate.judging.checks.json_schema import check_schema
 from delegate.models.providers.scripted import Scripted
-from delegate.short_forms import SHORT_FORMS, expand
+from delegate.types.short_forms import SHORT_FORMS, expand
 
 HONEST = """
 Summary: names three risks

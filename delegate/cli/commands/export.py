@@ -17,9 +17,9 @@ from delegate.cli.work import work
 from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
 from delegate.errors import CallError
-from delegate.exports.atif import RecordedTask, run_trajectory, trajectories
-from delegate.exports.preference import Preferences
 from delegate.records.history import TaskSummary
+from delegate.report.atif import RecordedTask, run_trajectory, trajectories
+from delegate.report.preference import Preferences
 
 
 class ExportFormat(StrEnum):

@@ -18,8 +18,8 @@ from delegate.cli.input.documents import read_document
 from delegate.contract.problems import KINDS, Problems, join, kind_fields
 from delegate.errors import CallError
 from delegate.judging.validate import refuse_undecidable
-from delegate.short_forms import LOOKS_LIKE_JSON, expand
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
+from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 
 
 def typed_criterion(text: str) -> object:

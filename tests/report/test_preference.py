@@ -7,10 +7,10 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.errors import ProviderError
-from delegate.exports.atif import RecordedTask
-from delegate.exports.preference import Preferences
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
+from delegate.report.atif import RecordedTask
+from delegate.report.preference import Preferences
 from delegate.types import JsonObject
 from tests.support.words import goal_of, is_judge, judge_reply, met_by
 

@@ -7,9 +7,9 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.errors import DelegateError
-from delegate.exports.atif import RecordedTask, run_trajectory, trajectories
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
+from delegate.report.atif import RecordedTask, run_trajectory, trajectories
 from delegate.types import JsonObject
 from tests.support.words import goal_of, is_judge, met_by
 

@@ -1,1 +1,0 @@
-"""Converts the records of tasks into formats of other tools: trajectories and training data."""
