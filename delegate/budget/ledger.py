@@ -296,7 +296,7 @@ class _Tree:
                 short: set[tuple[object, ...]] = set()
                 for step in tuple(self.waiting):
                     if step in self.waiting:
-                        step.decide(short)
+                        step.admit(short)
         finally:
             self._serving = False
 
@@ -341,7 +341,7 @@ class _Waiting(ABC):
             raise self.refusal
 
     @abstractmethod
-    def decide(self, short: set[tuple[object, ...]]) -> None:
+    def admit(self, short: set[tuple[object, ...]]) -> None:
         """Decide the step if possible. `short` has the limits that earlier steps wait for: none is overtaken."""
 
     @abstractmethod
@@ -385,7 +385,7 @@ class _WaitingCall(_Waiting):
         self._sure = sure
         self._output = output
 
-    def decide(self, short: set[tuple[object, ...]]) -> None:
+    def admit(self, short: set[tuple[object, ...]]) -> None:
         if self.is_abandoned():
             return
         rooms = self.ledger._rooms(self._sure, self._output)
@@ -407,7 +407,7 @@ class _WaitingCall(_Waiting):
 class RunningChild(_Waiting):
     """A child whose runner makes its own model calls. It waits to start, and runs until `leave`."""
 
-    def decide(self, short: set[tuple[object, ...]]) -> None:
+    def admit(self, short: set[tuple[object, ...]]) -> None:
         if self.is_abandoned():
             return
         if refusal := self._used_up():

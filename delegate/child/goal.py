@@ -18,7 +18,7 @@ from delegate.child.goal_tools import ABORT, CLAIM, GOAL_TOOLS
 from delegate.child.job import ClaimReply, Claims, Job, MadeClaim
 from delegate.child.replies import FAILURES, MAX_REPLIES_PER_TURN, Recovery, failed, finish
 from delegate.child.tool_calls import END_AT, ToolCalls
-from delegate.control.loop import Limits, LoopResult, Stop, run_loop
+from delegate.control.loop import LoopLimits, LoopResult, Stop, run_loop
 from delegate.ports import ChatReply, ToolCall, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, GoalEnd
 
@@ -36,7 +36,7 @@ _ONE_CLAIM = f"not judged: a turn can have one {CLAIM}"
 async def run(job: Job, claims: Claims) -> ChildRun:
     """Make model calls until a claim is verified, the child gives up, or a limit ends it."""
     child = _GoalChild(job, claims)
-    limits = Limits(
+    limits = LoopLimits(
         max_steps=job.max_steps, max_no_progress_steps=MAX_REPEATED_CLAIMS, max_repeated_actions=MAX_IDLE_TURNS
     )
     # Errors aren't recorded here and gone past: what a provider or the ledger raises is how a child ends.

@@ -41,7 +41,7 @@ class Fault(NamedTuple):
 
 
 ANY_ITEM = "*"
-Step = tuple[str | int, bool]
+PathPart = tuple[str | int, bool]
 """A name or an index, and whether it stands for every item of a list."""
 
 _STEP = re.compile(r"""\.?([^.\[\]"'*\s$]+)|\[(\d{1,9})\]|\[(\*)\]|\["([^"]*)"\]|\['([^']*)'\]""")
@@ -94,9 +94,9 @@ def references_of(call: ExpectedCall) -> tuple[Reference, ...]:
     return tuple(dict.fromkeys(item for value in values for item in references(value)))
 
 
-def path_steps(path: str) -> tuple[Step, ...]:
+def path_parts(path: str) -> tuple[PathPart, ...]:
     """Parse a path. Raises ValueError."""
-    at, steps, text = 0, list[Step](), path.strip().removeprefix("$")
+    at, steps, text = 0, list[PathPart](), path.strip().removeprefix("$")
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
@@ -117,7 +117,7 @@ def path_steps(path: str) -> tuple[Step, ...]:
 def values_at(value: Any, path: str) -> list[Any]:
     """The values at a path: none where it leads nowhere, several only with `[*]`."""
     values = [value]
-    for step, every in path_steps(path):
+    for step, every in path_parts(path):
         inner: list[Any] = []
         for item in values:
             if every and isinstance(item, list):
@@ -239,7 +239,7 @@ def _reference_faults(argument: dict[str, Any], at: str) -> Iterator[Fault]:
             yield Fault(f"{at}.{name}", "is missing" if name not in argument else "is not a text")
             return
     try:
-        path_steps(argument["path"])
+        path_parts(argument["path"])
     except ValueError as error:
         yield Fault(f"{at}.path", str(error))
 

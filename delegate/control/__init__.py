@@ -7,16 +7,16 @@
 Goal mode of the built-in child is such a loop too.
 """
 
-from delegate.control.loop import Controller, Limits, LoopResult, Step, Stop, digest_of, run_loop
+from delegate.control.loop import Controller, LoopLimits, LoopResult, LoopStep, Stop, digest_of, run_loop
 from delegate.control.review import refusal
 from delegate.control.shots import Shots, run_shots
 
 __all__ = [
     "Controller",
-    "Limits",
+    "LoopLimits",
     "LoopResult",
+    "LoopStep",
     "Shots",
-    "Step",
     "Stop",
     "digest_of",
     "refusal",

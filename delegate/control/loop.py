@@ -28,7 +28,7 @@ _log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LoopLimits:
     """When a loop ends without success. None: no such limit."""
 
     max_steps: int = 30
@@ -52,7 +52,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LoopStep:
     """One step. Digests are None if the step didn't get that far, or there is none."""
 
     n: int
@@ -71,7 +71,7 @@ class LoopResult:
 
     end: GoalEnd
     reason: str
-    steps: tuple[Step, ...]
+    steps: tuple[LoopStep, ...]
     seconds: float
     cost_usd: float | None
     """None if a part of it is unknown."""
@@ -107,12 +107,12 @@ def digest_of(value: object) -> str | None:
 
 async def run_loop(
     controller: Controller[State, Action],
-    limits: Limits | None = None,
+    limits: LoopLimits | None = None,
     *,
     state_digest: Callable[[State], str | None] = digest_of,
     action_digest: Callable[[Action], str | None] = digest_of,
     cost: Callable[[], float | None] | None = None,
-    on_step: Callable[[Step], None] | None = None,
+    on_step: Callable[[LoopStep], None] | None = None,
     raises: tuple[type[Exception], ...] = (),
 ) -> LoopResult:
     """Run a controller until one of the four ends.
@@ -127,7 +127,7 @@ async def run_loop(
         on_step: Receives every step. What it raises is logged and ignored.
         raises: Exceptions that end the loop and are raised, instead of being recorded.
     """
-    loop = _Loop(controller, limits or Limits(), state_digest, action_digest, cost, on_step, raises)
+    loop = _Loop(controller, limits or LoopLimits(), state_digest, action_digest, cost, on_step, raises)
     deadline = asyncio.timeout(loop.limits.max_seconds)
     try:
         async with deadline:
@@ -143,13 +143,13 @@ class _Loop:
     """The state of one loop."""
 
     controller: Controller[Any, Any]
-    limits: Limits
+    limits: LoopLimits
     state_digest: Callable[[Any], str | None]
     action_digest: Callable[[Any], str | None]
     cost: Callable[[], float | None] | None
-    on_step: Callable[[Step], None] | None
+    on_step: Callable[[LoopStep], None] | None
     raises: tuple[type[Exception], ...]
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[LoopStep] = field(default_factory=list[LoopStep])
     started: float = field(default_factory=time.monotonic)
     unchanged: int = 0
     """Steps in a row that left the state as it was, or failed."""
@@ -248,7 +248,7 @@ class _Loop:
 
     def _record(self, began: float, errors: tuple[str, ...]) -> None:
         seconds = round(time.monotonic() - began, 6)
-        step = Step(len(self.steps) + 1, self.state, self.action, errors, seconds, self._cost())
+        step = LoopStep(len(self.steps) + 1, self.state, self.action, errors, seconds, self._cost())
         self.steps.append(step)
         if self.on_step is not None:
             try:

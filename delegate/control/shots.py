@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from delegate._util.fencing import one_line
-from delegate.control.loop import Limits, LoopResult, Step, Stop, run_loop
+from delegate.control.loop import LoopLimits, LoopResult, LoopStep, Stop, run_loop
 from delegate.control.review import refusal
 from delegate.errors import CallError
 from delegate.types import Task, TaskResult
@@ -38,7 +38,7 @@ async def run_shots(
     max_seconds: float | None = None,
     max_cost_usd: float | None = None,
     review: Review | None = None,
-    on_step: Callable[[Step], None] | None = None,
+    on_step: Callable[[LoopStep], None] | None = None,
 ) -> Shots:
     """Run a task again until its work is verified, at most `max_shots` times.
 
@@ -68,7 +68,7 @@ async def run_shots(
         message = "shots can't work in a shared folder: what one did to the checks would be where the next begins"
         raise CallError("bad_task", message, field="workspace", hint="use mode worktree or copy")
     controller = _Shooter(propose, task, review or _review)
-    limits = Limits(
+    limits = LoopLimits(
         max_steps=max_shots,
         max_seconds=max_seconds,
         max_cost_usd=max_cost_usd,

@@ -18,9 +18,9 @@ from delegate.report.values import (
     ClaimView,
     CriterionView,
     RulingView,
-    Step,
     TaskView,
     Tone,
+    TranscriptEvent,
 )
 from delegate.types import (
     Candidate,
@@ -366,10 +366,10 @@ class _Details:
         judge = record.model if record else None
         return [_candidate(candidate, judge) for candidate in in_order if self._room.has(_ROW_CHARS)]
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TranscriptEvent]:
         """The transcript."""
         began = float(self._record.get("began_at") or 0)
-        steps: list[Step] = []
+        steps: list[TranscriptEvent] = []
         events = self._record.get("events") or ()
         for event in events[:_STEPS]:
             if not self._room.has(_ROW_CHARS):
@@ -564,26 +564,26 @@ def _latest_text(record: JsonObject) -> str:
     return next((text for text in reversed(texts) if text.strip()), "")
 
 
-def _step(event: JsonObject, seconds: float, room: Room) -> Step:
+def _step(event: JsonObject, seconds: float, room: Room) -> TranscriptEvent:
     at, kind = f"{max(0, seconds):.2f}", str(event["kind"])
     if kind == "child.usage":
         calls = ", ".join(one_line(str(call["tool"]), 40) for call in event["calls"])
         detail = (
             f"{event['input_tokens']:,} tokens in, {event['output_tokens']:,} out{f'; calls {calls}' if calls else ''}"
         )
-        return Step(at, "model", detail, room.take(str(event["text"]).strip(), _TEXT_CHARS))
+        return TranscriptEvent(at, "model", detail, room.take(str(event["text"]).strip(), _TEXT_CHARS))
     if kind == "child.tool":
-        return Step(at, f"tool {event['n']}", one_line(f"{event['tool']}: {event['status']}", 120))
+        return TranscriptEvent(at, f"tool {event['n']}", one_line(f"{event['tool']}: {event['status']}", 120))
     if kind in ("child.waiting", "judge.waiting") and event["seconds"] is not None:
-        return Step(at, "waited", f"{duration(event['seconds'])}, {event['reason'].replace('_', ' ')}")
+        return TranscriptEvent(at, "waited", f"{duration(event['seconds'])}, {event['reason'].replace('_', ' ')}")
     if kind == "claim.made":
-        return Step(
+        return TranscriptEvent(
             at, f"claim {event['n']}", "claims to be done", room.take(str(event["rationale"]).strip(), _TEXT_CHARS)
         )
     if kind == "claim.judged":
         came = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
-        return Step(at, f"claim {event['n']}", one_line(came, 120))
+        return TranscriptEvent(at, f"claim {event['n']}", one_line(came, 120))
     if kind == "verdict" and event["verdict"] == "PASS" and event.get("level"):
-        return Step(at, "verdict", f"PASS ({event['level'].replace('_', ' ')})")
+        return TranscriptEvent(at, "verdict", f"PASS ({event['level'].replace('_', ' ')})")
     texts = (str(event[name]) for name in _TOLD if event.get(name))
-    return Step(at, _STEP_WORDS.get(kind, kind.replace(".", " ")), one_line(" ".join(texts), 300))
+    return TranscriptEvent(at, _STEP_WORDS.get(kind, kind.replace(".", " ")), one_line(" ".join(texts), 300))

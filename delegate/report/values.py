@@ -127,7 +127,7 @@ class FileView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TranscriptEvent:
     """One event of the transcript."""
 
     at: str
@@ -200,7 +200,7 @@ class TaskView:
     """What was special about the judging: attempts that failed, a second judge."""
     bill: Sequence[BillRow] = ()
     files: Sequence[FileView] = ()
-    steps: Sequence[Step] = ()
+    steps: Sequence[TranscriptEvent] = ()
     more: str = ""
     """What was left out, with the command that shows it."""
     filters: str = ""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from delegate.control import Limits, LoopResult, Step, Stop, digest_of, run_loop
+from delegate.control import LoopLimits, LoopResult, LoopStep, Stop, digest_of, run_loop
 
-ONLY_STEPS = Limits(max_steps=5, max_no_progress_steps=None, max_repeated_actions=None)
+ONLY_STEPS = LoopLimits(max_steps=5, max_no_progress_steps=None, max_repeated_actions=None)
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Counter:
 
 async def test_it_ends_as_verified_after_the_action_that_reached_the_goal() -> None:
     counter = Counter()
-    result = await run_loop(counter, Limits(max_steps=3))
+    result = await run_loop(counter, LoopLimits(max_steps=3))
     assert (result.end, len(result.steps), counter.n) == ("verified", 3, 3)
     assert [step.action for step in result.steps] == [digest_of(1)] * 3
     assert not any(step.errors for step in result.steps)
@@ -73,14 +73,14 @@ async def test_steps_and_cost_are_limits_and_cost_is_passed_by_one_call_at_most(
     result = await run_loop(Counter(goal=99), ONLY_STEPS)
     assert (result.end, len(result.steps)) == ("budget_limited", 5)
     counter = Counter(goal=99)
-    result = await run_loop(counter, Limits(max_cost_usd=1, max_repeated_actions=None), cost=lambda: counter.cost)
+    result = await run_loop(counter, LoopLimits(max_cost_usd=1, max_repeated_actions=None), cost=lambda: counter.cost)
     assert (result.end, result.reason) == ("budget_limited", "max_cost_usd (1) is reached")
     assert counter.calls["act"] == 3
     assert result.cost_usd == pytest.approx(1.2)
 
 
 async def test_a_cost_that_is_unknown_ends_a_loop_whose_cost_is_limited() -> None:
-    result = await run_loop(Counter(), Limits(max_cost_usd=1), cost=lambda: None)
+    result = await run_loop(Counter(), LoopLimits(max_cost_usd=1), cost=lambda: None)
     assert (result.end, result.cost_usd) == ("budget_limited", None)
 
 
@@ -89,7 +89,7 @@ async def test_wall_time_stops_what_runs() -> None:
         async def act(self, action: int) -> None:
             await asyncio.sleep(60)
 
-    result = await run_loop(Slow(), Limits(max_seconds=0.02))
+    result = await run_loop(Slow(), LoopLimits(max_seconds=0.02))
     assert (result.end, result.reason) == ("budget_limited", "max_seconds (0.02) is reached")
 
 
@@ -100,27 +100,27 @@ async def test_a_timeout_of_the_controller_is_an_error_like_any_other() -> None:
             if self.calls["act"] == 1:
                 raise TimeoutError("late")
 
-    result = await run_loop(Late(), Limits(max_seconds=60))
+    result = await run_loop(Late(), LoopLimits(max_seconds=60))
     assert result.end == "verified"
     assert result.steps[0].errors == ("act: TimeoutError: late",)
 
 
 async def test_a_state_that_does_not_change_ends_without_progress() -> None:
-    limits = Limits(max_no_progress_steps=2, max_repeated_actions=None)
+    limits = LoopLimits(max_no_progress_steps=2, max_repeated_actions=None)
     result = await run_loop(Counter(by=lambda n: 1 if n < 3 else 0, goal=9), limits)
     assert (result.end, result.reason) == ("no_progress", "nothing changed in 2 steps")
     assert len(result.steps) == 4
 
 
 async def test_a_state_without_a_digest_is_neither_progress_nor_the_lack_of_it() -> None:
-    limits = Limits(max_steps=9, max_no_progress_steps=2, max_repeated_actions=None)
+    limits = LoopLimits(max_steps=9, max_no_progress_steps=2, max_repeated_actions=None)
     seen = iter([None, "a", None, "a", None, "a"])
     result = await run_loop(Counter(goal=99), limits, state_digest=lambda state: next(seen))
     assert (result.end, len(result.steps)) == ("no_progress", 5)
 
 
 async def test_an_action_that_is_repeated_is_not_made_again() -> None:
-    limits = Limits(max_steps=9, max_repeated_actions=2, max_no_progress_steps=None)
+    limits = LoopLimits(max_steps=9, max_repeated_actions=2, max_no_progress_steps=None)
     counter = Counter(by=lambda n: 0)
     result = await run_loop(counter, limits)
     assert (result.end, counter.calls["act"]) == ("no_progress", 2)
@@ -141,7 +141,7 @@ async def test_an_error_is_recorded_and_the_loop_goes_on(phase: str) -> None:
 @pytest.mark.parametrize("phase", PHASES)
 async def test_errors_without_an_end_are_no_progress_or_use_up_the_steps(phase: str) -> None:
     fails = [(phase, n) for n in range(1, 99)]
-    result = await run_loop(Counter(fails=fails), Limits(max_no_progress_steps=3, max_repeated_actions=None))
+    result = await run_loop(Counter(fails=fails), LoopLimits(max_no_progress_steps=3, max_repeated_actions=None))
     assert (result.end, len(result.steps)) == ("no_progress", 3)
     assert all(f"{phase} failed" in step.errors[0] for step in result.steps)
     result = await run_loop(Counter(fails=fails), ONLY_STEPS)
@@ -154,9 +154,9 @@ async def test_an_error_that_the_caller_wants_ends_the_loop() -> None:
 
 
 async def test_telemetry_that_fails_ends_nothing() -> None:
-    steps: list[Step] = []
+    steps: list[LoopStep] = []
 
-    def receive(step: Step) -> None:
+    def receive(step: LoopStep) -> None:
         steps.append(step)
         raise ValueError("no disk")
 
@@ -169,7 +169,7 @@ async def test_a_cancel_travels() -> None:
         async def act(self, action: int) -> None:
             await asyncio.sleep(60)
 
-    running: asyncio.Task[LoopResult] = asyncio.create_task(run_loop(Waits(), Limits(max_seconds=60)))
+    running: asyncio.Task[LoopResult] = asyncio.create_task(run_loop(Waits(), LoopLimits(max_seconds=60)))
     await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

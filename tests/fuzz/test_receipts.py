@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from delegate.contract.matchers import criterion_faults
-from delegate.judging.checks.receipts import decide
+from delegate.judging.checks.receipts import check
 from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.values import JUNK
@@ -53,13 +53,13 @@ def test_any_arguments_match_or_not_or_have_a_pattern_that_cannot_be_used(
     with ends_soon():
         if list(criterion_faults(asked)):
             return
-        found = decide(asked, record)
+        found = check(asked, record)
     assert found.outcome != "met" or len(found.receipts) == (0 if mode == "none" else len(wanted))
 
 
 def test_slow_patterns_of_one_criterion_share_their_time() -> None:
     many = criterion([{"a": {"matches": "a.*a.*b"}}] * 20)
     with ends_soon():
-        found = decide(many, receipts([{"a": "a" * n} for n in range(600, 650)]))
+        found = check(many, receipts([{"a": "a" * n} for n in range(600, 650)]))
     assert (found.outcome, found.code) == ("error", "invalid_criterion")
     assert "timed out" in found.reason

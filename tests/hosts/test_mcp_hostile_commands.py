@@ -24,7 +24,7 @@ from delegate.hosts import mcp
 from delegate.ports import ChatReply, ChatRequest
 from delegate.sandbox.commands import bubblewrap
 from delegate.sandbox.commands.commands import Commands
-from delegate.sandbox.processes.limits import Limits
+from delegate.sandbox.processes.limits import ProcessLimits
 from delegate.testing import Scripted
 
 pytestmark = [
@@ -34,7 +34,7 @@ pytestmark = [
 BEAT_SECONDS, STALL_SECONDS, TIMEOUT_SECONDS = 0.05, 1.0, 60
 DISK_FILES = 200_000
 PYTHON = Path(sys.executable).resolve()
-LIMITS = Limits(
+LIMITS = ProcessLimits(
     memory_bytes=400_000_000,
     total_memory_bytes=800_000_000,
     processes=200,

@@ -20,7 +20,7 @@ from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutpu
 from delegate.errors import ConfigError, DelegateError
 from delegate.events import EventSink
 from delegate.hosts.mcp import connection, definitions, opening
-from delegate.hosts.mcp.connection import Connection
+from delegate.hosts.mcp.connection import StdioConnection
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.models.overrides import effective_catalog
 from delegate.settings import Settings, load_settings
@@ -202,7 +202,7 @@ def _serve(serving: Serving, runner: MakeRunner, settings: Settings | None = Non
     stoppable(delegator, call, titles=None)
 
 
-def _over_stdio(adapter: Any, client: Connection, options: dict[str, Any], *, keep: bool) -> Serving:
+def _over_stdio(adapter: Any, client: StdioConnection, options: dict[str, Any], *, keep: bool) -> Serving:
     async def serve(delegator: "Delegator", cancellation: Cancellation) -> None:
         with suppress(TimeoutError):
             async with cancellation.deadline():

@@ -17,7 +17,7 @@ _MAX_WAITING = 100
 """How many lines are read ahead of the server."""
 
 
-class Connection:
+class StdioConnection:
     """The connection to the client that started this process. All methods block, and may be called in any thread."""
 
     def __init__(self, stdin: int, stdout: int, opening: "Opening | None") -> None:
@@ -66,7 +66,7 @@ class Connection:
 
 
 @contextmanager
-def reserved_stdio(opening: "Opening | None" = None) -> Generator[Connection]:
+def reserved_stdio(opening: "Opening | None" = None) -> Generator[StdioConnection]:
     """Reserve stdin and stdout for the protocol. For all other code stdin is empty, and stdout goes to stderr.
 
     They are read at once, and `opening` answers what it can until the server does.
@@ -77,7 +77,7 @@ def reserved_stdio(opening: "Opening | None" = None) -> Generator[Connection]:
     os.dup2(empty, 0)
     os.dup2(2, 1)
     os.close(empty)
-    connection = Connection(stdin, stdout, opening)
+    connection = StdioConnection(stdin, stdout, opening)
     # The end of the process doesn't wait for this thread.
     threading.Thread(target=connection.read, name="delegate-stdio", daemon=True).start()
     try:

@@ -12,7 +12,7 @@ from mcp.server.stdio import stdio_server
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_daemon_thread
 from delegate.contract.amounts import counted
-from delegate.hosts.mcp.connection import Connection, reserved_stdio
+from delegate.hosts.mcp.connection import StdioConnection, reserved_stdio
 from delegate.hosts.mcp.refusals import refusal
 from delegate.hosts.mcp.sdk import set_clock
 
@@ -21,7 +21,7 @@ _log = logger(__name__)
 
 async def serve_stdio(
     server: Server[Any],
-    connection: Connection | None = None,
+    connection: StdioConnection | None = None,
     *,
     before_end: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
@@ -96,7 +96,7 @@ class _LineReader:
 
     def __init__(
         self,
-        client: Connection,
+        client: StdioConnection,
         writer: "_Writer",
         calls: _OpenCalls,
         before_end: Callable[[], Awaitable[None]] | None,
@@ -125,7 +125,7 @@ class _LineReader:
 class _Writer:
     """Sends messages to the client, one after the other. With `needs_reader`, it's an error if the client has left."""
 
-    def __init__(self, client: Connection, calls: _OpenCalls, *, needs_reader: bool) -> None:
+    def __init__(self, client: StdioConnection, calls: _OpenCalls, *, needs_reader: bool) -> None:
         self._client = client
         self._calls = calls
         self._needs_reader = needs_reader

@@ -31,7 +31,7 @@ class _Unbound(Exception):
         self.code: VerdictCode = code
 
 
-async def decide(criterion: ProbeCriterion, submission: Submission) -> CriterionResult:
+async def check(criterion: ProbeCriterion, submission: Submission) -> CriterionResult:
     """Call the tool and decide the criterion. Never raises, except CancelledError."""
     tool = next((tool for tool in submission.probe_tools if tool.name == criterion.tool and tool.read_only), None)
     if tool is None:

@@ -44,7 +44,7 @@ class ReceiptDecision:
     """The recorded calls that match the expected ones, if it is met."""
 
 
-def decide(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls | None = None) -> ReceiptDecision:
+def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls | None = None) -> ReceiptDecision:
     """Decide whether the receipts satisfy the criterion. `calls` tells which of them succeeded, by what is declared."""
     calls = Calls(receipts, {}) if calls is None else calls
     tools = set(criterion.of or (call.tool for call in criterion.calls))

@@ -193,8 +193,8 @@ async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands
     from delegate.judging.checks import receipts  # loaded only for such criteria
     from delegate.judging.proof.calls import recorded
 
-    decide = partial(receipts.decide, criterion, submission.run.receipts, recorded(submission))
-    decision = await run_in_thread_if(bool(submission.run.receipts), decide)
+    check = partial(receipts.check, criterion, submission.run.receipts, recorded(submission))
+    decision = await run_in_thread_if(bool(submission.run.receipts), check)
     source = None if decision.outcome == "error" else f"check:{criterion.id}"
     source = f"receipt:{decision.receipts[0].n}" if decision.receipts else source
     return result(criterion, decision.outcome, "check", decision.code, decision.reason, source=source)
@@ -207,7 +207,7 @@ async def _manual(criterion: ManualCriterion, submission: Submission, commands: 
 async def _probe(criterion: ProbeCriterion, submission: Submission, commands: Commands) -> CriterionResult:
     from delegate.judging.checks import probe  # loaded only for such criteria
 
-    return await probe.decide(criterion, submission)
+    return await probe.check(criterion, submission)
 
 
 _Check = Callable[[Any, Submission, Commands], Coroutine[Any, Any, CriterionResult]]

@@ -136,7 +136,7 @@ def _opened(submission: Submission, calls: Calls, criterion: AnyCriterion, readi
     for n, part in enumerate(own_reading.parts, start=1):
         is_single = len(own_reading.parts) == 1
         text = _asked(criterion) if is_single else part.text
-        decision = absences.decide(part, own_reading.by, submission, calls)
+        decision = absences.check(part, own_reading.by, submission, calls)
         settled = decision and PartResult(
             text=part.text,
             outcome=decision.outcome,

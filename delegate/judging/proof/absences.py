@@ -25,7 +25,7 @@ class Decided(NamedTuple):
     source: str | None = None
 
 
-def decide(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> Decided | None:
+def check(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> Decided | None:
     """What the records say about an absence; None if a judge has to decide, or the part is about something else."""
     if part.about != "absence" or by == "nobody":
         return None

@@ -28,7 +28,7 @@ from delegate.sandbox.commands.confinement import CommandSpec, Confinement, Netw
 from delegate.sandbox.commands.launcher import landlock_is_available
 from delegate.sandbox.filesystem.own_program import own_program
 from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_environment
-from delegate.sandbox.processes.limits import COMMAND_LIMITS, Limits
+from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits
 from delegate.sandbox.processes.process import ProcessResult
 from delegate.sandbox.tampering.git_files import Repository
 
@@ -114,7 +114,7 @@ class Commands:
         network: _NetworkPolicy = "off",
         max_output_bytes: int = 64_000,
         hidden: Sequence[Path] = (),
-        limits: Limits = COMMAND_LIMITS,
+        limits: ProcessLimits = COMMAND_LIMITS,
     ) -> None:
         self._sandbox: _SandboxPolicy = sandbox
         self._commands = commands

@@ -26,7 +26,7 @@ from delegate.sandbox.commands.system_calls import INTERNET, UNIX, system_call_f
 from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.filesystem.secret_paths import hidden_paths
 from delegate.sandbox.processes.environment import command_environment
-from delegate.sandbox.processes.limits import COMMAND_LIMITS, Limits, Watch, limited
+from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, limited
 from delegate.sandbox.processes.process import ProcessResult, run_process
 from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
 
@@ -80,7 +80,7 @@ class CommandSpec:
     """Folders in `cwd` with what runs delegate, which a sandbox with namespaces mounts read-only."""
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
-    limits: Limits = COMMAND_LIMITS
+    limits: ProcessLimits = COMMAND_LIMITS
 
 
 PROBE_SECONDS = 5.0

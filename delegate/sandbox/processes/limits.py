@@ -49,7 +49,7 @@ def limited(argv: Sequence[str], *, timeout_seconds: float) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """The most that a command may use at a time. Lower ones are for tests."""
 
     memory_bytes: int = MAX_MEMORY_BYTES
@@ -67,13 +67,13 @@ class Limits:
     inode_reserve: int = INODE_RESERVE
 
 
-COMMAND_LIMITS = Limits()
+COMMAND_LIMITS = ProcessLimits()
 
 
 class Watch:
     """Looks how much a command uses. Finds nothing outside Linux, but for what is left on the disk."""
 
-    def __init__(self, limits: Limits, folder: Path) -> None:
+    def __init__(self, limits: ProcessLimits, folder: Path) -> None:
         self._limits, self._folder = limits, folder
         self._total_bytes = min(limits.total_memory_bytes, _machine_memory() * 4 // 5)
         self._meminfo = Path("/proc/meminfo")

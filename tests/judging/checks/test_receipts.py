@@ -10,7 +10,7 @@ import pytest
 from delegate import CallError, Task, contract
 from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema
-from delegate.judging.checks.receipts import ReceiptDecision, decide
+from delegate.judging.checks.receipts import ReceiptDecision, check
 from delegate.ports import ToolOutput
 from delegate.records.recorder import Recorder
 from delegate.types import Receipt, ReceiptCriterion, ReceiptStatus
@@ -26,7 +26,7 @@ DONE = [
 def why(mode: str, *calls: Any, of: tuple[str, ...] | None = None, done: Any = DONE) -> str | None:
     criterion = ReceiptCriterion.model_validate({"kind": "receipt", "mode": mode, "calls": calls, "of": of})
     record = [Receipt(n=n, tool=tool, args=args, status=status) for n, (tool, args, status) in enumerate(done, 1)]
-    decision = decide(criterion, record)
+    decision = check(criterion, record)
     assert decision.outcome != "error", decision.reason
     return None if decision.outcome == "met" else decision.reason
 
@@ -105,7 +105,7 @@ def decided(criterion: dict[str, Any], done: list[Done]) -> ReceiptDecision:
         Receipt(n=n, tool=tool, args=args, status="ok", output=out if isinstance(out, str) else json.dumps(out))
         for n, (tool, args, out) in enumerate(done, 1)
     ]
-    return decide(ReceiptCriterion.model_validate({"kind": "receipt", **criterion}), record)
+    return check(ReceiptCriterion.model_validate({"kind": "receipt", **criterion}), record)
 
 
 def holds(calls: list[dict[str, Any]], done: list[Done], mode: str = "at_least") -> bool:
@@ -259,9 +259,9 @@ def test_a_recorded_result_is_compared_whole_even_if_the_receipt_shows_a_part() 
         {"kind": "receipt", "calls": [{"tool": "book", "result": {"status": "confirmed"}}]}
     )
     assert len(receipt.output) < len(whole)
-    assert decide(wanted, [receipt]).outcome == "met"
+    assert check(wanted, [receipt]).outcome == "met"
     read_back = Receipt.model_validate_json(receipt.model_dump_json())
-    assert (decide(wanted, [read_back]).outcome, decide(wanted, [read_back]).code) == ("error", "result_cut")
+    assert (check(wanted, [read_back]).outcome, check(wanted, [read_back]).code) == ("error", "result_cut")
 
 
 def test_too_many_combinations_are_an_error_within_a_second() -> None:

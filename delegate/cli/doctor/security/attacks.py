@@ -15,7 +15,7 @@ from pathlib import Path
 
 from delegate.cli.doctor.security.scene import CommandScene, sleepers
 from delegate.sandbox.filesystem.trees import remove_tree
-from delegate.sandbox.processes.limits import COMMAND_LIMITS, MAX_FILE_BYTES, Limits
+from delegate.sandbox.processes.limits import COMMAND_LIMITS, MAX_FILE_BYTES, ProcessLimits
 from delegate.sandbox.processes.process import ProcessResult
 from delegate.sandbox.tampering.git_files import Repository
 
@@ -42,7 +42,7 @@ class CommandAttack:
     """Programs that the attack needs."""
     timeout_seconds: float = ATTACK_SECONDS
     uses_network: bool = False
-    limits: Limits = COMMAND_LIMITS
+    limits: ProcessLimits = COMMAND_LIMITS
     """An attack tries lower limits than commands have, so that it doesn't take the machine's memory."""
 
 
@@ -248,7 +248,8 @@ ATTACKS = (
     CommandAttack(
         "too many concurrent processes",
         f"i=0; while [ $i -lt {FORKS} ]; do sleep {{marker}} & i=$((i+1)); done; sleep 3; kill -0 $!",
-        _exits_with_0, "what runs too many is ended", "no limit on this machine", limits=Limits(processes=FORKS // 2),
+        _exits_with_0, "what runs too many is ended", "no limit on this machine",
+        limits=ProcessLimits(processes=FORKS // 2),
     ),
     CommandAttack("reading a key from its own environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
     CommandAttack(
@@ -331,13 +332,13 @@ ATTACKS = (
         "allocating too much memory",
         f"head -c {_TOO_MUCH_BYTES} /dev/zero | tail -c {_TOO_MUCH_BYTES} | sleep 3",  # which holds it
         _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
-        timeout_seconds=5, limits=Limits(memory_bytes=_TOO_MUCH_BYTES // 2),
+        timeout_seconds=5, limits=ProcessLimits(memory_bytes=_TOO_MUCH_BYTES // 2),
     ),
     CommandAttack(
         "allocating too much memory in several processes",
         f"for i in 1 2 3 4; do head -c {_TOO_MUCH_BYTES} /dev/zero | tail -c {_TOO_MUCH_BYTES} | sleep 3 & done; wait",
         _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
-        timeout_seconds=5, limits=Limits(total_memory_bytes=3 * _TOO_MUCH_BYTES),
+        timeout_seconds=5, limits=ProcessLimits(total_memory_bytes=3 * _TOO_MUCH_BYTES),
     ),
     CommandAttack(
         "writing a huge file",
