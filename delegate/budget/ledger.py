@@ -342,7 +342,7 @@ class _Waiting(ABC):
 
     @abstractmethod
     def admit(self, short: set[tuple[object, ...]]) -> None:
-        """Decide the step if possible. `short` has the limits that earlier steps wait for: none is overtaken."""
+        """Admit or refuse the step if possible; `short` has the limits that earlier steps wait for."""
 
     @abstractmethod
     def undo(self) -> None:

@@ -44,7 +44,7 @@ ANY_ITEM = "*"
 PathPart = tuple[str | int, bool]
 """A name or an index, and whether it stands for every item of a list."""
 
-_STEP = re.compile(r"""\.?([^.\[\]"'*\s$]+)|\[(\d{1,9})\]|\[(\*)\]|\["([^"]*)"\]|\['([^']*)'\]""")
+_PART = re.compile(r"""\.?([^.\[\]"'*\s$]+)|\[(\d{1,9})\]|\[(\*)\]|\["([^"]*)"\]|\['([^']*)'\]""")
 _ARGUMENTS = {"matches": str, "in": list, "any_order": list, "from": dict}
 
 
@@ -96,36 +96,36 @@ def references_of(call: ExpectedCall) -> tuple[Reference, ...]:
 
 def path_parts(path: str) -> tuple[PathPart, ...]:
     """Parse a path. Raises ValueError."""
-    at, steps, text = 0, list[PathPart](), path.strip().removeprefix("$")
+    at, parts, text = 0, list[PathPart](), path.strip().removeprefix("$")
     while at < len(text):
-        step = _STEP.match(text, at)
-        if step is None:
+        match = _PART.match(text, at)
+        if match is None:
             raise ValueError(f"{redactor.beginning(path, 80)!r} is not a path; write one like `id` or `results[0].id`")
-        name, index, any_item, *quoted = step.groups()
+        name, index, any_item, *quoted = match.groups()
         if index is not None:
-            steps.append((int(index), False))
+            parts.append((int(index), False))
         elif any_item:
-            steps.append((ANY_ITEM, True))
+            parts.append((ANY_ITEM, True))
         else:
-            steps.append((name or next(part for part in quoted if part is not None), False))
-        at = step.end()
-    if not steps and path.strip() != "$":
+            parts.append((name or next(key for key in quoted if key is not None), False))
+        at = match.end()
+    if not parts and path.strip() != "$":
         raise ValueError("the path is empty; `$` is the whole result")
-    return tuple(steps)
+    return tuple(parts)
 
 
 def values_at(value: Any, path: str) -> list[Any]:
     """The values at a path: none where it leads nowhere, several only with `[*]`."""
     values = [value]
-    for step, every in path_parts(path):
+    for part, every in path_parts(path):
         inner: list[Any] = []
         for item in values:
             if every and isinstance(item, list):
                 inner += cast("list[Any]", item)
-            elif isinstance(step, int) and isinstance(item, list) and step < len(items := cast("list[Any]", item)):
-                inner.append(items[step])
-            elif isinstance(step, str) and isinstance(item, dict) and step in item:
-                inner.append(cast("dict[str, Any]", item)[step])
+            elif isinstance(part, int) and isinstance(item, list) and part < len(items := cast("list[Any]", item)):
+                inner.append(items[part])
+            elif isinstance(part, str) and isinstance(item, dict) and part in item:
+                inner.append(cast("dict[str, Any]", item)[part])
         values = inner
     return values
 

@@ -97,6 +97,17 @@ def test_file_tools_refuse_a_hard_link_to_a_key(linked: Path) -> None:
     assert list(search.find_lines(linked, "canary|notes", "**")) == ["a:1: notes", "b:1: notes"]
 
 
+def test_what_a_variable_names_is_refused_at_once_in_each_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "login").write_text("canary")
+        monkeypatch.setenv("NETRC", str(tmp_path / name / "login"))
+        with pytest.raises(ToolDenied, match="where credentials usually are"):
+            files.read(tmp_path / name, tmp_path / name / "login", 100)
+
+
 async def test_a_copy_of_a_folder_has_no_hard_link_to_a_key(linked: Path, tmp_path: Path) -> None:
     folder = await Folder.open(Workspace(path=linked, mode="copy"), home=tmp_path / "home")
     try:

@@ -51,19 +51,27 @@ def secret_paths(env: Mapping[str, str]) -> Iterator[Path]:
     yield from (real_path(path) for path in (*_usual_paths(env), trust.own_folder()) if os.path.lexists(path))
 
 
-@lru_cache(64)
 def secrets_in(root: str, home: str) -> frozenset[str]:
     """The real paths of secrets in the folder `root` (a real path) of somebody with this home folder, also of those
     that aren't there yet. There are none in a workspace that is itself among secrets.
     """
-    now = int(time.monotonic() / _KNOWN_SECONDS)
-    usual = _usual_real_paths(home, tuple(map(os.environ.get, _NAMED_BY)), now)
+    return _secrets_in(root, home, _period())
+
+
+@lru_cache(64)
+def _secrets_in(root: str, home: str, period: int) -> frozenset[str]:
+    usual = _usual_real_paths(home, tuple(map(os.environ.get, _NAMED_BY)), period)
     return frozenset(path for path in usual if path != root and _below(root, path) is not None)
 
 
+def _period() -> int:
+    """Changes when what is known of the machine's files has to be found again."""
+    return int(time.monotonic() / _KNOWN_SECONDS)
+
+
 @lru_cache(4)
-def _usual_real_paths(home: str, named: tuple[str | None, ...], now: int) -> tuple[str, ...]:
-    """They are many, and the same for all workspaces of a while: to find them took a fifth of a delegation's time."""
+def _usual_real_paths(home: str, named: tuple[str | None, ...], period: int) -> tuple[str, ...]:
+    """They are many, and the same for all workspaces: finding them for each took a fifth of a delegation's time."""
     return tuple(str(real_path(path)) for path in _usual_paths({"HOME": home}))
 
 
@@ -73,12 +81,11 @@ def is_secret_by_another_name(root: str, status: os.stat_result) -> bool:
     """
     if status.st_nlink < 2:
         return False
-    now = int(time.monotonic() / _KNOWN_SECONDS)
-    return (status.st_dev, status.st_ino) in _secret_files(root, os.environ.get("HOME", ""), now)
+    return (status.st_dev, status.st_ino) in _secret_files(root, os.environ.get("HOME", ""), _period())
 
 
 @lru_cache(4)
-def _secret_files(root: str, home: str, now: int) -> frozenset[tuple[int, int]]:
+def _secret_files(root: str, home: str, period: int) -> frozenset[tuple[int, int]]:
     """The devices and inodes of files with credentials; of so many at most that it takes milliseconds."""
     identities, remaining = set[tuple[int, int]](), _MAX_SECRET_FILES
     waiting = [path for path in map(str, secret_paths({"HOME": home})) if _below(path, root) is None]
