@@ -78,7 +78,12 @@ class SharedAmounts:
         _lock_file(self._fd)
         self._state = state = json.loads(os.pread(self._fd, 1 << 16, 0))
         for name, amount in state["amounts"].items():
-            others = max(0.0, amount - self._posted.get(name, 0))
+            others = amount - self._posted.get(name, 0)
+            if self._ledger.window:  # from now on it counts as used by this process, until the window has passed
+                self._ledger.spend({name: others} if others else {})
+                self._posted[name] = amount
+                continue
+            others = max(0.0, others)
             self._ledger.spent[name] = self._ledger.spent.get(name, 0) + others - self._others.get(name, 0)
             self._others[name] = others
 

@@ -1,5 +1,6 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.child.toolbox import toolbox_names
 from delegate.contract import Limits
+from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
@@ -271,4 +273,7 @@ def _reserve_children(tasks: Sequence[Task], author: Author, context: RunContext
             context.ledger.reserve({"children": len(tasks)}).settle({"children": len(tasks)})
     except BudgetExceeded as error:
         advice = f"send at most {error.left:g}" if error.limit == "children" and error.left else "do the work yourself"
+        if error.frees_in is not None:
+            minutes = counted(max(1, math.ceil(error.frees_in / 60)), "minute")
+            advice += f", or call again in {minutes}"
         raise CallError("budget_exceeded", str(error), hint=f"nothing was run; {advice}") from None
