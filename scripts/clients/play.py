@@ -117,7 +117,7 @@ class Scenario:
     folder: str = "."
     """Where in the project the client is started."""
     at_once: int = 1
-    """How many of the client are started, with the same settings and in the same project."""
+    """How many of the client are started, each with a home folder of its own, in the same project."""
     is_locked: bool = False
     """Whether another process, which is this one, keeps the store of records locked."""
     clients: Sequence[str] = ()
@@ -486,27 +486,26 @@ def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped
         run.block = write_settings(client, setup)
         env = {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            "HOME": str(setup.home),
             "TERM": "dumb",
             "LANG": "C.UTF-8",
             "CI": "1",
             "NO_COLOR": "1",
             "CLIENTS_RUN": mark,
             "OPENAI_API_KEY": "test-key",
-            **client.env(setup),
         }
+        setups = [setup, *(_with_own_home(setup, n) for n in range(1, scenario.at_once if scenario else 1))]
         with (folder / "output.txt").open("ab") as output, _locked(folder, scenario):
             processes = [
                 subprocess.Popen(
-                    client.argv(setup),
-                    cwd=setup.project / (scenario.folder if scenario else "."),
-                    env=env,
+                    client.argv(one),
+                    cwd=one.project / (scenario.folder if scenario else "."),
+                    env={**env, "HOME": str(one.home), **client.env(one)},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-                for _ in range(scenario.at_once if scenario else 1)
+                for one in setups
             ]
             try:
                 yield processes
@@ -516,6 +515,13 @@ def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped
                         os.kill(pid, signal.SIGKILL)
                 for process in processes:
                     process.wait()
+
+
+def _with_own_home(setup: Setup, number: int) -> Setup:
+    """The same settings in another home folder: some clients can't be started twice in a new one."""
+    home = setup.home.with_name(f"home-{number}")
+    shutil.copytree(setup.home, home, symlinks=True)
+    return replace(setup, home=home)
 
 
 @contextlib.contextmanager
