@@ -16,6 +16,7 @@ COMMANDS = {
     "run": "Run one task, or a file of tasks, and print the verdicts.",
     "batch": "Run a file of tasks, several at a time, into a file of results.",
     "judge": "Judge existing work, without running a child.",
+    "hook": "Judge what a coding agent's own agents did, as its hook.",
     "lint": "Find criteria that can't fail, such as `pytest || true`.",
     "call": "Execute one delegate_task call as a host would.",
     "demo": "Run three small tasks that show what verdicts are for.",

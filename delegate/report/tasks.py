@@ -23,6 +23,7 @@ from delegate.report.values import (
     TranscriptEvent,
 )
 from delegate.types import (
+    UNRECORDED,
     Candidate,
     ChildRun,
     Claim,
@@ -241,8 +242,8 @@ def _basis(verdict: Verdict | None) -> Iterator[tuple[str, str]]:
     yield "basis", f"{verdict.code}, decided by {verdict.decided_by}; {verdict.worth}"
     if verdict.gate and verdict.decided_by != "gate":
         yield "gate", f"is off; it would have refused: {verdict.gate}"
-    if verdict.receipts == "unavailable":
-        yield "tool calls", "were not recorded, so only checks prove what was done"
+    if verdict.receipts != "recorded":
+        yield "tool calls", UNRECORDED[verdict.receipts]
 
 
 def _findings(verdict: Verdict | None) -> Sequence[Any]:

@@ -54,6 +54,7 @@ from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
     LOWERED,
     PASSING,
+    UNRECORDED,
     Candidate,
     CriterionOutcome,
     CriterionReading,
@@ -96,6 +97,7 @@ __all__ = [
     "OUTPUT_SCHEMA_ID",
     "PASSING",
     "TIERS",
+    "UNRECORDED",
     "About",
     "AboutFile",
     "AboutKind",
