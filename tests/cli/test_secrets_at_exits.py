@@ -267,7 +267,8 @@ def modules(wanted: Callable[[str, ast.Call], bool]) -> set[str]:
 
 EXITS = {
     "what was redacted before, for a store or a file": """
-        batch/journal.py batch/results_file.py cli/ci/github.py cli/commands/export.py cli/commands/report.py
+        batch/journal.py batch/results_file.py cli/ci/github.py cli/commands/export.py cli/commands/hook.py
+        cli/commands/report.py
         records/aside.py records/history.py records/recovery.py records/sqlite.py telemetry/otlp_file.py""",
     "a stream that redacts": "cli/ci/logs.py",
     "requests, and what is learned from the replies": """

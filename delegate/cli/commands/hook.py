@@ -16,7 +16,7 @@ from delegate._util.redaction import redactor
 from delegate.budget.nested import PARENT
 from delegate.cli import PROGRAM
 from delegate.cli.input.documents import STDIN, read_text
-from delegate.cli.input.hooks import Ending, read_ending
+from delegate.cli.input.hooks import TOLD, Ending, read_ending
 from delegate.cli.input.workfile import to_task
 from delegate.cli.work import work
 from delegate.delegator import Delegator
@@ -124,7 +124,7 @@ def _judged(ending: Ending, memory: _Memory, timeout: float, max_cost_usd: float
         verdict = await delegator.judge(
             goal=task.goal,
             acceptance_criteria=task.acceptance_criteria,
-            output=ending.session.report,
+            output=ending.session.report or None,
             workspace=ending.folder,
             receipts=ending.session.receipts,
             recorded=False,  # who has a shell can write what will be read as its transcript
@@ -161,24 +161,25 @@ def _answer(ending: Ending, verdict: Verdict, memory: _Memory) -> None:
 
 def _told(verdict: Verdict) -> str:
     """The verdict and, if it is FAIL, the criteria that aren't met."""
-    lines = [f"{PROGRAM}: {verdict.verdict} ({verdict.code})"]
-    if verdict.verdict == "FAIL":
-        failed = [item for item in verdict.criteria if item.outcome != "met"]
-        lines += [
-            f'- {item.id} {item.code} ({item.decided_by}): "{one_line(item.text, 200)}" → '
-            f"{one_line(item.reason, _REASON_CHARS)}"
-            for item in failed
-        ] or [verdict.reasoning]
-    return "\n".join(lines)
+    if verdict.verdict == "PASS":
+        return f"{PROGRAM}: PASS ({verdict.code})"
+    failed = [
+        f'- {item.id} {item.code} ({item.decided_by}): "{one_line(item.text, 200)}" → '
+        f"{one_line(item.reason, _REASON_CHARS)}"
+        for item in verdict.criteria
+        if item.outcome != "met"
+    ]
+    return "\n".join([f"{TOLD}{verdict.code})", *(failed or [verdict.reasoning])])
 
 
 def _tell(text: str) -> None:
     """Let the agent end, and let the user read this."""
-    print(json.dumps({"systemMessage": text}))
+    print(json.dumps({"systemMessage": text}, ensure_ascii=False))
 
 
 def _block(ending: Ending, reason: str) -> None:
     if ending.event == "TaskCompleted":
         print(reason, file=sys.stderr)
         raise typer.Exit(_BLOCKED)
-    print(json.dumps({"decision": "deny" if ending.event == "AfterAgent" else "block", "reason": reason}))
+    decision = "deny" if ending.event == "AfterAgent" else "block"
+    print(json.dumps({"decision": decision, "reason": reason}, ensure_ascii=False))

@@ -14,11 +14,13 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ValidationError
 
 from delegate import trust
+from delegate.cli import PROGRAM
 from delegate.cli.input.documents import read_document, read_text
 from delegate.cli.input.taskfile import error_text
-from delegate.cli.input.workfile import LocatedCriterion, listed_criteria, typed
+from delegate.cli.input.workfile import LocatedCriterion, listed_criteria, to_task, typed
 from delegate.errors import CallError
 from delegate.judging.transcripts.sessions import Session, read_session
+from delegate.types import Task
 
 Json = Mapping[str, Any]
 Host = Literal["Claude Code", "Gemini CLI"]
@@ -27,6 +29,8 @@ Host = Literal["Claude Code", "Gemini CLI"]
 CRITERIA_FILE = Path(".delegate", "criteria.toml")
 """The criteria of a project: `acceptance_criteria` for its main agent, and those of `[agents.NAME]` for a subagent of
 that name, or of `[agents."*"]` for all."""
+TOLD = f"{PROGRAM}: FAIL ("
+"""How what an agent is told begins. Some hosts pass it on as the user's words."""
 EVENTS = ("SubagentStop", "Stop", "TaskCompleted", "AfterAgent")
 _MOST_BYTES = 32 << 20
 """How long a transcript may be."""
@@ -110,14 +114,12 @@ def _session(event: Json) -> Session:
 
 def _brief(event: Json, session: Session) -> str:
     """What the agent was asked for: a subagent first of all, the main agent with its user's last message."""
-    match event["hook_event_name"]:
-        case "TaskCompleted":
-            parts = (event.get("task_subject"), event.get("task_description"))
-            return "\n\n".join(str(part) for part in parts if part)
-        case "SubagentStop":
-            return session.prompts[0] if session.prompts else ""
-        case _:
-            return str(event.get("prompt") or "") or (session.prompts[-1] if session.prompts else "")
+    name = event["hook_event_name"]
+    if name == "TaskCompleted":
+        return "\n\n".join(str(part) for part in (event.get("task_subject"), event.get("task_description")) if part)
+    prompts = [*session.prompts, *([str(event["prompt"])] if event.get("prompt") else [])]
+    own = [prompt for prompt in prompts if not prompt.startswith(TOLD)]
+    return own[0 if name == "SubagentStop" else -1] if own else ""
 
 
 def _of_brief(brief: str) -> Iterator[LocatedCriterion]:
@@ -139,9 +141,22 @@ def _of_project(folder: Path, *, is_main: bool, agent: str | None) -> tuple[tupl
     file = next((file for at in (folder, *folder.parents) if (file := at / CRITERIA_FILE).is_file()), None)
     if file is None:
         return (), True
-    try:
-        project = _Project.model_validate(read_document(file))
-    except ValidationError as error:
-        raise CallError("invalid_criterion", f"{file}: {error_text(error)}", field="acceptance_criteria") from None
+    project = _project_in(file)
     table = project if is_main else project.agents.get(agent or "", project.agents.get("*", _Listed()))
     return tuple(listed_criteria(str(file), table.acceptance_criteria)), trust.is_trusted(file)
+
+
+def criteria_as_tasks(file: Path) -> list[tuple[str, Task]]:
+    """What a project's file asks of each agent, as tasks. Raises CallError."""
+    project = _project_in(file)
+    tables = {"the main agent": project, **project.agents}
+    return [
+        (name, to_task(name, list(listed_criteria(name, table.acceptance_criteria)))) for name, table in tables.items()
+    ]
+
+
+def _project_in(file: Path) -> _Project:
+    try:
+        return _Project.model_validate(read_document(file))
+    except ValidationError as error:
+        raise CallError("invalid_criterion", f"{file}: {error_text(error)}", field="acceptance_criteria") from None
