@@ -120,10 +120,9 @@ def play(name: str, *, lies: bool) -> str:
             more = client.more_settings(setup)
             (home / host.settings).parent.mkdir(parents=True)
             (home / host.settings).write_text(more if isinstance(more, str) else json.dumps(more))
-        how: Json = {"cwd": project, "env": env, "capture_output": True, "text": True, "timeout": 180}
         for command in host.install:
-            subprocess.run([program, *command], input="y\n", check=True, **how)
-        ended = subprocess.run(host.argv(setup), stdin=subprocess.DEVNULL, check=False, **how)
+            _run([program, *command], project, env).check_returncode()
+        ended = _run(host.argv(setup), project, env)
     answers = folder / "answers.jsonl"
     said = answers.read_text().strip() if answers.exists() else "the hook was never run"
     written = (project / "made.txt").exists()
@@ -131,6 +130,13 @@ def play(name: str, *, lies: bool) -> str:
     seen = f"exit code {ended.returncode}, told in {model.told} requests, tool {'' if model.has_tool else 'not '}there"
     failure = "" if passed else f"\n{ended.stdout[-800:]}\n{ended.stderr[-800:]}"
     return f"{name} {version}: {'yes' if passed else 'no'} ({seen}): {said}{failure}"
+
+
+def _run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command of the client. It may ask whether it is meant so."""
+    return subprocess.run(
+        command, cwd=folder, env=env, input="y\n", capture_output=True, text=True, timeout=180, check=False
+    )
 
 
 def main() -> None:

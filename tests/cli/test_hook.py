@@ -128,7 +128,7 @@ def test_criteria_of_the_project_are_those_of_the_main_agent_or_of_subagents_by_
     Path("made.txt").touch()
     inner = Path("packages/one")
     inner.mkdir(parents=True)
-    nothing = {"agent_transcript_path": None, "last_assistant_message": "Done."}
+    nothing: dict[str, Any] = {"agent_transcript_path": None, "last_assistant_message": "Done."}
     for event, agent, missing in (
         ("Stop", None, "main.txt"), ("SubagentStop", "reviewer", "review.txt"), ("SubagentStop", "x", "any.txt")
     ):  # fmt: skip
