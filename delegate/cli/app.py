@@ -25,6 +25,8 @@ COMMANDS = {
     "trust": "Let a folder's delegate.toml, or a file of tasks, count in full.",
     "tool": "Print the tool definition as JSON for a host.",
     "mcp": "Serve delegate_task over MCP to an editor or coding agent.",
+    "serve": "Serve delegate over HTTP to programs in any language.",
+    "rpc": "Serve delegate on stdin and stdout, one JSON object per line.",
     "runs": "List the latest runs.",
     "show": "Print everything on record of a task, or the tasks of a run.",
     "report": "Write a run or batch as one HTML page.",
