@@ -151,8 +151,9 @@ async def test_each_client_reads_and_stops_only_its_own_tasks() -> None:
     gate = Gate()
     async with serving(gate, {"one": TOKEN, "two": "b" * 32}) as served:
         (handle,) = (await served.ask("/v1/calls", {"call": {"goal": "Wait."}}, status=202))["handles"]
-        for path, body in ((f"/v1/tasks/{handle}", None), (f"/v1/tasks/{handle}/stop", {}),
-                           (f"/v1/tasks/{handle}/events", None)):  # fmt: skip
+        paths: dict[str, Any] = {"": None, "/stop": {}, "/events": None}
+        for path, body in paths.items():
+            path = f"/v1/tasks/{handle}{path}"
             assert (await served.ask(path, body, token="b" * 32, status=404))["error"]["code"] == "unknown_handle"
         assert (await served.ask(f"/v1/tasks/{handle}"))["state"] == "running"
         gate.open.set()
