@@ -46,6 +46,8 @@ class Connection:
     limiter: RateLimiter
     catalog: Catalog
     """Identifies the model that a provider served, which may differ from the requested one."""
+    others: tuple[Model, ...] = ()
+    """The models that may do a child's task if this one fails before anything was done, best first."""
 
 
 @dataclass(slots=True)
