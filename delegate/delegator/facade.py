@@ -166,6 +166,7 @@ class Delegator:
             settings=settings,
             runner=runner,
             judging=self._judging,
+            connections=self.connections,
             commands=commands,
             records=self._records,
             child_delegate_tool=self._child_delegate_tool,

@@ -80,7 +80,8 @@ _WITHOUT_RESULT = {
     "unreadable": "its record was written by another version of delegate, or is damaged",
 }
 _TOLD = (
-    "id", "goal", "text", "model", "status", "outcome", "verdict", "fault", "reason", "tool", "by", "note", "expected",
+    "id", "goal", "text", "model", "instead_of", "status", "outcome", "verdict", "fault", "reason", "tool", "by",
+    "note", "expected",
 )  # fmt: skip
 """The fields of an event that the transcript shows."""
 _STEP_WORDS = {
@@ -222,8 +223,7 @@ def _facts(
             yield one_line(name, 60), one_line(value, 300)
     if result is not None:
         yield "child", f"{result.status}; {result.model or result.requested_model or 'a model of its own'}"
-        if result.substituted:
-            yield "model", f"requested {result.requested_model}, served {result.model}"
+        yield from _models(result)
         if result.goal_end:
             yield "goal", f"ended as {result.goal_end.replace('_', ' ')}, {counted(len(result.claims), 'claim')}"
         if result.take_over:
@@ -234,6 +234,13 @@ def _facts(
         yield "started", when(record["began_at"])
         yield "folder", record["workspace"] or "none"
         yield "handle", record["handle"]
+
+
+def _models(result: TaskResult) -> Iterator[tuple[str, str]]:
+    if result.substituted:
+        yield "model", f"requested {result.requested_model}, served {result.model}"
+    for failed in result.failed_models:
+        yield "failed model", f"{failed.model}, before anything was done: {one_line(failed.error.message, 300)}"
 
 
 def _basis(verdict: Verdict | None) -> Iterator[tuple[str, str]]:

@@ -49,7 +49,7 @@ from delegate.types.criteria import (
     ShellCriterion,
     TextCriterion,
 )
-from delegate.types.report import Claim, ReceiptCounts, Report, TaskResult, Totals
+from delegate.types.report import Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
     LOWERED,
@@ -116,6 +116,7 @@ __all__ = [
     "Effort",
     "ErrorDetail",
     "ExpectedCall",
+    "FailedModel",
     "FalsePassRate",
     "FileCriterion",
     "Finding",

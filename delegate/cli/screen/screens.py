@@ -278,6 +278,9 @@ def _model(result: TaskResult) -> Iterator[Row]:
     if result.substituted and result.requested_model and result.model:
         names = one_line(result.requested_model, 80), one_line(result.model, 80)
         yield row("! model", f"requested {names[0]}, served {names[1]}", style="yellow")
+    for failed in result.failed_models:
+        text = f"{one_line(failed.model, 80)} failed: {one_line(failed.error.message, REASON_CHARS)}"
+        yield row("! model", text, style="yellow")
 
 
 def _outcome(result: TaskResult, more: str) -> Iterator[Row]:
