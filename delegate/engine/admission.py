@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,8 @@ from delegate.events import Event
 from delegate.judging.reading.statements import Template
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
-from delegate.models.connections import Connections
-from delegate.models.routing import ChildRequest, choose_child, likely_judge
+from delegate.models.connections import Connection, Connections
+from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
 from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
@@ -80,7 +80,10 @@ class Admission:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
-        connections = [await self.connections.open(model) if model else None for model in models]
+        connections = [
+            await self._connect(model, task, context) if model else None
+            for model, task in zip(models, tasks, strict=True)
+        ]
         _reserve_children(tasks, author, context)
         # The operator's consumer receives only the events of top-level tasks.
         receivers = (self.consumer if context.depth == 0 else None, consumer)
@@ -248,6 +251,10 @@ class Admission:
             on=date.today(),
             priced_only=cost_is_limited,
         )
+
+    async def _connect(self, model: Model, task: Task, context: RunContext) -> Connection:
+        others = other_children(self.catalog, self._child_request(task, context))
+        return replace(await self.connections.open(model), others=others)
 
     def _model_for(self, task: Task, context: RunContext) -> Model:
         try:

@@ -49,11 +49,12 @@ from delegate.types.criteria import (
     ShellCriterion,
     TextCriterion,
 )
-from delegate.types.report import Claim, ReceiptCounts, Report, TaskResult, Totals
+from delegate.types.report import Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
     LOWERED,
     PASSING,
+    UNRECORDED,
     Candidate,
     CriterionOutcome,
     CriterionReading,
@@ -96,6 +97,7 @@ __all__ = [
     "OUTPUT_SCHEMA_ID",
     "PASSING",
     "TIERS",
+    "UNRECORDED",
     "About",
     "AboutFile",
     "AboutKind",
@@ -114,6 +116,7 @@ __all__ = [
     "Effort",
     "ErrorDetail",
     "ExpectedCall",
+    "FailedModel",
     "FalsePassRate",
     "FileCriterion",
     "Finding",

@@ -24,16 +24,18 @@ unless the server is made with `shared_records=True`. MCP has no usage totals: `
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delegate.hosts.mcp.http import LOOPBACK, PATH, listen, serve_http
+    from delegate.hosts.mcp.http import PATH, serve_http
     from delegate.hosts.mcp.sdk import server
     from delegate.hosts.mcp.stdio import serve_stdio
+    from delegate.hosts.web import LOOPBACK, listen
 
 __all__ = ["LOOPBACK", "PATH", "listen", "serve_http", "serve_stdio", "server"]
 
 _MODULES = {
-    "delegate.hosts.mcp.http": ("LOOPBACK", "PATH", "listen", "serve_http"),
+    "delegate.hosts.mcp.http": ("PATH", "serve_http"),
     "delegate.hosts.mcp.sdk": ("server",),
     "delegate.hosts.mcp.stdio": ("serve_stdio",),
+    "delegate.hosts.web": ("LOOPBACK", "listen"),
 }
 
 
