@@ -297,7 +297,8 @@ def decided(examination: Examination, by: DecidedBy) -> CriterionResult:
         verb = "holds" if len(holding) == 1 else "hold"
         return made("not_met", "not_met", f"{len(holding)} of {len(cited)} citations {verb}, wanted {criterion.min}")
     if len(holding) < criterion.min or _uncovered(examination, holding):
-        code = next((each.code for each in unsure if each.code != "cannot_tell"), "cannot_tell")
+        codes: list[VerdictCode] = [each.code for each in unsure if each.code != "cannot_tell"]
+        code = codes[0] if codes else "cannot_tell"
         return made("cannot_tell", code, f"not decided for {len(unsure)} of {len(cited)}: {_said(unsure)}", None)
     first = holding[0].source
     source = f"receipt:{first.receipt}" if first is not None else own

@@ -183,9 +183,7 @@ def _source(key: str, openings: _Openings) -> Source:
     return Source(
         receipt=parts[-1][0].n,
         text=Text("\n".join(text for _, text in parts)),
-        is_cut=any(
-            is_cut(receipt) or receipt.output_bytes > len(receipt.whole_output.encode()) for receipt, _ in parts
-        ),
+        is_cut=any(_is_partial(receipt) for receipt, _ in parts),
         answered_by=ended if ended != host else None,
         hosts=tuple(dict.fromkeys((host, ended))) if host else (),
         earlier=Text("\n".join(openings.replaced)) if openings.replaced else None,

@@ -109,7 +109,8 @@ async def test_every_planted_fault_is_found(web: Web, fault: dict[str, Any]) -> 
     judge = refusing if fault["by"] == "judge" else agreeing
     found = await researched(web, calls, web.filled(fault["output"]), criterion, judge)
     assert (found.outcome, found.decided_by) == ("not_met", fault["by"]), found
-    if fault["number"]:
-        assert found.citations[fault["number"] - 1].state == fault["state"].replace(" ", "_"), found
-        others = [citation for n, citation in enumerate(found.citations, start=1) if n != fault["number"]]
-        assert all(citation.state in (*HOLDING, "opened") for citation in others)
+    number, state = int(fault["number"]), str(fault.get("state", ""))
+    if number:
+        assert found.citations[number - 1].state == state.replace(" ", "_"), found
+        others = {citation.state for n, citation in enumerate(found.citations, start=1) if n != number}
+        assert others <= {*HOLDING, "opened"}
