@@ -1,6 +1,6 @@
 """Compares a statement with its source in any language: quoted passages literally, numbers and dates by value.
 
-Nothing here knows words. What only words tell, such as the name of a month, is left to the judge.
+Nothing here knows words but the names of months, which the Unicode CLDR has in all of its languages.
 """
 
 import re
@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+
+from delegate.judging.proof import literals
 
 MIN_WIDTH = 12
 """A quoted passage of fewer columns is a term or a title, and need not stand in the source."""
@@ -69,16 +71,18 @@ def width(text: str) -> int:
 
 # --------------------------------------------------------------------------------------------------- numbers
 
-_TENS = "十百千万萬億亿兆"
+_TENS = dict(zip("十百千万萬億亿兆십백천만억조", (1, 2, 3, 4, 4, 8, 8, 12, 1, 2, 3, 4, 8, 12), strict=True))
+"""The powers of ten that stand behind digits in China, Japan and Korea."""
+_TENS_IN = f"[{''.join(_TENS)}]"
 _DIGITS = r"(?:\d{1,3}(?:[ ']\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,٫٬']\d+)*)"
 _TOKEN = re.compile(
     rf"(?P<iso>(?<!\d)\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?!\d))"
     rf"|(?P<date>(?<!\d)\d{{1,2}}([./-]) ?\d{{1,2}}\4 ?\d{{4}}(?!\d))"
     rf"|(?P<time>(?<![\d:])\d{{1,2}}:\d{{2}}(?![\d:]))"
-    rf"|(?P<tens>(?:{_DIGITS}[{_TENS}]+)+(?:{_DIGITS})?)"
+    rf"|(?P<tens>{_DIGITS}{_TENS_IN}+(?: ?{_DIGITS}{_TENS_IN}+)*(?:{_DIGITS})?)"
     rf"|(?P<number>{_DIGITS})"
 )
-_TENS_PART = re.compile(rf"({_DIGITS})([{_TENS}]*)")
+_TENS_PART = re.compile(rf"({_DIGITS})({_TENS_IN}*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def _with_tens(token: str) -> Number:
         part = next(_number(digits))
         unit = part.unit
         for ten in tens:
-            unit *= Fraction(int(unicodedata.numeric(ten)))
+            unit *= 10 ** _TENS[ten]
         value += max(part.values) * unit / part.unit
     return Number(token, frozenset((value,)), unit)
 
@@ -217,6 +221,8 @@ class Text:
         start = end = -1
         for piece in passages(quote):
             at = self.plain.find(piece, max(end, 0))
+            if at < 0 and start < 0:  # the first letter is fitted to the sentence that quotes
+                at = self.plain.find(piece[0].swapcase() + piece[1:])
             if at < 0:
                 return None
             start, end = (at if start < 0 else start), at + len(piece)
@@ -249,8 +255,46 @@ class Text:
                 return True
         return False
 
+    @cached_property
+    def _all_dates(self) -> frozenset[literals.Date]:
+        return literals.dates_in(self.text)
 
-def missing(found: Iterable[Number], sources: Iterable[Text]) -> list[Number]:
-    """The numbers that none of these sources has, except small ones."""
+    def has_other_date(self, date: literals.Date) -> bool:
+        """Whether another day stands here where this one should, where the dates here can be read."""
+        if any(literals.same_day(date, own) for own in self._all_dates):
+            return False
+        has_other_month = any((own.year, own.day) == (date.year, date.day) for own in self._all_dates if own.year)
+        return has_other_month or (bool(self._all_dates) and date.day not in self._beside_dates)
+
+    @cached_property
+    def _beside_dates(self) -> frozenset[int]:
+        """The days that may be of a date in another form, as in 3-4 May."""
+        return frozenset(map(int, re.findall(r"(?<!\d)\d{1,2}(?!\d)", literals.without_dates(self.text))))
+
+    @cached_property
+    def grouped(self) -> frozenset[str]:
+        """The long numbers of ids, without the spaces and dashes in them."""
+        return frozenset(_joined(match[0]) for match in _ID.finditer(self.plain))
+
+
+_ID = re.compile(r"(?<![\w.,-])\d+(?:[ -]\d+)*(?![\w.,]?\d)")
+_SHORTEST_ID = 6
+
+
+def _joined(digits: str) -> str:
+    return re.sub("[ -]", "", digits)
+
+
+def missing(statement: str, sources: Iterable[Text]) -> list[str]:
+    """The numbers and dates of a statement that none of these sources has, except small numbers."""
     texts = list(sources)
-    return [number for number in found if not number.is_small and not any(text.has(number) for text in texts)]
+
+    def without_known(match: re.Match[str]) -> str:
+        digits = _joined(match[0])
+        is_known = len(digits) >= _SHORTEST_ID and any(digits in text.grouped for text in texts)
+        return " " if is_known else match[0]
+
+    found = numbers(_ID.sub(without_known, plain(statement)))
+    lost = [number.text for number in found if not number.is_small and not any(text.has(number) for text in texts)]
+    dates = [date for date in literals.clear_dates(statement) if all(text.has_other_date(date) for text in texts)]
+    return [*lost, *("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str))]

@@ -12,12 +12,9 @@ from delegate.codes import VerdictCode
 from delegate.errors import ToolError
 from delegate.judging.citations.compare import (
     MIN_WIDTH,
-    Number,
     Text,
     missing,
-    numbers,
     passages,
-    plain,
     quote_spans,
     width,
 )
@@ -39,6 +36,9 @@ MAX_CHARS = 500_000
 """Length of a file that cites."""
 SHOWN_CHARS = 500
 EVIDENCE_CHARS = 300
+_SERVER = re.compile(r"\Ahttps?://[^/?#]*", re.IGNORECASE)
+_ABOUT_SOURCE = re.compile(rf"{MARK}[,;，；、][^()（）\[\]{MARK}]{{1,200}}(?=[)）\]])")
+"""What is said of a source behind it in its brackets, such as when it was looked up."""
 _BETWEEN_MARKS = re.compile(rf"((?:{MARK}[\s,;()\[\]（）【】.]*)+)")
 
 
@@ -181,14 +181,14 @@ def _absent(statement: Statement, found: Sequence[Cited]) -> dict[int, str]:
     for text, indexes in _segments(statement):
         sources = [found[n].source for n in range(len(found)) if statement.cells == () or n in indexes]
         texts = [source.text for source in sources if source is not None]
-        addresses = plain(" ".join(found[n].target for n in indexes))
+        # A label may repeat a number of the address, such as RFC 9110.
+        addresses = {digits for n in indexes for digits in re.findall(r"\d+", _SERVER.sub("", found[n].target))}
         for quote in _long_quotes(text):
             if texts and not any(source.place_of(quote) is not None for source in texts):
                 absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
-        lost: list[Number] = missing(numbers(plain(_without_quotes(text))), texts) if texts else []
-        lost = [number for number in lost if number.text not in addresses]
-        if lost:
-            absent |= {n: absent.get(n) or ", ".join(number.text for number in lost[:5]) for n in indexes}
+        lost = missing(_without_quotes(text), texts) if texts else []
+        if lost := [number for number in lost if number not in addresses]:
+            absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
     return absent
 
 
@@ -196,7 +196,7 @@ def _segments(statement: Statement) -> list[tuple[str, list[int]]]:
     """The parts of a statement, each with the indexes of the sources that stand for it: those that follow next."""
     if statement.cells:
         return _cell_segments(statement)
-    pieces = _BETWEEN_MARKS.split(statement.text)
+    pieces = _BETWEEN_MARKS.split(_ABOUT_SOURCE.sub(MARK, statement.text))
     segments: list[tuple[str, list[int]]] = []
     count = 0
     for text, marks in zip(pieces[::2], [*pieces[1::2], ""], strict=False):
@@ -255,7 +255,7 @@ def _not_there(cited: Cited, what: str) -> Cited:
 def _stands_in(source: Text, statement: Statement) -> bool:
     text = statement.text.replace(MARK, "")
     quotes_stand = all(source.place_of(quote) is not None for quote in _long_quotes(text))
-    return quotes_stand and not missing(numbers(plain(_without_quotes(text))), [source])
+    return quotes_stand and not missing(_without_quotes(text), [source])
 
 
 def _with_quote(cited: Cited) -> Cited:

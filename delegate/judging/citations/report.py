@@ -22,6 +22,8 @@ from delegate.types import Every
 
 MARK = "\ufffc"
 """Stands in a text for each source that is cited there."""
+LABEL = "\ufff9"
+"""Stands before the label of a link until sentences are told apart."""
 MAX_DEPTH = 20
 
 _URL = re.compile(r"https?://[^\s<>\"“”„«»「」『』（）。、，；|`\\^{}\ufffc\u2028]+", re.IGNORECASE)
@@ -33,11 +35,12 @@ _NOTE_OR_MARK = re.compile(rf"{_NOTE.pattern}|{MARK}")
 _DEFINITION = re.compile(r"\s*\[\^?([^\[\]\s^]{1,40})\]:?\s+(?=\S)")
 _FENCED = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*\Z", re.DOTALL | re.IGNORECASE)
 _SOFT_BREAK = "\u2028"
-_SENTENCE_END = re.compile(rf"[.!?…؟।॥]+[\"'”’»)\]]*{MARK}*(?=\s|\Z)|[。！？]+[」』）”]*{MARK}*|\n")
+_SENTENCE_END = re.compile(rf"[.!?…؟।॥]+[\"'”’»)\]]*{MARK}*(?=\s|{LABEL}|\Z)|[。！？]+[」』）”]*{MARK}*|\n")
 _MARKS_FIRST = re.compile(
     rf"\s*[(（\[【][^()（）]*{MARK}\s*[)）\]】][\s.,;。]*|[\s(（【\[]*(?:{MARK}[\s)\]）】.,;。]*)+"
+    rf"|\s*{LABEL}[^{LABEL}{MARK}]{{1,80}}{MARK}(?=\s*\Z|\s+(?![^\W\d_])|\s+(?P<next>\w))"
 )
-"""Brackets that cite, and marks alone, belong to the sentence before them."""
+"""Brackets that cite, marks alone, and a link between two sentences belong to the sentence before them."""
 _ONLY_MARKS = re.compile(rf"[(（\[【]\s*(?:{MARK}[\s,;]*)+[)）\]】]|{MARK}")
 _LAST_WORD = re.compile(r"[^\s(\[（„“\"«]*\Z")
 
@@ -101,7 +104,7 @@ def _statements_of(block: _Block, unit: int, every: Every | None) -> Iterator[St
     text = block.text.replace(_SOFT_BREAK, " ")
     if block.only_links or not any(map(str.isalnum, text)):
         if block.targets:
-            yield Statement(text, block.targets, unit=unit, only_cites=True)
+            yield Statement(text.replace(LABEL, ""), block.targets, unit=unit, only_cites=True)
         return
     targets = iter(block.targets)
     for sentence in _with_their_sources(_sentences(text)) if every == "paragraph" else _sentences(text):
@@ -132,6 +135,8 @@ def _sentences(text: str) -> list[str]:
     sentences: list[str] = []
     for piece in pieces:
         leading = _MARKS_FIRST.match(piece)
+        if leading and leading["next"] and leading["next"].islower():
+            leading = None
         if leading and sentences and MARK not in sentences[-1]:
             sentences[-1] += leading[0]
             piece = piece[leading.end() :]
@@ -139,7 +144,7 @@ def _sentences(text: str) -> list[str]:
             sentences.append(piece.strip())
         elif sentences:
             sentences[-1] += piece
-    return sentences
+    return [sentence.replace(LABEL, "") for sentence in sentences]
 
 
 def _ends(text: str, end: re.Match[str]) -> bool:
@@ -151,6 +156,10 @@ def _ends(text: str, end: re.Match[str]) -> bool:
     word = word[0] if word else ""
     if after.islower() or "." in word or len(word) == 1 or (word.isdecimal() and len(word) <= 2):
         return False
+    start = end.start() - len(word)
+    begins = not text[:start].strip() or text[:start].rstrip()[-1] in ".!?…,(（\n\u2028"
+    if word.isalpha() and len(word) <= 5 and begins:
+        return False  # one short word is no sentence, and no clause at the end of one
     is_short = len(word) <= 3
     return not (is_short and word.istitle()) and not (is_short and after.isdecimal())
 
@@ -187,7 +196,7 @@ def _markdown(text: str, paths: re.Pattern[str] | None) -> Iterator[_Block]:
             case "tr_open":
                 rows.append([])
             case "table_close":
-                header, rows = [cell.text for cell in rows[0]], rows[1:]
+                header, rows = [_unmarked(cell.text) for cell in rows[0]], rows[1:]
                 yield from _rows(header, rows)
                 rows = []
             case "inline" if before is not None:
@@ -236,6 +245,7 @@ class _Flat:
         match child.type:
             case "link_open":
                 self._link = len(self.parts), _target(str(child.attrs.get("href", "")))
+                self.parts.append(LABEL)
             case "link_close" if self._link is not None:
                 self._close(*self._link)
                 self._link = None
@@ -250,13 +260,13 @@ class _Flat:
             case "image":
                 pass
             case _ if self._link is not None:
-                self.parts.append(child.content.replace(MARK, ""))
+                self.parts.append(_unmarked(child.content))
             case _:
                 self.parts.append(_bare(child.content, self.targets, self._paths))
 
     def _close(self, start: int, target: str) -> None:
         """End a link. A label that only repeats its URL says nothing."""
-        label = "".join(self.parts[start:])
+        label = "".join(self.parts[start:]).replace(LABEL, "")
         if _URL.match(label.strip()):
             del self.parts[start:]
         else:
@@ -288,7 +298,7 @@ def _bare(text: str, targets: list[str], paths: re.Pattern[str] | None) -> str:
 
     pieces: list[str] = []
     at = 0
-    text = text.replace(MARK, "")
+    text = _unmarked(text)
     for match in _URL.finditer(text):
         between = text[at : match.start()]
         pieces.append(paths.sub(path, between) if paths else between)
@@ -298,6 +308,10 @@ def _bare(text: str, targets: list[str], paths: re.Pattern[str] | None) -> str:
         at = match.start() + len(url)
     pieces.append(paths.sub(path, text[at:]) if paths else text[at:])
     return "".join(pieces)
+
+
+def _unmarked(text: str) -> str:
+    return text.replace(MARK, "").replace(LABEL, "")
 
 
 def _trimmed(url: str) -> str:
@@ -392,10 +406,10 @@ def _rows(header: Sequence[str], rows: Sequence[Sequence[_Block]]) -> Iterator[_
 
 def _row(fields: Sequence[tuple[str, _Block]]) -> _Block:
     """One row. Its text says each cell behind the name of its column."""
-    said = [(name, cell.text.replace(MARK, "").strip()) for name, cell in fields]
+    said = [(name, _unmarked(cell.text).strip()) for name, cell in fields]
     text = "; ".join(f"{name}: {value}" if name else value for name, value in said if value)
     targets = tuple(target for _, cell in fields for target in cell.targets)
-    return _Block(text, targets, cells=tuple(cell.text for _, cell in fields) or ("",))
+    return _Block(text, targets, cells=tuple(cell.text.replace(LABEL, "") for _, cell in fields) or ("",))
 
 
 def _cell(text: str, paths: re.Pattern[str] | None) -> _Block:

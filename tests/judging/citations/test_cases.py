@@ -21,12 +21,18 @@ LANGUAGES = ("de", "en", "fr", "ja", "ru")
 Call = tuple[str, JsonObject]
 
 
+SECOND = ("second/en", "second/es", "second/ko", "second/pl", "second/zh")
+"""A second set in five languages, which was written before anything was run on it."""
+
+
 def cases(name: str) -> dict[str, Any]:
     return tomllib.loads((DATA / f"{name}.toml").read_text())
 
 
-HONEST = [(language, report) for language in LANGUAGES for report in cases(language)["reports"]]
-FAULTS: list[dict[str, Any]] = cases("faults")["faults"]
+HONEST = [(language, report) for language in (*LANGUAGES, *SECOND) for report in cases(language)["reports"]]
+FAULTS: list[tuple[str, dict[str, Any]]] = [
+    (name, fault) for name in ("faults", *SECOND) for fault in cases(name)["faults"]
+]
 
 
 @pytest.fixture
@@ -97,20 +103,20 @@ def test_the_honest_citations_are_at_least_a_hundred_in_five_languages() -> None
     assert sum(report["citations"] for _, report in HONEST) >= 100
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault["name"] for fault in FAULTS])
-async def test_every_planted_fault_is_found(web: Web, fault: dict[str, Any]) -> None:
-    data = cases("faults")
-    web.shows(data["pages"], data["changes"])
+@pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[f"{name}-{fault['name']}" for name, fault in FAULTS])
+async def test_every_planted_fault_is_found(web: Web, name: str, fault: dict[str, Any]) -> None:
+    data = cases(name)
+    web.shows(data["pages"], data.get("changes"))
     calls: list[Call] = []
-    for tool, *values in fault["open"]:
+    for opened in fault["open"]:
+        tool, *values = ("fetch_url", f"{{web}}{opened}") if isinstance(opened, str) else map(str, opened)
         names = {"fetch_url": ("url",), "write_file": ("path", "content"), "read_file": ("path",)}[tool]
         calls.append((tool, dict(zip(names, map(web.filled, values), strict=True))))
     criterion = {name: fault[name] for name in ("every", "hosts") if name in fault}
     judge = refusing if fault["by"] == "judge" else agreeing
     found = await researched(web, calls, web.filled(fault["output"]), criterion, judge)
     assert (found.outcome, found.decided_by) == ("not_met", fault["by"]), found
-    number, state = int(fault["number"]), str(fault.get("state", ""))
-    if number:
-        assert found.citations[number - 1].state == state.replace(" ", "_"), found
+    if number := int(fault.get("number", 0)):
+        assert found.citations[number - 1].state == str(fault["state"]).replace(" ", "_"), found
         others = {citation.state for n, citation in enumerate(found.citations, start=1) if n != number}
         assert others <= {*HOLDING, "opened"}
