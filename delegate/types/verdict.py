@@ -100,6 +100,8 @@ class Citation(Value):
     statement: str
     """The sentence, or the cells of the row, shortened. Empty if the source is only listed."""
     state: CitationState
+    field: str = ""
+    """Of a row: the column, or the path of the JSON field, that cites, such as `ceo.source`."""
     reason: str = ""
     evidence: str | None = None
     """A passage of the source."""

@@ -36,6 +36,7 @@ MAX_CHARS = 500_000
 """Length of a file that cites."""
 SHOWN_CHARS = 500
 EVIDENCE_CHARS = 300
+NAME_CHARS = 200
 _SERVER = re.compile(r"\Ahttps?://[^/?#]*", re.IGNORECASE)
 _ABOUT_SOURCE = re.compile(rf"{MARK}[,;，；、][^()（）\[\]{MARK}]{{1,200}}(?=[)）\]])")
 """What is said of a source behind it in its brackets, such as when it was looked up."""
@@ -50,6 +51,7 @@ class Cited:
     target: str
     source: Source | None
     state: CitationState
+    column: str = ""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False
@@ -71,6 +73,7 @@ class Cited:
             source=self.target,
             statement=_start(self.statement.shown, SHOWN_CHARS),
             state=self.state,
+            field=self.column,
             reason=self.reason,
             evidence=self.evidence,
             receipt=self.source.receipt if self.source else None,
@@ -156,23 +159,24 @@ def _examined(statement: Statement, opened: Opened, hosts: Sequence[str]) -> lis
             each = _not_there(each, absent[n])
         else:
             each = _with_quote(each)
-        cited.append(each)
+        cited.append(replace(each, column=_start(statement.column(n), NAME_CHARS)))
     return [each for each in cited if not opened.is_own(each.target)]
 
 
 def _found(statement: Statement, target: str, opened: Opened, hosts: Sequence[str]) -> Cited:
     source = opened.find(target)
     if isinstance(source, str):
-        return Cited(statement, target, None, "not_opened", source)
+        return Cited(statement, target, None, "not_opened", reason=source)
     if not hosts:
         return Cited(statement, target, source, "opened")
     outside = next((host for host in source.hosts or ("a file",) if not is_of(host, hosts)), None)
     if outside is None:
         return Cited(statement, target, source, "opened")
     if outside == source.answered_by:
-        return Cited(statement, target, source, "not_opened", f"{outside} answered, which is none of `hosts`")
+        reason = f"{outside} answered, which is none of `hosts`"
+        return Cited(statement, target, source, "not_opened", reason=reason)
     reason = f"{outside} is none of `hosts`, so it doesn't count"
-    return Cited(statement, target, source, "opened", reason, counts=False)
+    return Cited(statement, target, source, "opened", reason=reason, counts=False)
 
 
 def _absent(statement: Statement, found: Sequence[Cited]) -> dict[int, str]:

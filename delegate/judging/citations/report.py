@@ -59,6 +59,8 @@ class Statement:
     """The same for all sentences of a paragraph."""
     cells: tuple[str, ...] = ()
     """Of a row: the cells, each with its own marks."""
+    columns: tuple[str, ...] = ()
+    """The names of the cells' columns."""
     only_cites: bool = False
     """Whether it says nothing itself, as an entry in a list of sources."""
 
@@ -66,6 +68,11 @@ class Statement:
     def shown(self) -> str:
         """The text without marks."""
         return " ".join(_ONLY_MARKS.sub("", self.text).split())
+
+    def column(self, n: int) -> str:
+        """The name of the column whose cell has the mark with this index; empty outside of rows."""
+        names = [name for name, cell in zip(self.columns, self.cells, strict=True) for _ in range(cell.count(MARK))]
+        return names[n] if n < len(names) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ class _Block:
     """Of an item in a numbered list."""
     is_heading: bool = False
     cells: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     only_links: bool = False
 
 
@@ -99,7 +107,7 @@ def statements(text: str, *, is_csv: bool, files: Collection[str], every: Every 
 def _statements_of(block: _Block, unit: int, every: Every | None) -> Iterator[Statement]:
     if block.cells:
         counts: frozenset[Every] = frozenset({"row", "claim"})
-        yield Statement(block.text, block.targets, counts, unit, block.cells)
+        yield Statement(block.text, block.targets, counts, unit, block.cells, block.columns)
         return
     text = block.text.replace(_SOFT_BREAK, " ")
     if block.only_links or not any(map(str.isalnum, text)):
@@ -409,7 +417,8 @@ def _row(fields: Sequence[tuple[str, _Block]]) -> _Block:
     said = [(name, _unmarked(cell.text).strip()) for name, cell in fields]
     text = "; ".join(f"{name}: {value}" if name else value for name, value in said if value)
     targets = tuple(target for _, cell in fields for target in cell.targets)
-    return _Block(text, targets, cells=tuple(cell.text.replace(LABEL, "") for _, cell in fields) or ("",))
+    cells = tuple(cell.text.replace(LABEL, "") for _, cell in fields)
+    return _Block(text, targets, cells=cells or ("",), columns=tuple(name for name, _ in fields) or ("",))
 
 
 def _cell(text: str, paths: re.Pattern[str] | None) -> _Block:

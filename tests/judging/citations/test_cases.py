@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
 from delegate.types import HOLDING, CriterionResult, JsonObject
-from tests.support.web import Web, serving
+from tests.support.web import Web
 from tests.support.words import asked_ids, is_judge
 
 DATA = Path(__file__).parents[2] / "data" / "citations"
@@ -33,12 +33,6 @@ HONEST = [(language, report) for language in (*LANGUAGES, *SECOND) for report in
 FAULTS: list[tuple[str, dict[str, Any]]] = [
     (name, fault) for name in ("faults", *SECOND) for fault in cases(name)["faults"]
 ]
-
-
-@pytest.fixture
-async def web() -> AsyncIterator[Web]:
-    async with serving() as found:
-        yield found
 
 
 def source_of(request: ChatRequest, id: str) -> str:
