@@ -32,8 +32,8 @@ from delegate.types import (
 )
 
 MAX_CITATIONS = 500
-MAX_CHARS = 500_000
-"""Length of a file that cites."""
+MAX_CHARS = 200_000
+"""Length of what cites."""
 SHOWN_CHARS = 500
 EVIDENCE_CHARS = 300
 NAME_CHARS = 200
@@ -123,7 +123,8 @@ def examine(criterion: CitationsCriterion, submission: Submission) -> Examinatio
 def _text(criterion: CitationsCriterion, submission: Submission) -> str | CriterionResult:
     """What cites, or the result if it can't be read."""
     if criterion.file is None:
-        return submission.run.output
+        output = submission.run.output
+        return output if len(output) <= MAX_CHARS else _too_long(criterion, "the report")
     folder = submission.folder
     if folder is None:
         return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")
@@ -140,9 +141,12 @@ def _text(criterion: CitationsCriterion, submission: Submission) -> str | Criter
     if not excerpt.is_text:
         return result(criterion, "error", "check", "unreadable", f"{criterion.file} is not text")
     if excerpt.cut or len(excerpt.text) > MAX_CHARS:
-        reason = f"{criterion.file} has more than {MAX_CHARS:,} characters"
-        return result(criterion, "error", "check", "too_large", reason)
+        return _too_long(criterion, criterion.file)
     return excerpt.text
+
+
+def _too_long(criterion: CitationsCriterion, what: str) -> CriterionResult:
+    return result(criterion, "error", "check", "too_large", f"{what} has more than {MAX_CHARS:,} characters")
 
 
 def _examined(statement: Statement, opened: Opened, hosts: Sequence[str]) -> list[Cited]:

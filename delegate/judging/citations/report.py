@@ -8,6 +8,7 @@ knows a language.
 import csv
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -25,6 +26,8 @@ MARK = "\ufffc"
 LABEL = "\ufff9"
 """Stands before the label of a link until sentences are told apart."""
 MAX_DEPTH = 20
+_AROUND = 40
+"""So many characters around the end of a sentence are looked at."""
 
 _URL = re.compile(r"https?://[^\s<>\"“”„«»「」『』（）。、，；|`\\^{}\ufffc\u2028]+", re.IGNORECASE)
 _NOT_AT_END = ".,;:!?'*_~…："
@@ -132,11 +135,12 @@ def _statements_of(block: _Block, unit: int, every: Every | None) -> Iterator[St
 
 def _sentences(text: str) -> list[str]:
     """The sentences, each with the marks that follow it."""
-    quotes = quote_spans(text)
+    quotes = sorted(quote_spans(text))
     pieces: list[str] = []
     start = 0
     for end in _SENTENCE_END.finditer(text):
-        if not any(low < end.start() and end.end() < high for low, high in quotes) and _ends(text, end):
+        quote = bisect_left(quotes, (end.start(), 0)) - 1  # quoted passages don't overlap
+        if not (quote >= 0 and end.end() < quotes[quote][1]) and _ends(text, end):
             pieces.append(text[start : end.end()])
             start = end.end()
     pieces.append(text[start:])
@@ -159,13 +163,14 @@ def _ends(text: str, end: re.Match[str]) -> bool:
     """Whether a sentence ends here, and not only an abbreviation, an ordinal or an initial."""
     if not end[0].startswith("."):
         return True
-    after = text[end.end() :].lstrip()[:1]
-    word = _LAST_WORD.search(text, max(0, end.start() - 40), end.start())
+    after = text[end.end() : end.end() + _AROUND].lstrip()[:1]
+    word = _LAST_WORD.search(text, max(0, end.start() - _AROUND), end.start())
     word = word[0] if word else ""
     if after.islower() or "." in word or len(word) == 1 or (word.isdecimal() and len(word) <= 2):
         return False
     start = end.start() - len(word)
-    begins = not text[:start].strip() or text[:start].rstrip()[-1] in ".!?…,(（\n\u2028"
+    before = text[max(0, start - _AROUND) : start].rstrip()
+    begins = not before or before[-1] in ".!?…,(（"
     if word.isalpha() and len(word) <= 5 and begins:
         return False  # one short word is no sentence, and no clause at the end of one
     is_short = len(word) <= 3
