@@ -31,6 +31,7 @@ _FOLDED = {
     **dict.fromkeys(map(ord, "‹›"), "'"),
     **dict.fromkeys(map(ord, "‐‑‒–—―−"), "-"),
     ord("*"): None,
+    **dict(zip(map(ord, "ёЁ"), "еЕ", strict=True)),  # which Russian prints without dots
 }
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,300})\]\([^()\s]{0,1000}\)")
 _CJK = r"[\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
@@ -90,14 +91,17 @@ class Number:
     """One number, date or time of a text."""
 
     text: str
-    values: frozenset[Fraction] = frozenset()
-    """What it may mean: 1.234 is one thing in English and another one in German."""
-    unit: Fraction = Fraction(1)
-    """What its last digit that isn't a zero counts."""
+    readings: tuple[tuple[Fraction, Fraction], ...] = ()
+    """What it may mean, each with what its last digit counts that isn't a zero: 1.230 is 1230, in tens, in German."""
     dates: frozenset[tuple[int, int, int]] = frozenset()
     """As year, month and day."""
     minutes: int | None = None
     """Of a time on a clock of twelve hours."""
+
+    @property
+    def values(self) -> frozenset[Fraction]:
+        """What it may mean."""
+        return frozenset(value for value, _ in self.readings)
 
     @property
     def is_small(self) -> bool:
@@ -119,8 +123,8 @@ def numbers(text: str) -> Iterator[Number]:
             yield from _date(token)
         elif match["time"]:
             hour, minute = map(int, token.split(":"))
-            values = frozenset((Fraction(hour), Fraction(f"{hour}.{minute:02}")))
-            yield Number(token, values, minutes=(hour * 60 + minute) % 720)
+            readings = (Fraction(hour), Fraction(1)), (Fraction(f"{hour}.{minute:02}"), Fraction(1, 100))
+            yield Number(token, readings, minutes=(hour * 60 + minute) % 720)
         elif match["tens"]:
             yield _with_tens(token)
         else:
@@ -132,9 +136,9 @@ def _date(token: str) -> Iterator[Number]:
     orders = [(a, b, c)] if a > 31 else [(c, b, a), (c, a, b)]
     dates = frozenset((year, month, day) for year, month, day in orders if 1 <= month <= 12 and 1 <= day <= 31)
     if dates:
-        yield Number(token, frozenset(map(Fraction, (a, b, c))), dates=dates)
+        yield Number(token, tuple((Fraction(part), Fraction(1)) for part in (a, b, c)), dates=dates)
     else:
-        yield from (Number(str(part), frozenset((Fraction(part),))) for part in (a, b, c))
+        yield from (Number(str(part), ((Fraction(part), Fraction(1)),)) for part in (a, b, c))
 
 
 def _with_tens(token: str) -> Number:
@@ -142,11 +146,12 @@ def _with_tens(token: str) -> Number:
     value = unit = Fraction(0)
     for digits, tens in _TENS_PART.findall(token):
         part = next(_number(digits))
-        unit = part.unit
+        digits_value, digits_unit = max(part.readings)
+        unit = digits_unit
         for ten in tens:
             unit *= 10 ** _TENS[ten]
-        value += max(part.values) * unit / part.unit
-    return Number(token, frozenset((value,)), unit)
+        value += digits_value * unit / digits_unit
+    return Number(token, ((value, unit),))
 
 
 def _number(token: str) -> Iterator[Number]:
@@ -163,9 +168,9 @@ def _number(token: str) -> Iterator[Number]:
     elif len(marks) == 1 and marks[0] in ".,":
         values.add(".".join(groups))
     if not values:  # a list such as 1,2,3, or a version
-        yield from (Number(group, frozenset((Fraction(group),))) for group in groups)
+        yield from (Number(group, ((Fraction(group), Fraction(1)),)) for group in groups)
         return
-    yield Number(token, frozenset(map(Fraction, values)), min(map(_unit, values)))
+    yield Number(token, tuple((Fraction(value), _unit(value)) for value in sorted(values)))
 
 
 def _are_groups(groups: list[str]) -> bool:
@@ -235,7 +240,7 @@ class Text:
         if number.minutes is not None and number.minutes in self._minutes:
             return True
         return not self._values.isdisjoint(number.values) or any(
-            self._has_near(value, number.unit) for value in number.values
+            self._has_near(value, unit) for value, unit in number.readings
         )
 
     def _has_in_words(self, date: tuple[int, int, int]) -> bool:

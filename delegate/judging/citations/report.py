@@ -119,13 +119,9 @@ def _statements_of(block: _Block, unit: int, every: Every | None) -> Iterator[St
         return
     targets = iter(block.targets)
     for sentence in _with_their_sources(_sentences(text)) if every == "paragraph" else _sentences(text):
-        is_claim = not block.is_heading and _ONLY_MARKS.sub("", sentence).rstrip()[-1:] not in (
-            ":",
-            "：",
-            "?",
-            "？",
-            "",
-        )
+        # What leads to something else needs no source, unless that is one: `It has 17 quays. Source: URL`.
+        leads_on = sentence.rstrip()[-1:] in (":", "：", "?", "？", "")
+        is_claim = not block.is_heading and (MARK in sentence or not leads_on)
         counts = frozenset({"claim", "paragraph"}) if is_claim else frozenset()
         yield Statement(sentence, tuple(next(targets) for _ in range(sentence.count(MARK))), counts, unit)
 
@@ -164,6 +160,8 @@ def _ends(text: str, end: re.Match[str]) -> bool:
     if not end[0].startswith("."):
         return True
     after = text[end.end() : end.end() + _AROUND].lstrip()[:1]
+    if text[end.start() - 1 : end.start()] == MARK:
+        return True
     word = _LAST_WORD.search(text, max(0, end.start() - _AROUND), end.start())
     word = word[0] if word else ""
     if after.islower() or "." in word or len(word) == 1 or (word.isdecimal() and len(word) <= 2):
