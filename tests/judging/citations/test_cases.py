@@ -21,10 +21,12 @@ LANGUAGES = ("de", "en", "fr", "ja", "ru")
 Call = tuple[str, JsonObject]
 
 
-LATER = tuple(f"second/{name}" for name in ("en", "es", "ko", "pl", "zh")) + tuple(
-    f"third/{name}" for name in ("en", "it", "pt", "ru", "tr")
+LATER = (
+    *(f"second/{name}" for name in ("en", "es", "ko", "pl", "zh")),
+    *(f"third/{name}" for name in ("en", "it", "pt", "ru", "tr")),
+    *(f"fourth/{name}" for name in ("de", "en", "fr", "ja", "zh")),
 )
-"""Two more sets in five languages each, written before anything was run on them."""
+"""More sets in five languages each, written before anything was run on them."""
 
 
 def cases(name: str) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def cases(name: str) -> dict[str, Any]:
 
 HONEST = [(language, report) for language in (*LANGUAGES, *LATER) for report in cases(language)["reports"]]
 FAULTS: list[tuple[str, dict[str, Any]]] = [
-    (name, fault) for name in ("faults", *LATER) for fault in cases(name)["faults"]
+    (name, fault) for name in ("faults", *LATER) for fault in cases(name).get("faults", ())
 ]
 
 
