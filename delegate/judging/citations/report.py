@@ -33,9 +33,16 @@ _URL = re.compile(r"https?://[^\s<>\"“”„«»「」『』（）。、，；
 _NOT_AT_END = ".,;:!?'*_~…："
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 _HREF = re.compile(r"<a\s[^>]{0,500}?href=[\"']?([^\"'\s>]{1,4000})", re.IGNORECASE)
-_NOTE = re.compile(r"\[\^?([^\[\]\s^]{1,40})\]")
+_ID = r"[^\[\]【】\s^,;，、]{1,40}"
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_NOTE = re.compile(
+    rf"[\[【]\^?({_ID}(?:\s*[,;，、]\s*{_ID})*)[\]】]|(?:(?<=[^\W\d_]{{3}})|(?<=[.!?,;。、，”“»\"')]))([{_RAISED}]+)"
+)
+"""One or several numbers or names of sources. Raised digits behind one or two letters are of a unit."""
 _NOTE_OR_MARK = re.compile(rf"{_NOTE.pattern}|{MARK}")
-_DEFINITION = re.compile(r"\s*\[\^?([^\[\]\s^]{1,40})\]:?\s+(?=\S)")
+_DEFINITION = re.compile(rf"\s*(?:[\[【]\^?({_ID})[\]】]:?|([{_RAISED}]+))\s*(?=\S)")
+_LEADS_ON = re.compile(r"[^.!?。]{1,60}[:：]\s*")
+"""The first line of a list of sources, or what is before the one source of what stands above."""
 _FENCED = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*\Z", re.DOTALL | re.IGNORECASE)
 _SOFT_BREAK = "\u2028"
 _SENTENCE_END = re.compile(rf"[.!?…؟।॥]+[\"'”’»)\]]*{MARK}*(?=\s|{LABEL}|\Z)|[。！？]+[」』）”]*{MARK}*|\n")
@@ -100,7 +107,7 @@ def statements(text: str, *, is_csv: bool, files: Collection[str], every: Every 
     paths = _pattern(files)
     blocks = _csv_rows(text, paths) if is_csv else _json_rows(text, paths)
     if blocks is None:
-        blocks = _resolved(list(_markdown(text, paths)))
+        blocks = _with_sources_below(_resolved(list(_markdown(text, paths))))
     found: list[Statement] = []
     for unit, block in enumerate(blocks):
         found += _statements_of(block, unit, every)
@@ -351,7 +358,7 @@ def _resolved(blocks: Sequence[_Block]) -> list[_Block]:
     for block in blocks:
         rest += [] if (defined := _defined(block)) else [block]
         definitions.update(defined)
-    used = {note[1] for block in rest for note in _NOTE.finditer(block.text)}
+    used = {id for block in rest for note in _NOTE.finditer(block.text) for id in _ids(note)}
     for block in list(rest):
         if block.number in used and block.targets and not block.cells and block.number not in definitions:
             definitions[block.number] = block.targets
@@ -363,19 +370,49 @@ def _resolved(blocks: Sequence[_Block]) -> list[_Block]:
 def _defined(block: _Block) -> Mapping[str, tuple[str, ...]]:
     """The footnotes that a paragraph defines, one in a line; none if it says anything else."""
     lines = block.text.split(_SOFT_BREAK)
+    if len(lines) > 1 and _LEADS_ON.fullmatch(lines[0]):
+        lines = lines[1:]
     targets = iter(block.targets)
     found: dict[str, tuple[str, ...]] = {}
     id = ""
     for line in lines:
         own = tuple(next(targets) for _ in range(line.count(MARK)))
         if match := _DEFINITION.match(line):
-            id = match[1]
+            id = match[1] or match[2]
             found[id] = own
         elif id:
             found[id] += own
         else:
             return {}
     return found if all(found.values()) else {}
+
+
+def _ids(note: re.Match[str]) -> list[str]:
+    """The numbers or names of sources in one pair of brackets, or one raised number."""
+    return [note[2]] if note[2] else re.split(r"\s*[,;，、]\s*", note[1])
+
+
+def _with_sources_below(blocks: Sequence[_Block]) -> list[_Block]:
+    """The blocks, each joined with one below it that only names its source."""
+    joined: list[_Block] = []
+    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        above = joined[-1] if joined else None
+        is_alone = not (after is not None and _only_cites(after))
+        can_cite = above is not None and not (above.targets or above.is_heading or above.cells)
+        if above is not None and can_cite and is_alone and _only_cites(block):
+            # One statement, so that nothing of it is left out of what is compared.
+            text = f"{above.text.rstrip(' .。')} – {block.text}"
+            joined[-1] = replace(above, text=text, targets=block.targets)
+        else:
+            joined.append(block)
+    return joined
+
+
+def _only_cites(block: _Block) -> bool:
+    before, _, after = block.text.partition(MARK)
+    leads_on = not after and LABEL not in before and _LEADS_ON.fullmatch(before) is not None
+    says_nothing = not any(map(str.isalnum, block.text))
+    return bool(block.targets) and not block.cells and (block.only_links or says_nothing or leads_on)
 
 
 def _with_notes(block: _Block, definitions: Mapping[str, tuple[str, ...]]) -> _Block:
@@ -386,7 +423,7 @@ def _with_notes(block: _Block, definitions: Mapping[str, tuple[str, ...]]) -> _B
             if match[0] == MARK:
                 into.append(next(targets))
                 return MARK
-            defined = definitions.get(match[1], ())
+            defined = [target for id in _ids(match) for target in definitions.get(id, ())]
             into.extend(defined)
             return MARK * len(defined) if defined else match[0]
 
@@ -396,8 +433,8 @@ def _with_notes(block: _Block, definitions: Mapping[str, tuple[str, ...]]) -> _B
     if block.cells:
         cells = tuple(resolve(cell, found) for cell in block.cells)
         # The row's text repeats its cells behind the names of their columns.
-        return replace(block, text=_NOTE.sub(lambda n: "" if n[1] in definitions else n[0], block.text), cells=cells,
-                       targets=tuple(found))  # fmt: skip
+        text = _NOTE.sub(lambda note: "" if definitions.keys() & _ids(note) else note[0], block.text)
+        return replace(block, text=text, cells=cells, targets=tuple(found))
     return replace(block, text=resolve(block.text, found), targets=tuple(found))
 
 

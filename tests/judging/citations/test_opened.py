@@ -217,6 +217,13 @@ async def test_a_report_without_citations_is_not_met(report: str) -> None:
         assert (found.outcome, found.decided_by, states(found)) == ("not_met", "check", [])
 
 
+async def test_what_a_link_says_below_another_line_is_compared_too() -> None:
+    receipt = fetched("It made 84,600 tonnes.")
+    for below in (f"[86,400 tonnes]({MILL})", f"Tonnes: [86,400]({MILL})", f"Made 86,400: {MILL}"):
+        assert (await judged(f"- The mill is at work\n- {below}", receipt)).outcome == "not_met", below
+    assert (await judged(f"- It made 84,600 tonnes\n  - {MILL}", receipt, every="claim")).outcome == "met"
+
+
 def test_long_reports_are_read_in_time_that_grows_with_their_length() -> None:
     for text in ('"a b c." ', "It is so. ", "„a", "[1] ", "(http://a.b/c) "):
         began = time.process_time()
