@@ -37,7 +37,6 @@ MAX_CHARS = 200_000
 SHOWN_CHARS = 500
 EVIDENCE_CHARS = 300
 NAME_CHARS = 200
-_SERVER = re.compile(r"\Ahttps?://[^/?#]*", re.IGNORECASE)
 _ABOUT_SOURCE = re.compile(rf"{MARK}[,;，；、][^()（）\[\]{MARK}]{{1,200}}(?=[)）\]])")
 """What is said of a source behind it in its brackets, such as when it was looked up."""
 _BETWEEN_MARKS = re.compile(rf"((?:{MARK}[\s,;()\[\]（）【】.]*)+)")
@@ -189,13 +188,11 @@ def _absent(statement: Statement, found: Sequence[Cited]) -> dict[int, str]:
     for text, indexes in _segments(statement):
         sources = [found[n].source for n in range(len(found)) if statement.cells == () or n in indexes]
         texts = [source.text for source in sources if source is not None]
-        # A label may repeat a number of the address, such as RFC 9110.
-        addresses = {digits for n in indexes for digits in re.findall(r"\d+", _SERVER.sub("", found[n].target))}
         for quote in _long_quotes(text):
             if texts and not any(source.place_of(quote) is not None for source in texts):
                 absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
         lost = missing(_without_quotes(text), texts) if texts else []
-        if lost := [number for number in lost if number not in addresses]:
+        if lost:
             absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
     return absent
 

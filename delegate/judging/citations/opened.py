@@ -56,7 +56,8 @@ class _Openings:
 
     parts: dict[str, tuple[Receipt, str]] = field(default_factory=dict[str, tuple[Receipt, str]])
     replaced: list[str] = field(default_factory=list[str])
-    ended: URL | None = None
+    ended: str = ""
+    """The key of the page where it ended."""
 
     def add(self, asked: str, receipt: Receipt, text: str) -> None:
         if asked in self.parts and self.parts[asked][1] != text:
@@ -137,15 +138,17 @@ class Opened:
         output, arguments = receipt.whole_output, canonical(receipt.args)
         answer = _ANSWER.match(output) if receipt.tool == _FETCH else None
         if answer:
-            ended = URL(answer[1])
             if not answer[2].startswith("2"):
                 self._failed |= dict.fromkeys(asked, f"call {receipt.n}: it answered {answer[2]}")
                 return
-            for key in {*asked, _key(ended)}:
+            page = output[answer.end() :]
+            for value in (value for url in (*filter(_is_url, texts), answer[1]) for value in _query_values(url)):
+                page = page.replace(value, " ") if len(value) > _ECHO_CHARS else page
+            for key in {*asked, _url_key(answer[1])}:
                 opened = self._by_key.setdefault(key, _Openings())
                 # Asked for in another way, it is the same page: what came last is what it says.
-                opened.add(_FETCH, receipt, output[answer.end() :])
-                opened.ended = ended
+                opened.add(_FETCH, receipt, page)
+                opened.ended = _url_key(answer[1])
             return
         paths = [self._path(text) for text in texts if self._is_file(text)]
         for text in texts:
@@ -179,7 +182,7 @@ class Opened:
 def _source(key: str, openings: _Openings) -> Source:
     parts = list(openings.parts.values())
     host = _host(key)
-    ended = _host(_key(openings.ended)) if openings.ended is not None else host
+    ended = _host(openings.ended) if openings.ended else host
     return Source(
         receipt=parts[-1][0].n,
         text=Text("\n".join(text for _, text in parts)),
@@ -223,6 +226,13 @@ def _key(url: URL) -> str:
     port = "" if url.is_default_port() or url.port is None else f":{url.port}"
     query = f"?{url.raw_query_string}" if url.raw_query_string else ""
     return f"//{(url.raw_host or '').lower()}{port}{url.raw_path.rstrip('/')}{query}"
+
+
+def _query_values(url: str) -> list[str]:
+    try:
+        return list(URL(url).query.values())
+    except ValueError:
+        return []
 
 
 def _host(key: str) -> str:

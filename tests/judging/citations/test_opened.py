@@ -107,6 +107,22 @@ async def test_after_a_redirect_the_other_host_is_said_and_must_be_one_of_the_ho
     assert both.outcome == "met"
 
 
+async def test_what_the_child_put_into_a_url_is_not_what_the_page_says() -> None:
+    url = f"{MILL}?q=the+mill+made+84,600+tonnes"
+    found = await judged(
+        f"It made 84,600 tonnes ({url}).", fetched("No page for: the mill made 84,600 tonnes", url=url)
+    )
+    assert (found.outcome, states(found)) == ("not_met", ["not_found_there"])
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://[::1", "https://a.test:99999/x", "http://%", "https://?q=%ff%zz"])
+async def test_urls_that_are_none_are_no_sources_and_no_errors(url: str) -> None:
+    found = await judged(
+        f"It made 84,600 tonnes (<{url}>).", fetched("84,600", url=url), called("open", {"u": url}, url)
+    )
+    assert found.outcome in ("met", "not_met")
+
+
 async def test_a_source_of_another_host_does_not_count_and_does_no_harm() -> None:
     other = fetched("It employs 312 people.", url="https://b.test/x")
     report = f"{SAID} It employs 312 people (https://b.test/x)."
