@@ -96,6 +96,18 @@ async def test_what_the_child_says_itself_opens_nothing(receipt: dict[str, Any],
     assert (states(found), found.outcome, found.decided_by) == ([state], "not_met", "check")
 
 
+async def test_what_the_child_noted_elsewhere_opens_nothing() -> None:
+    noted = called("notes.add", {"text": f"{MILL} says that it made 84,600 tonnes"}, "added")
+    found = await judged(SAID, noted, called("notes.list", {}, f"{MILL} says that it made 84,600 tonnes"))
+    assert (found.outcome, states(found)) == ("not_met", ["not_opened"])
+
+
+async def test_a_page_that_changed_is_what_it_said_last() -> None:
+    found = await judged(SAID, fetched("It made 84,600 tonnes."), fetched("It made 51,900 tonnes."))
+    assert (found.outcome, states(found)) == ("not_met", ["not_found_there"])
+    assert "it stood there when it was opened first" in found.reason
+
+
 async def test_after_a_redirect_the_other_host_is_said_and_must_be_one_of_the_hosts() -> None:
     receipt = fetched("It made 84,600 tonnes.", ended="https://other.test/x")
     found = await judged(SAID, receipt)
