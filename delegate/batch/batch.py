@@ -204,7 +204,8 @@ class Batch:
             return
         path, title = str(results.path.absolute()) if results else None, redactor.text(validated.first_goal)
         header = BatchHeader(config.run_id, validated.digest, source.name, path, config.options, title, validated.total)
-        with results.created(validated.inputs, validated.outputs) if results is not None else nullcontext():
+        columns = validated.inputs, validated.outputs, validated.cited
+        with results.created(*columns) if results is not None else nullcontext():
             await config.journal.create(header, once=config.once)
 
     async def _resume(self, validated: ValidatedSource) -> None:
@@ -237,7 +238,7 @@ class Batch:
                 yield outcome
 
         if self._config.results is not None:
-            await self._config.results.rewrite(restored(), validated.inputs, validated.outputs)
+            await self._config.results.rewrite(restored(), validated.inputs, validated.outputs, validated.cited)
         else:
             async for _ in restored():
                 pass

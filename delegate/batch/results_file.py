@@ -18,12 +18,14 @@ from typing import Any, cast
 
 from delegate.batch.item import ItemOutcome
 from delegate.errors import CallError, DelegateError
+from delegate.types import HOLDING, Verdict
 
 COLUMNS = (
     "verdict", "id", "row", "state", "status", "code", "reasoning", "output", "structured_output", "why", "level",
     "verified", "score", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle", "criteria",
+    "citations",
 )  # fmt: skip
-"""The fields of a line, in order. `criteria` is a list with one object per criterion."""
+"""The fields of a line, in order. `criteria` and `citations` are lists with an object for each one."""
 OUTPUTS = 200
 """Maximum number of columns for fields of structured outputs; all fields are in `structured_output`."""
 _OF_RESULT = {
@@ -31,6 +33,7 @@ _OF_RESULT = {
 }  # fmt: skip
 _OF_VERDICT = {"verdict", "code", "reasoning", "level", "verified", "score"}
 _OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "source", "level", "held_before"}
+_OF_CITATION = {"source", "state", "field", "statement", "receipt"}
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
 """Text in a cell that begins so is a formula to a spreadsheet, as OWASP lists them ("CSV Injection")."""
@@ -53,25 +56,47 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
             | {"about": str(criterion.reading) if criterion.reading else None}
             for criterion in verdict.criteria
         ]
+        cited = [citation for criterion in verdict.criteria for citation in criterion.citations]
+        line["citations"] = [citation.model_dump(include=_OF_CITATION) for citation in cited] or None
     return line
+
+
+def without_sources(names: Sequence[str]) -> list[str]:
+    """The fields of an output but those that only say where another one is from, as `ceo_source` beside `ceo`."""
+    return [name for name in names if not any(_is_of(name, other) for other in names if other != name)]
+
+
+def _is_of(field: str, name: str) -> bool:
+    """Whether a field, or a path in one, belongs to the field of this name."""
+    return field == name or field.startswith((f"{name}_", f"{name}.", f"{name} "))
+
+
+def _source_of(name: str, names: Sequence[str], verdict: Verdict | None) -> str | None:
+    """The source of a field: one that holds and is cited for it, or else one that is cited for none alone."""
+    criteria = verdict.criteria if verdict else ()
+    held = [each for criterion in criteria for each in criterion.citations if each.state in HOLDING]
+    own = [each for each in held if _is_of(each.field, name)]
+    of_all = [each for each in held if not any(_is_of(each.field, other) for other in names)]
+    return next((each.source for each in own or of_all), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """The columns of a CSV of results: those of `COLUMNS`, after `row` those of the input, and after `output` one
-    `output.NAME` for each field of a structured output.
+    `output.NAME` for each field of a structured output, followed by `source.NAME` if sources must be cited for it.
 
-    A column of the input keeps its name, unless a column of the results has it, or it begins with `input.` or
-    `output.`: it is `input.NAME` then. The input's `id` is the `id` of the results.
+    A column of the input keeps its name, unless a column of the results has it, or it begins with `input.`, `output.`
+    or `source.`: it is `input.NAME` then. The input's `id` is the `id` of the results.
     """
 
     inputs: Sequence[str] = ()
     outputs: Sequence[str] = ()
+    cited: Sequence[str] = ()
 
     @property
     def header(self) -> list[str]:
         """The names of the columns."""
-        return list(self._row({}, self._named(self.inputs), {f"output.{name}": name for name in self.outputs}))
+        return list(self._row({}, self._named(self.inputs), self._outputs({}, None)))
 
     def cells(self, outcome: ItemOutcome) -> list[object]:
         """The cells of one outcome, each safe in a spreadsheet."""
@@ -80,8 +105,17 @@ class Table:
         structured = cast("dict[str, object]", output) if isinstance(output, dict) else dict[str, object]()
         line["structured_output"] = None if output is None else json.dumps(output, ensure_ascii=False)
         inputs = {column: outcome.input.get(name) for column, name in self._named(self.inputs).items()}
-        outputs = {f"output.{name}": structured.get(name) for name in self.outputs}
+        outputs = self._outputs(structured, outcome.result.verdict if outcome.result else None)
         return [_cell(value) for value in self._row(line, inputs, outputs).values()]
+
+    def _outputs(self, structured: Mapping[str, object], verdict: Verdict | None) -> dict[str, object]:
+        """The values of a structured output and their sources, by column."""
+        row: dict[str, object] = {}
+        for name in self.outputs:
+            row[f"output.{name}"] = structured.get(name)
+            if name in self.cited:
+                row[f"source.{name}"] = _source_of(name, self.cited, verdict)
+        return row
 
     def _row(
         self, line: Mapping[str, object], inputs: Mapping[str, object], outputs: Mapping[str, object]
@@ -97,7 +131,7 @@ class Table:
     def _named(inputs: Sequence[str]) -> dict[str, str]:
         """The columns of the input by their names in the results."""
         reserved = (*COLUMNS, "")
-        prefixed = {name for name in inputs if name in reserved or name.startswith(("input.", "output."))}
+        prefixed = {name for name in inputs if name in reserved or name.startswith(("input.", "output.", "source."))}
         return {f"input.{name}" if name in prefixed else name: name for name in inputs if name != "id"}
 
 
@@ -112,9 +146,11 @@ class ResultsFile:
         self._file: int | None = None
 
     @contextmanager
-    def created(self, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> Generator[None]:
+    def created(
+        self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), cited: Sequence[str] = ()
+    ) -> Generator[None]:
         """Create a new file, and delete it if the block fails. Raises CallError as `create` does."""
-        self.create(inputs, outputs)
+        self.create(inputs, outputs, cited)
         try:
             yield
         except BaseException:
@@ -122,11 +158,11 @@ class ResultsFile:
             self.path.unlink(missing_ok=True)
             raise
 
-    def create(self, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> None:
+    def create(self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), cited: Sequence[str] = ()) -> None:
         """Create a new file. Raises CallError if the file exists and isn't empty.
 
         A CSV has columns for the `inputs`, which are the columns of the tasks' file, and for the `outputs`, which are
-        fields of structured outputs.
+        fields of structured outputs, with another one for the source of each that is `cited`.
         """
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -136,10 +172,14 @@ class ResultsFile:
             self.close()
             hint = "name another file, or resume its batch with --resume"
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
-        self._append_header(inputs, outputs)
+        self._append_header(inputs, outputs, cited)
 
     async def rewrite(
-        self, outcomes: AsyncIterator[ItemOutcome], inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+        self,
+        outcomes: AsyncIterator[ItemOutcome],
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        cited: Sequence[str] = (),
     ) -> None:
         """Replace the file with one that holds these outcomes, which are all that are on record."""
         temporary = self.path.with_name(f".{self.path.name}.new")
@@ -148,7 +188,7 @@ class ResultsFile:
             self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _unwritable(self.path, error) from None
-        self._append_header(inputs, outputs)
+        self._append_header(inputs, outputs, cited)
         async for outcome in outcomes:
             self.add(outcome)
         os.fsync(self._file)
@@ -164,9 +204,9 @@ class ResultsFile:
             os.close(self._file)
             self._file = None
 
-    def _append_header(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def _append_header(self, inputs: Sequence[str], outputs: Sequence[str], cited: Sequence[str]) -> None:
         if self._table is not None:
-            self._table = Table(inputs, outputs[:OUTPUTS])
+            self._table = Table(inputs, outputs[:OUTPUTS], cited)
             self._append(_csv_row(map(_cell, self._table.header)))
 
     def _append(self, data: bytes) -> None:

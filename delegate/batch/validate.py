@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from delegate.batch.item import BadRow, Item
+from delegate.batch.results_file import without_sources
 from delegate.batch.sources import Source
 from delegate.errors import CallError
-from delegate.types import Task
+from delegate.types import CitationsCriterion, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class ValidatedSource:
     """The names of the columns that rows have, in their order."""
     outputs: tuple[str, ...] = ()
     """The names of the fields that the tasks' output schemas describe, in their order."""
+    cited: tuple[str, ...] = ()
+    """Those of them for which a task must cite sources."""
 
 
 def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = False) -> ValidatedSource:
@@ -38,7 +41,7 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
     `admit` raises CallError for a task that can't be run.
     """
     digest, rows_of, bad_rows = hashlib.sha256(), dict[str, int | None](), dict[int, BadRow]()
-    inputs, outputs = dict[str, None](), dict[str, None]()
+    inputs, outputs, cited = dict[str, None](), dict[str, None](), dict[str, None]()
     total, has_needs, first_goal = 0, False, ""
     for index, entry in enumerate(source):
         total += 1
@@ -53,12 +56,15 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         rows_of[entry.id] = entry.row
         has_needs = has_needs or bool(entry.needs) or "{{" in f"{entry.task.goal}{entry.task.context}"
         first_goal = first_goal or entry.task.goal
-        outputs |= dict.fromkeys(_fields_of(entry.task))
+        outputs |= dict.fromkeys(fields := _fields_of(entry.task))
+        cites = any(isinstance(criterion, CitationsCriterion) for criterion in entry.task.criteria)
+        cited |= dict.fromkeys(without_sources(fields) if cites else ())
         digest.update(_canonical(entry))
     if len(bad_rows) == total:
         raise _no_tasks_error(source.name, bad_rows)
     digest.update(json.dumps(sorted(bad_rows)).encode())
-    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, first_goal, tuple(inputs), tuple(outputs))
+    names = tuple(inputs), tuple(outputs), tuple(cited)
+    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, first_goal, *names)
 
 
 def _fields_of(task: Task) -> list[str]:

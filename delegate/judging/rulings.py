@@ -98,7 +98,9 @@ def _version(verdict: Verdict, model: str) -> str:
     """
     attempts = verdict.judge.attempts if verdict.judge else ()
     models = dict.fromkeys(attempt.model for attempt in attempts if attempt.fault is None)
-    return judge_version(model) if verdict.judge_version == judge_version(*models) else verdict.judge_version
+    citations = any(result.kind == "citations" for result in verdict.criteria)
+    is_current = verdict.judge_version == judge_version(*models, citations=citations)
+    return judge_version(model, citations=citations) if is_current else verdict.judge_version
 
 
 def _said(decision: CriterionResult) -> str:

@@ -29,7 +29,7 @@ from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, e
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.folder import Folder
 from delegate.telemetry import operations
-from delegate.types import ChildRun, Receipt, RunStatus, Task, Tier, Verdict
+from delegate.types import ChildRun, CitationsCriterion, Receipt, RunStatus, Task, Tier, Verdict
 
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,64}")
 _MAX_TOOLS = 200
@@ -119,9 +119,12 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
         hint = "give the report as `output`, or the folder with the work as `workspace`"
         raise CallError("empty", "there is no work to judge: no report and no workspace", field="output", hint=hint)
     for n, criterion in enumerate(task.acceptance_criteria):
-        if criterion.kind in _ABOUT_THE_REPORT:
+        cites = isinstance(criterion, CitationsCriterion) and criterion.file is None
+        if cites or criterion.kind in _ABOUT_THE_REPORT:
             message = f"`{criterion.kind}` is about the report, and there is none"
             hint = "give the report as `output`, or use a `file` or `shell` criterion"
+            if cites:
+                hint = "give the report as `output`, or name the `file` that cites"
             raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 

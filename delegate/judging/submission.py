@@ -13,6 +13,7 @@ from delegate.sandbox.workspace.folder import Folder
 from delegate.types import (
     AnyCriterion,
     ChildRun,
+    Citation,
     CriterionOutcome,
     CriterionReading,
     CriterionResult,
@@ -88,6 +89,7 @@ def result(
     score: float | None = None,
     reading: CriterionReading | None = None,
     parts: Sequence[PartResult] = (),
+    citations: Sequence[Citation] = (),
 ) -> CriterionResult:
     """The result of one criterion; its `id`, text and kind are copied from the criterion."""
     return CriterionResult(
@@ -102,6 +104,7 @@ def result(
         source=source,
         reading=reading,
         parts=tuple(parts),
+        citations=tuple(citations),
         score=score,
         weight=criterion.weight,
         findings_only=criterion.findings_only,

@@ -17,6 +17,7 @@ from delegate.judging.rubrics import rubric_of
 from delegate.types import (
     AboutFile,
     AnyCriterion,
+    CitationsCriterion,
     FileCriterion,
     JsonObject,
     JsonPredicateCriterion,
@@ -68,6 +69,8 @@ def _paths_of(criterion: AnyCriterion) -> Iterator[tuple[str, str]]:
     """The paths that a criterion names, each with its field."""
     if isinstance(criterion, FileCriterion):
         yield "path", criterion.path
+    elif isinstance(criterion, CitationsCriterion) and criterion.file is not None:
+        yield "file", criterion.file
     elif isinstance(criterion, (TextCriterion, QuestionCriterion)) and isinstance(criterion.about, AboutFile):
         yield "about", criterion.about.file
     elif isinstance(criterion, RubricCriterion):

@@ -50,6 +50,7 @@ from delegate.sandbox.filesystem.files import shown
 from delegate.telemetry import operations
 from delegate.types import (
     AnyCriterion,
+    CitationsCriterion,
     CriterionResult,
     DecidedBy,
     Finding,
@@ -225,6 +226,10 @@ class _Judgment:
             self.findings.append(Finding(severity="minor", code="unrecorded_file", message=message))
 
     @property
+    def _asks_for_citations(self) -> bool:
+        return any(isinstance(criterion, CitationsCriterion) for criterion in self.submission.task.criteria)
+
+    @property
     def _min_level(self) -> Level | None:
         return self.submission.task.min_level or self.judging.min_level
 
@@ -307,7 +312,7 @@ class _Judgment:
             coverage=coverage,
             gate=self.gate_code,
             rubric_version=rubric_version(task),
-            judge_version=judge_version(*recorder.models()),
+            judge_version=judge_version(*recorder.models(), citations=self._asks_for_citations),
             reading_version=reading_version(),
             sandbox=await self.judging.commands.mechanism() if shell else None,
             receipts=self._receipts,
@@ -327,7 +332,7 @@ class _Judgment:
             judge=recorder.record(),
             gate=self.gate_code,
             rubric_version=rubric_version(task),
-            judge_version=judge_version(*recorder.models()),
+            judge_version=judge_version(*recorder.models(), citations=self._asks_for_citations),
             reading_version=reading_version(),
             receipts=self._receipts,
         )

@@ -24,8 +24,11 @@ def rubric_version(task: Task) -> str:
 
 
 @cache
-def judge_version(*models: str) -> str:
-    """Digest of how it is judged: the judges' prompts, reply schemas and parser, and the models that answered."""
+def judge_version(*models: str, citations: bool = False) -> str:
+    """Digest of how it is judged: the judges' prompts, reply schemas and parser, and the models that answered.
+
+    `citations`: whether a criterion is about citations, of which a judge is asked in another way.
+    """
     from delegate.judging.looks.looks import OWN_TOOLS  # loaded with the first verdict
 
     parts = [
@@ -36,6 +39,7 @@ def judge_version(*models: str) -> str:
         json.loads(text("schemas", "judge_reply.json")),
         json.loads(text("schemas", "rubric_reply.json")),
         PARSER_VERSION,
+        *([text("judges", "citations.md")] if citations else []),
         *(models or (None,)),
     ]
     return _digest(parts)

@@ -1,6 +1,7 @@
 """Turns the record of one task into what a report shows of it."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from delegate.report.room import Room
 from delegate.report.values import (
     CallView,
     CandidateView,
+    CitationView,
     ClaimView,
     CriterionView,
     RulingView,
@@ -23,9 +25,12 @@ from delegate.report.values import (
     TranscriptEvent,
 )
 from delegate.types import (
+    HOLDING,
     UNRECORDED,
     Candidate,
     ChildRun,
+    Citation,
+    CitationState,
     Claim,
     CriterionResult,
     JsonObject,
@@ -55,6 +60,10 @@ _REFUSED_CHARS = 600
 _BILL_CHARS = 850
 _FACTS_CHARS = 650
 _TASK_CHARS = 700
+_CITATION_CHARS = 420
+_SOURCE_CHARS = 300
+_WORST_FIRST: tuple[CitationState, ...] = ("not_found_there", "not_opened", "opened", "supported", "quoted")
+_WEB = re.compile(r"https?://[^\s\"'<>]{1,2000}\Z", re.IGNORECASE)
 _HELD = "it held before the child began"
 _ALWAYS_SHOWN = 3
 """So many failing criteria are shown even where there is no room."""
@@ -419,6 +428,34 @@ class _Details:
             ),
             ruled=[self._ruling(ruling, criterion) for ruling in self._rulings if ruling.criterion == criterion.id],
             commands=self._commands(criterion),
+            citations=self._citations(criterion),
+        )
+
+    def _citations(self, criterion: CriterionResult) -> list[CitationView]:
+        """The citations, first those that don't hold."""
+        in_order = sorted(criterion.citations, key=lambda citation: _WORST_FIRST.index(citation.state))
+        views: list[CitationView] = []
+        for citation in in_order:
+            if not self._room.has(_CITATION_CHARS):
+                break
+            views.append(self._citation(citation))
+        self._room.is_short |= len(views) < len(in_order)
+        return views
+
+    def _citation(self, citation: Citation) -> CitationView:
+        is_link = citation.state != "not_opened" and _WEB.match(citation.source)
+        source, href = one_line(citation.source, _SOURCE_CHARS), citation.source if is_link else ""
+        if citation.answered_by:
+            source = f"{source} (answered by {one_line(citation.answered_by, 100)})"
+        holds = citation.state in HOLDING
+        return CitationView(
+            statement=self._room.take(citation.statement, _REFUSED_CHARS),
+            source=self._room.take(source, _SOURCE_CHARS + 120),
+            href=self._room.take(href, len(href)) if self._room.has(len(href)) else "",
+            state=citation.state.replace("_", " "),
+            tone="pass" if holds else "warn" if citation.state == "opened" else "fail",
+            why=self._room.take((citation.evidence or "") if holds else citation.reason, _REFUSED_CHARS),
+            field=one_line(citation.field, 60),
         )
 
     def _claim(self, claim: Claim, at: str) -> ClaimView:

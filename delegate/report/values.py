@@ -36,6 +36,21 @@ class RulingView:
 
 
 @dataclass(frozen=True, slots=True)
+class CitationView:
+    """One source that the work cites, with what was found there."""
+
+    statement: str
+    source: str
+    href: str
+    """Where a click leads. Empty for files, and for what the child didn't open."""
+    state: str
+    tone: Tone
+    why: str
+    """Why it doesn't hold, or else the passage of the source."""
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CriterionView:
     """One criterion with what was decided, and why."""
 
@@ -58,6 +73,7 @@ class CriterionView:
     ruled: Sequence[RulingView] = ()
     commands: Sequence[str] = ()
     """With which a person rules on what a judge decided."""
+    citations: Sequence[CitationView] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,6 +265,39 @@ class RubricCriterion(CriterionBase):
         return f"scores well on the rubric {name}"
 
 
+Every = Literal["claim", "paragraph", "row"]
+"""A sentence, a paragraph or list item, or a row of a table."""
+Host = Annotated[str, StringConstraints(pattern=r"^[^\s/:@?#]{1,253}(:\d{1,5})?$", to_lower=True)]
+
+
+class CitationsCriterion(CriterionBase):
+    """Sources that the report must cite, by URL or by the path of a file, each opened by the child.
+
+    Code checks that each source was opened and answered, and that quoted passages and numbers stand in what came back.
+    A judge then says whether the source supports the statement.
+    """
+
+    kind: Literal["citations"]
+    min: int = Field(default=1, ge=1, le=500)
+    """How many citations must hold."""
+    every: Every | None = None
+    """Each of these needs a source that holds: each sentence, each paragraph or list item, or each row of a table."""
+    hosts: Annotated[tuple[Host, ...], Field(max_length=50)] = ()
+    """Only sources of these hosts and their subdomains count. Empty: of any host, and files."""
+    file: Text | None = None
+    """The file that cites, by its path in the workspace: Markdown, or a table that ends in `.csv` or `.tsv`. None: the
+    report."""
+
+    def describe(self) -> str:
+        each = f", at least one for every {self.every}" if self.every else ""
+        hosts = f", of {', '.join(self.hosts)} only" if self.hosts else ""
+        return (
+            f"{self.file or 'the report'} cites at least {self.min} source{'' if self.min == 1 else 's'}{each}{hosts}, "
+            "by links or paths: pages that were fetched or files that were read, with quotes and numbers as they "
+            "stand there"
+        )
+
+
 class ManualCriterion(CriterionBase):
     """A condition that only a person can confirm. It is trusted to be met, and the verdict isn't `verified`."""
 
@@ -286,6 +319,7 @@ AnyCriterion = (
     | ReceiptCriterion
     | ProbeCriterion
     | RubricCriterion
+    | CitationsCriterion
     | ManualCriterion
 )
 

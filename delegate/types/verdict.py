@@ -86,6 +86,36 @@ class PartResult(Value):
     source: str | None = None
 
 
+CitationState = Literal[
+    "quoted",  # a quoted passage stands literally in the source, and the source supports the statement
+    "supported",  # the source supports the statement, by a passage that a judge quoted
+    "opened",  # the source was opened, and nobody could tell whether it supports the statement
+    "not_opened",  # no recorded call opened it, or it didn't answer
+    "not_found_there",  # a quote, a number or the statement doesn't stand in what came back
+]
+HOLDING: tuple[CitationState, ...] = ("quoted", "supported")
+"""The states of citations that count."""
+
+
+class Citation(Value):
+    """One source that the work cites for one statement, and what was found there."""
+
+    source: str
+    """The URL or the path, as it is cited."""
+    statement: str
+    """The sentence, or the cells of the row, shortened. Empty if the source is only listed."""
+    state: CitationState
+    field: str = ""
+    """Of a row: the column, or the path of the JSON field, that cites, such as `ceo.source`."""
+    reason: str = ""
+    evidence: str | None = None
+    """A passage of the source."""
+    receipt: int | None = None
+    """The number of the call that opened it."""
+    answered_by: str | None = None
+    """The host that answered, if it is another one than was asked."""
+
+
 class CriterionResult(Value):
     """The outcome of one criterion, who decided it, and on what evidence."""
 
@@ -105,6 +135,8 @@ class CriterionResult(Value):
     """For criteria in words: how it was read, which decides what can prove it."""
     parts: tuple[PartResult, ...] = ()
     """For criteria in words that were read as several statements: the outcome of each."""
+    citations: tuple[Citation, ...] = ()
+    """For criteria about citations: each one."""
     weight: float = 1
     findings_only: bool = False
     score: float | None = None

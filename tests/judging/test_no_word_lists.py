@@ -62,6 +62,7 @@ def test_judges_has_prompts_rubrics_and_data_only() -> None:
         "reading.md",
         "looking.md",
         "acceptance.md",
+        "citations.md",
         "rubric.md",
         "rubrics",
         "months.json",

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from delegate import Delegator, Task
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
 from delegate.report.page import report_page, report_text
+from delegate.testing import judge_reply
 from tests.report import recorded
-from tests.support.words import met_by, words
+from tests.report.recorded import OWN
+from tests.support.web import serving
+from tests.support.words import is_judge, met_by, words
 
 _TAGS = {
     "html", "head", "meta", "title", "link", "style", "body", "script", "header", "p", "h1", "h2", "h3", "div",
@@ -55,6 +61,25 @@ async def test_hostile_texts_make_no_markup(home: Path) -> None:
     assert "onerror=" in page.text  # it is shown, as text
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\u200b]", page.text)
     assert "{{7*7}}" in page.text
+
+
+async def test_sources_that_were_opened_can_be_clicked(home: Path) -> None:
+    async with serving() as web:
+        web.shows({"/mill": "<html><body><p>The mill made 84,600 tonnes of flour.</p></body></html>"})
+        said = f"It made 84,600 tonnes ({web.address}/mill). Old (https://evil.test/?q=1). [Bad](javascript:{OWN})."
+
+        def answer(request: ChatRequest) -> ChatReply | str:
+            if is_judge(request):
+                return judge_reply(**{"c1.1": ("met", "The mill made 84,600 tonnes of flour.")})
+            return said if len(request.messages) > 1 else Scripted.call("fetch_url", url=f"{web.address}/mill")
+
+        async with Delegator(client=Scripted(answer), fetch_hosts=web.hosts) as delegator:
+            report = await delegator.run(Task(goal="Look it up", acceptance_criteria=[{"kind": "citations"}]))
+    page = Parsed(await recorded.html(home, report.run_id))
+    links = {at["href"]: at.get("rel") for tag, at in page.tags if tag == "a" and "http" in (at.get("href") or "")}
+    assert links == {f"{web.address}/mill": "noopener noreferrer nofollow"}
+    assert "not opened" in page.text
+    assert "https://evil.test/?q=1" in page.text
 
 
 async def test_the_policy_allows_only_the_pages_own_style_and_script(home: Path) -> None:

@@ -30,6 +30,7 @@ from delegate.sandbox.workspace.snapshot import CACHES
 from delegate.types import (
     CONDITIONS,
     AnyCriterion,
+    CitationsCriterion,
     FileCriterion,
     JsonObject,
     JsonPredicateCriterion,
@@ -210,6 +211,8 @@ async def _try_condition(criterion: AnyCriterion, goal: str) -> Trial:
             how = f"it fails {'with' if fails_with else 'without'} such a call"
             names = ", ".join(f"`{call.tool}`" for call in criterion.calls)
             return Trial(True, f"{how}; which tools there are isn't known here: {names}" if names else how)
+        case CitationsCriterion():
+            return Trial(True, "it fails without a source that was opened")
         case ManualCriterion():
             return Trial(None, "a person decides it")
         case _:

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from delegate._util.threads import run_in_thread, run_in_thread_if
+from delegate.judging.citations.decide import Examination, examine
 from delegate.judging.frozen import FrozenWork
-from delegate.judging.judge import decide, escalation, rubric
+from delegate.judging.judge import citations, decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.reply import UnparseableReply, one_object
@@ -22,7 +23,7 @@ from delegate.judging.reading.statements import TaskReading
 from delegate.judging.rubrics import rubric_of
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands.commands import Commands
-from delegate.types import AnyCriterion, CriterionResult, Finding, RubricCriterion
+from delegate.types import AnyCriterion, CitationsCriterion, CriterionResult, Finding, RubricCriterion
 
 _Ask = Callable[[Sequence[AnyCriterion] | None], Awaitable[list[CriterionResult]]]
 """Asks a judge; with criteria, a second one about these only."""
@@ -45,6 +46,8 @@ class JudgeDecisions:
     is_large: bool
     """Whether work on the whole submission takes so long that it needs a thread."""
     looking: Looking = field(init=False)
+    examined: dict[str, Examination] = field(default_factory=dict[str, Examination])
+    """What code found of the criteria about citations, by their ids."""
 
     def __post_init__(self) -> None:
         record = self.session.recorder.looks
@@ -58,22 +61,55 @@ class JudgeDecisions:
         If the records decide some of the criteria, only the results of those: perhaps no model is needed any more.
         """
         submission, reading = self.submission, await self.reading.get()
-        statements = [criterion for criterion in criteria if not isinstance(criterion, RubricCriterion)]
+        if settled := await self._settled_citations(criteria):
+            return settled
+        statements = [
+            criterion for criterion in criteria if not isinstance(criterion, (RubricCriterion, CitationsCriterion))
+        ]
         calls = decide.calls_of(submission, reading)
         entries = await run_in_thread_if(self.is_large, partial(decide.opened, submission, statements, reading, calls))
         if any(entry.settled for entry in entries):
             return [settled for entry in entries if (settled := entry.settled) is not None]
+        results: list[CriterionResult] = []
+        for criterion in criteria:
+            if isinstance(criterion, CitationsCriterion):
+                ask = partial(self._supported_by_judge, self.examined[criterion.id or ""])
+                results += await self._confirmed(ask, [*so_far, *results], undecided_too=False)
+        rubrics = [criterion for criterion in criteria if isinstance(criterion, RubricCriterion)]
+        if not entries and not rubrics:
+            return results
         sources = Sources(submission, so_far, [part for entry in entries for part in entry.reading.parts])
         evidence, finished = await self._gather(sources), Work(sources)
-        results: list[CriterionResult] = []
         if entries:
             ask = partial(self._decided_by_judge, entries, calls, evidence, finished)
-            results = await self._confirmed(ask, so_far, undecided_too=True)
-        for criterion in criteria:
-            if isinstance(criterion, RubricCriterion):
-                score = partial(self._scored_by_judge, criterion, reading, evidence, finished)
-                results += await self._confirmed(score, [*so_far, *results], undecided_too=False)
+            results += await self._confirmed(ask, [*so_far, *results], undecided_too=True)
+        for criterion in rubrics:
+            score = partial(self._scored_by_judge, criterion, reading, evidence, finished)
+            results += await self._confirmed(score, [*so_far, *results], undecided_too=False)
         return results
+
+    async def _settled_citations(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
+        """Let code decide about citations as far as it can: the results that need no judge."""
+        for criterion in criteria:
+            if isinstance(criterion, CitationsCriterion) and criterion.id not in self.examined:
+                self.examined[criterion.id or ""] = await run_in_thread(partial(examine, criterion, self.submission))
+        examined = [
+            self.examined[criterion.id or ""] for criterion in criteria if (criterion.id or "") in self.examined
+        ]
+        return [examination.settled for examination in examined if examination.settled is not None]
+
+    async def _supported_by_judge(
+        self, examination: Examination, again: Sequence[AnyCriterion] | None
+    ) -> list[CriterionResult]:
+        """Let a judge, or with `again` a second one, say whether the sources support what cites them."""
+        build = partial(citations.questions, self.submission.task.goal, examination, self.pool.page_room)
+        answers: list[Any] = []
+        for question, cited, evidence in await run_in_thread(build):
+            reply = await self.session.ask(question, [examination.criterion.id or ""], second=again is not None)
+            answers.append(await run_in_thread(partial(citations.read_reply, examination, cited, evidence, reply)))
+            if isinstance(answers[-1], CriterionResult):
+                break
+        return [citations.combined(examination, answers)]
 
     async def _gather(self, sources: Sources) -> Evidence:
         """The page for a judge. What was found while it was put together becomes a finding of the verdict."""

@@ -103,10 +103,10 @@ class Text:
             return False
         if value.dates and value.amounts:  # `1.20` can be either
             return bool(value.amounts & self._amounts) or any(
-                _same_day(date, own_date) for date in value.dates for own_date in self._dates
+                same_day(date, own_date) for date in value.dates for own_date in self._dates
             )
         return (
-            (not value.dates or any(_same_day(date, own_date) for date in value.dates for own_date in self._dates))
+            (not value.dates or any(same_day(date, own_date) for date in value.dates for own_date in self._dates))
             and (not value.times or bool(value.times & self._times))
             and (
                 not value.amounts or (bool(value.amounts & self._amounts) and not self._is_in_another_currency(folded))
@@ -173,6 +173,34 @@ _TOKEN = re.compile(
     r"|(?<![\w-])(?=[\w.:/-]*\d)\w+(?:[.:,/-]\w+)*"  # numbers, dates, times, ids
     r"|[^\W\d_]+_\w+"
 )
+
+
+def clear_dates(text: str) -> frozenset[Date]:
+    """The days that a text names in a way that can mean only one: with the name of a month and a year, or year first,
+    or as in CJK.
+    """
+    folded = _fold(text)
+    found = (
+        Date(int(year) if year else None, int(month), int(day))
+        for pattern in (_ISO_DATE, _KOREAN_DATE, _CJK_DATE)
+        for year, month, day in pattern.findall(folded)
+    )
+    return frozenset((*found, *(date for date in _word_dates(folded) if date.year is not None)))
+
+
+def dates_in(text: str) -> frozenset[Date]:
+    """The days that a text names, each in every order in which it can be meant."""
+    return _dates_in(_fold(text))
+
+
+def without_dates(text: str) -> str:
+    """The folded text without the days that it names."""
+    text = _fold(text)
+    for match, _ in reversed(list(_with_months(text))):
+        text = f"{text[: match.start()]} {text[match.end() :]}"
+    for pattern in (_ISO_DATE, _KOREAN_DATE, _CJK_DATE, _LOCAL_DATE):
+        text = pattern.sub(" ", text)
+    return text
 
 
 def literals_in(statement: str) -> list[str]:
@@ -328,7 +356,8 @@ def _readings(number: str, *, in_text: bool = False) -> Iterator[Decimal]:
         yield Decimal(re.sub(r"[.,]", "", bare)).normalize()
 
 
-def _same_day(first: Date, second: Date) -> bool:
+def same_day(first: Date, second: Date) -> bool:
+    """Whether these can be the same day, also where a year isn't given."""
     years = first.year is None or second.year is None or first.year == second.year
     return years and (first.month, first.day) == (second.month, second.day)
 
@@ -355,10 +384,23 @@ def _all_dates(text: str) -> Iterator[Date]:
         if year or mark == "/" or len(second) == 2:
             yield Date(full, int(second), int(first))
             yield Date(full, int(first), int(second))
-    for match in _WORD_DATE.finditer(text):
-        word, day = match["word"] or match["word2"], int(match["day"] or match["day2"])
-        for month in _months().get(word.rstrip("."), ()):
-            yield Date(int(match["year"]) if match["year"] else None, month, day)
+    yield from _word_dates(text)
+
+
+def _word_dates(text: str) -> Iterator[Date]:
+    for match, months in _with_months(text):
+        day = int(match["day"] or match["day2"])
+        yield from (Date(int(match["year"]) if match["year"] else None, month, day) for month in months)
+
+
+def _with_months(text: str) -> Iterator[tuple[re.Match[str], list[int]]]:
+    """The days that are written with the name of a month. `opened 18 May` has one, behind a word that is none."""
+    start = 0
+    while match := _WORD_DATE.search(text, start):
+        months = _months().get((match["word"] or match["word2"]).rstrip("."))
+        if months:
+            yield match, months
+        start = match.end() if months else max(match.start("word"), match.start("day2"))
 
 
 @cache

@@ -1,0 +1,346 @@
+"""Decides criteria about citations: by code as far as that goes, and then by what a judge says of each citation.
+
+A citation that code refutes is never put to a judge. Where the record has only a part of a source, what isn't in that
+part is unknown, not missing.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from delegate.codes import VerdictCode
+from delegate.errors import ToolError
+from delegate.judging.citations.compare import (
+    MIN_WIDTH,
+    Text,
+    missing,
+    passages,
+    quote_spans,
+    width,
+)
+from delegate.judging.citations.opened import Opened, Source, is_of
+from delegate.judging.citations.report import MARK, Statement, statements
+from delegate.judging.submission import Submission, result
+from delegate.types import (
+    HOLDING,
+    Citation,
+    CitationsCriterion,
+    CitationState,
+    CriterionOutcome,
+    CriterionResult,
+    DecidedBy,
+)
+
+MAX_CITATIONS = 500
+MAX_CHARS = 200_000
+"""Length of what cites."""
+SHOWN_CHARS = 500
+EVIDENCE_CHARS = 300
+NAME_CHARS = 200
+_ABOUT_SOURCE = re.compile(rf"{MARK}[,;，；、][^()（）\[\]{MARK}]{{1,200}}(?=[)）\]])")
+"""What is said of a source behind it in its brackets, such as when it was looked up."""
+_BETWEEN_MARKS = re.compile(rf"((?:{MARK}[\s,;()\[\]（）【】.]*)+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """One source that one statement cites, and what is known of it so far."""
+
+    statement: Statement
+    target: str
+    source: Source | None
+    state: CitationState
+    column: str = ""
+    reason: str = ""
+    evidence: str | None = None
+    is_quoted: bool = False
+    """Whether a quoted passage of the statement stands in the source."""
+    counts: bool = True
+    """False for what is only listed, and for a host that doesn't count."""
+    code: VerdictCode = "cannot_tell"
+    """Why it is only opened, if it is."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a judge is asked about it."""
+        return self.state == "opened" and self.source is not None and not self.reason
+
+    @property
+    def shown(self) -> Citation:
+        """The citation as it is recorded."""
+        return Citation(
+            source=self.target,
+            statement=_start(self.statement.shown, SHOWN_CHARS),
+            state=self.state,
+            field=self.column,
+            reason=self.reason,
+            evidence=self.evidence,
+            receipt=self.source.receipt if self.source else None,
+            answered_by=self.source.answered_by if self.source else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What code found: all statements and citations, and the result where nothing is left to a judge."""
+
+    criterion: CitationsCriterion
+    statements: Sequence[Statement]
+    cited: Sequence[Cited]
+    settled: CriterionResult | None = None
+
+    @property
+    def open(self) -> list[Cited]:
+        """The citations that a judge is asked about."""
+        return [cited for cited in self.cited if cited.is_open]
+
+
+def examine(criterion: CitationsCriterion, submission: Submission) -> Examination:
+    """What code can say of the citations. Blocks."""
+    if not submission.has_receipts:
+        problem = result(criterion, "error", "nobody", "no_receipts", submission.why_no_receipts)
+        return Examination(criterion, (), (), problem)
+    text = _text(criterion, submission)
+    if isinstance(text, CriterionResult):
+        return Examination(criterion, (), (), text)
+    opened = Opened(submission)
+    is_csv = (criterion.file or "").lower().endswith((".csv", ".tsv"))
+    said = statements(text, is_csv=is_csv, files=opened.files, every=criterion.every)
+    if sum(len(statement.targets) for statement in said) > MAX_CITATIONS:
+        reason = f"more than {MAX_CITATIONS} citations"
+        return Examination(criterion, (), (), result(criterion, "error", "check", "too_large", reason))
+    cited = [cited for statement in said for cited in _examined(statement, opened, criterion.hosts)]
+    examination = Examination(criterion, said, cited)
+    # Before a judge is asked, each open citation may still hold.
+    hoped = [replace(each, state="supported") if each.is_open else each for each in cited]
+    best = decided(replace(examination, cited=hoped), "check")
+    if best.outcome == "met" and examination.open:
+        return examination
+    return replace(examination, settled=best.model_copy(update={"citations": tuple(each.shown for each in cited)}))
+
+
+def _text(criterion: CitationsCriterion, submission: Submission) -> str | CriterionResult:
+    """What cites, or the result if it can't be read."""
+    if criterion.file is None:
+        output = submission.run.output
+        return output if len(output) <= MAX_CHARS else _too_long(criterion, "the report")
+    folder = submission.folder
+    if folder is None:
+        return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")
+    try:
+        excerpt = folder.read(criterion.file, 4 * MAX_CHARS)
+        as_left = not submission.by_child or folder.is_as_left(criterion.file)
+    except ToolError as error:
+        return result(criterion, "not_met", "check", "not_met", str(error), source=f"check:{criterion.id}")
+    except OSError as error:
+        return result(criterion, "error", "check", "unreadable", f"{criterion.file}: {error.strerror}")
+    if not as_left:
+        reason = f"{criterion.file} changed after the child had ended"
+        return result(criterion, "error", "check", "changed_after_check", reason)
+    if not excerpt.is_text:
+        return result(criterion, "error", "check", "unreadable", f"{criterion.file} is not text")
+    if excerpt.cut or len(excerpt.text) > MAX_CHARS:
+        return _too_long(criterion, criterion.file)
+    return excerpt.text
+
+
+def _too_long(criterion: CitationsCriterion, what: str) -> CriterionResult:
+    return result(criterion, "error", "check", "too_large", f"{what} has more than {MAX_CHARS:,} characters")
+
+
+def _examined(statement: Statement, opened: Opened, hosts: Sequence[str]) -> list[Cited]:
+    """The citations of one statement, as far as code decides them."""
+    found = [_found(statement, target, opened, hosts) for target in statement.targets]
+    absent = _absent(statement, found)
+    cited: list[Cited] = []
+    for n, each in enumerate(found):
+        if each.source is None or each.state != "opened" or each.reason:
+            pass
+        elif statement.only_cites:
+            each = replace(each, reason="it is listed, and no statement cites it", counts=False)
+        elif n in absent:
+            each = _not_there(each, absent[n])
+        else:
+            each = _with_quote(each)
+        cited.append(replace(each, column=_start(statement.column(n), NAME_CHARS)))
+    return [each for each in cited if not opened.is_own(each.target)]
+
+
+def _found(statement: Statement, target: str, opened: Opened, hosts: Sequence[str]) -> Cited:
+    source = opened.find(target)
+    if isinstance(source, str):
+        return Cited(statement, target, None, "not_opened", reason=source)
+    if not hosts:
+        return Cited(statement, target, source, "opened")
+    outside = next((host for host in source.hosts or ("a file",) if not is_of(host, hosts)), None)
+    if outside is None:
+        return Cited(statement, target, source, "opened")
+    if outside == source.answered_by:
+        reason = f"{outside} answered, which is none of `hosts`"
+        return Cited(statement, target, source, "not_opened", reason=reason)
+    reason = f"{outside} is none of `hosts`, so it doesn't count"
+    return Cited(statement, target, source, "opened", reason=reason, counts=False)
+
+
+def _absent(statement: Statement, found: Sequence[Cited]) -> dict[int, str]:
+    """What none of the statement's sources has, by the index of the source that stands for it."""
+    absent: dict[int, str] = {}
+    for text, indexes in _segments(statement):
+        sources = [found[n].source for n in range(len(found)) if statement.cells == () or n in indexes]
+        texts = [source.text for source in sources if source is not None]
+        for quote in _long_quotes(text):
+            if texts and not any(source.place_of(quote) is not None for source in texts):
+                absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
+        lost = missing(_without_quotes(text), texts) if texts else []
+        if lost:
+            absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
+    return absent
+
+
+def _segments(statement: Statement) -> list[tuple[str, list[int]]]:
+    """The parts of a statement, each with the indexes of the sources that stand for it: those that follow next."""
+    if statement.cells:
+        return _cell_segments(statement)
+    pieces = _BETWEEN_MARKS.split(_ABOUT_SOURCE.sub(MARK, statement.text))
+    segments: list[tuple[str, list[int]]] = []
+    count = 0
+    for text, marks in zip(pieces[::2], [*pieces[1::2], ""], strict=False):
+        indexes = list(range(count, count + marks.count(MARK)))
+        count += len(indexes)
+        segments.append((text, indexes or (segments[-1][1] if segments else [])))
+    # A quoted passage with a mark in it is one passage.
+    return [(statement.text.replace(MARK, ""), list(range(count)))] if _cuts_quotes(pieces[::2]) else segments
+
+
+def _cuts_quotes(pieces: Sequence[str]) -> bool:
+    return len(pieces) > 2 and sum(len(quote_spans(piece)) for piece in pieces) < len(quote_spans("".join(pieces)))
+
+
+def _cell_segments(statement: Statement) -> list[tuple[str, list[int]]]:
+    """The cells: one that cites stands by its own sources, the others by all of the row."""
+    segments: list[tuple[str, list[int]]] = []
+    count = 0
+    for cell in statement.cells:
+        own = list(range(count, count + cell.count(MARK)))
+        count += len(own)
+        says = bool(own) and any(map(str.isalnum, cell))
+        segments.append((cell.replace(MARK, " "), own if says else list(range(len(statement.targets)))))
+    return segments
+
+
+def _quotes(text: str) -> list[str]:
+    return [text[start + 1 : end - 1] for start, end in quote_spans(text)]
+
+
+def _long_quotes(text: str) -> list[str]:
+    return [quote for quote in _quotes(text) if width(quote.strip()) >= MIN_WIDTH and passages(quote)]
+
+
+def _without_quotes(text: str) -> str:
+    """Without the passages that were compared as such."""
+    for start, end in sorted(quote_spans(text), reverse=True):
+        if width(text[start + 1 : end - 1].strip()) >= MIN_WIDTH:
+            text = f"{text[:start]} {text[end:]}"
+    return text
+
+
+def _not_there(cited: Cited, what: str) -> Cited:
+    source = cited.source
+    assert source is not None
+    if source.is_cut:
+        reason = f"{what}: not in the part of the source that is on record"
+        return replace(cited, reason=reason, code="result_cut")
+    if source.earlier is not None and _stands_in(source.earlier, cited.statement):
+        reason = f"{what}: it stood there when it was opened first, but not any more in call {source.receipt}"
+    else:
+        reason = f"{what}: not in what came back (call {source.receipt})"
+    return replace(cited, state="not_found_there", reason=reason)
+
+
+def _stands_in(source: Text, statement: Statement) -> bool:
+    text = statement.text.replace(MARK, "")
+    quotes_stand = all(source.place_of(quote) is not None for quote in _long_quotes(text))
+    return quotes_stand and not missing(_without_quotes(text), [source])
+
+
+def _with_quote(cited: Cited) -> Cited:
+    """With the first passage that stands in the source."""
+    assert cited.source is not None
+    text = cited.source.text
+    for quote in _long_quotes(cited.statement.text.replace(MARK, "")):
+        if (at := text.place_of(quote)) is not None:
+            return replace(cited, is_quoted=True, evidence=text.plain[at : at + EVIDENCE_CHARS][: len(quote)])
+    return cited
+
+
+# ----------------------------------------------------------------------------------------------------- the result
+
+
+def decided(examination: Examination, by: DecidedBy) -> CriterionResult:
+    """The result that follows from the states of all citations."""
+    criterion, cited = examination.criterion, examination.cited
+    holding = [each for each in cited if each.state in HOLDING]
+    unsure = [each for each in cited if each.state == "opened" and each.counts]
+    own = f"check:{criterion.id}"
+
+    def made(
+        outcome: CriterionOutcome, code: VerdictCode, reason: str, source: str | None = own, evidence: str | None = None
+    ) -> CriterionResult:
+        shown = [each.shown for each in cited]
+        return result(criterion, outcome, by, code, reason, evidence=evidence, source=source, citations=shown)
+
+    if failing := [each for each in cited if each.state in ("not_opened", "not_found_there")]:
+        verb = "doesn't" if len(failing) == 1 else "don't"
+        reason = f"{len(failing)} of {len(cited)} citations {verb} hold: {_said(failing)}"
+        return made("not_met", "not_met", reason, evidence=failing[0].evidence)
+    if criterion.every and not any(criterion.every in each.counts_as for each in examination.statements):
+        return made("not_met", "not_met", f"there is no {criterion.every} to cite for")
+    if bare := _uncovered(examination, [*holding, *unsure]):
+        noun = criterion.every if len(bare) == 1 else f"{criterion.every}s"
+        return made("not_met", "not_met", f"{len(bare)} {noun} without a source, such as: {_start(bare[0].shown, 200)}")
+    if len(holding) + len(unsure) < criterion.min:
+        verb = "holds" if len(holding) == 1 else "hold"
+        return made("not_met", "not_met", f"{len(holding)} of {len(cited)} citations {verb}, wanted {criterion.min}")
+    if len(holding) < criterion.min or _uncovered(examination, holding):
+        codes: list[VerdictCode] = [each.code for each in unsure if each.code != "cannot_tell"]
+        code = codes[0] if codes else "cannot_tell"
+        return made("cannot_tell", code, f"not decided for {len(unsure)} of {len(cited)}: {_said(unsure)}", None)
+    first = holding[0].source
+    source = f"receipt:{first.receipt}" if first is not None else own
+    reason = f"{len(holding)} of {len(cited)} citations hold{_elsewhere(holding)}"
+    return made("met", "met", reason, source, holding[0].evidence)
+
+
+def _uncovered(examination: Examination, cited: Iterable[Cited]) -> list[Statement]:
+    """The claims, paragraphs or rows, as they are asked for, for which none of these stands."""
+    every = examination.criterion.every
+    if every is None:
+        return []
+
+    def unit(statement: Statement) -> int:
+        return statement.unit if every == "paragraph" else id(statement)
+
+    covered = {unit(each.statement) for each in cited}
+    asked = {unit(each): each for each in reversed(examination.statements) if every in each.counts_as}
+    return [statement for key, statement in reversed(asked.items()) if key not in covered]
+
+
+def _said(cited: Sequence[Cited]) -> str:
+    """The first of these with what is wrong, and how many more there are."""
+    first, *others = cited
+    more = f"; and {len(others)} more" if others else ""
+    return f"{_start(first.target, 200)} ({first.state.replace('_', ' ')}): {first.reason}{more}"
+
+
+def _elsewhere(cited: Iterable[Cited]) -> str:
+    hosts = [
+        f"{_start(each.target, 200)} was answered by {each.source.answered_by}"
+        for each in cited
+        if each.source is not None and each.source.answered_by
+    ]
+    return f"; {hosts[0]}" + (f", and {len(hosts) - 1} more so" if len(hosts) > 1 else "") if hosts else ""
+
+
+def _start(text: str, limit: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,155 @@
+"""Asks a judge about citations that code didn't refute: statement and source side by side, one answer for each.
+
+The judge's quote must stand in the source of the citation that it is about.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from delegate._util.fencing import clean, new_nonce
+from delegate._util.redaction import redactor
+from delegate._util.resources import schema, text
+from delegate.judging.citations.compare import numbers, plain
+from delegate.judging.citations.decide import Cited, Examination, decided
+from delegate.judging.judge import prompt
+from delegate.judging.judge.evidence import Evidence, is_prewritten
+from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
+from delegate.judging.judge.session import JudgeQuestion, JudgeReply
+from delegate.judging.submission import result
+from delegate.types import CriterionResult
+
+MOST_AT_ONCE = 20
+"""So many citations are put to a judge in one request."""
+PASSAGE_CHARS = 4_000
+"""What is shown of one source."""
+_LEFT_OUT = "[… left out …]"
+_STATEMENT_CHARS = 2_000
+_WORD = re.compile(r"[^\W_]+")
+
+
+def questions(
+    goal: str, examination: Examination, page_tokens: int
+) -> list[tuple[JudgeQuestion, dict[str, Cited], Evidence]]:
+    """The questions about the open citations, each with these by their ids, and with their sources."""
+    size = max(1, min(MOST_AT_ONCE, page_tokens // PASSAGE_CHARS))
+    by_id = {f"{examination.criterion.id}.{n}": cited for n, cited in enumerate(examination.open, start=1)}
+    ids = list(by_id)
+    chunks = [{id: by_id[id] for id in ids[n : n + size]} for n in range(0, len(ids), size)]
+    return [_question(goal, chunk) for chunk in chunks]
+
+
+def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dict[str, Cited], Evidence]:
+    page: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for id, each in cited.items():
+        assert each.source is not None
+        page[f"statement {id}"] = _cleaned(each.statement.shown[:_STATEMENT_CHARS])
+        host = f" (answered by {each.source.answered_by})" if each.source.answered_by else ""
+        page[f"address {id}"] = _cleaned(f"{each.target}{host}")
+        page[f"source {id}"] = sources[f"source {id}"] = _cleaned(_nearest(each))
+    nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
+    asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
+    question = JudgeQuestion(
+        system=text("judges", "citations.md"),
+        text=prompt.with_evidence(goal, asked, Evidence(page, ()), last, nonce),
+        reply_schema=schema("judge_reply"),
+        reply_tokens=100 + 200 * len(cited),
+        nonce=nonce,
+    )
+    return question, dict(cited), Evidence(sources, ())
+
+
+def _cleaned(text: str) -> str:
+    return redactor.text(clean(text).text)
+
+
+def read_reply(
+    examination: Examination, cited: Mapping[str, Cited], evidence: Evidence, reply: JudgeReply
+) -> dict[int, Cited] | CriterionResult:
+    """The citations as the judge found them, by their `id()`; the criterion's error if the reply can't be used."""
+    criterion = examination.criterion
+    if reply.reply is None:
+        return result(criterion, "error", "nobody", reply.code, reply.reason)
+    try:
+        answers = parse_reply(reply.reply.text, list(cited))
+    except UnparseableReply as error:
+        return result(criterion, "error", "nobody", "judge_unparseable", str(error))
+    prewritten = evidence.prewritten_answers()
+    if any(a.verdict == "met" and is_prewritten(a.evidence, a.reason, prewritten) for a in answers.values()):
+        reason = "the judge's answer is a copy of one that stands in a source"
+        return result(criterion, "error", "nobody", "judge_unparseable", reason)
+    return {id(each): _answered(each, answers[key], f"source {key}", evidence) for key, each in cited.items()}
+
+
+def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Evidence) -> Cited:
+    """One citation with the judge's answer, as far as its quote confirms it."""
+    is_there = name in evidence.find_all(answer.evidence, name)
+    quote = answer.evidence if is_there else None
+    if answer.verdict == "not_met":
+        return replace(
+            cited, state="not_found_there", reason=answer.reason or "the source doesn't say it", evidence=quote
+        )
+    if answer.verdict == "cannot_tell":
+        return replace(cited, reason=answer.reason or "the judge couldn't tell")
+    if not is_there:
+        reason = f"the judge's quote is not in the source: {redactor.beginning(answer.evidence, 200)!r}"
+        return replace(cited, reason=reason, code="evidence_not_found")
+    state = "quoted" if cited.is_quoted else "supported"
+    return replace(cited, state=state, reason=answer.reason, evidence=quote)
+
+
+def combined(examination: Examination, answers: Sequence[dict[int, Cited] | CriterionResult]) -> CriterionResult:
+    """The result of the criterion from the answers to all questions."""
+    found: dict[int, Cited] = {}
+    for answer in answers:
+        if isinstance(answer, CriterionResult):
+            return answer.model_copy(update={"citations": tuple(each.shown for each in examination.cited)})
+        found |= answer
+    cited = [found.get(id(each), each) for each in examination.cited]
+    return decided(replace(examination, cited=cited), "judge")
+
+
+# ----------------------------------------------------------------------------------------------------- passages
+
+
+def _nearest(cited: Cited) -> str:
+    """The source, or of a long one the paragraphs that share most with the statement, in their order."""
+    assert cited.source is not None
+    text = cited.source.text.text
+    note = f"\n{_LEFT_OUT}" if cited.source.is_cut else ""
+    if len(text) <= PASSAGE_CHARS:
+        return text + note
+    pieces = _pieces(text)
+    wanted = _features(cited.statement.shown)
+    counts: dict[str, int] = {}
+    features = [_features(piece) & wanted for piece in pieces]
+    for own in features:
+        for feature in own:
+            counts[feature] = counts.get(feature, 0) + 1
+    scores = [sum(1 / counts[feature] for feature in own) for own in features]
+    quote = plain(cited.evidence)[:60] if cited.evidence else None
+    order = sorted(range(len(pieces)), key=lambda n: (quote is None or quote not in plain(pieces[n]), -scores[n], n))
+    room, chosen = PASSAGE_CHARS, set[int]()
+    for n in order:
+        # What stands around a passage says what it is about.
+        for near in (n, n - 1, n + 1):
+            if 0 <= near < len(pieces) and near not in chosen and len(pieces[near]) <= room:
+                chosen.add(near)
+                room -= len(pieces[near])
+    lines = [f"{_LEFT_OUT}\n{pieces[n]}" if n and n - 1 not in chosen else pieces[n] for n in sorted(chosen)]
+    return "\n".join(lines) + (note or f"\n{_LEFT_OUT}")
+
+
+def _pieces(text: str) -> list[str]:
+    """The lines of a text, long ones in parts."""
+    size = PASSAGE_CHARS // 8
+    return [line[n : n + size] for line in text.splitlines() for n in range(0, max(len(line), 1), size)]
+
+
+def _features(text: str) -> set[str]:
+    """What two texts can share: words, pairs of characters where words aren't apart, and the values of numbers."""
+    text = plain(text)
+    words = {word.casefold() for word in _WORD.findall(text)}
+    pairs = {word[n : n + 2] for word in words if not word.isascii() for n in range(len(word) - 1)}
+    return words | pairs | {f"={value}" for number in numbers(text) for value in number.values}
