@@ -120,14 +120,28 @@ _LIMIT_SETTINGS = {
 
 
 class BudgetExceeded(DelegateError):
-    """The next step would exceed a limit of the ledger. `limit` is its name; all amounts are in the limit's unit."""
+    """The next step would exceed a limit of the ledger. `limit` is its name; all amounts are in the limit's unit.
 
-    def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0, needed: float = 0) -> None:
+    `setting` is where the limit comes from, if not from the usual setting.
+    """
+
+    def __init__(
+        self,
+        limit: str,
+        *,
+        allowed: float,
+        spent: float,
+        reserved: float = 0,
+        needed: float = 0,
+        setting: str | None = None,
+    ) -> None:
         left = max(0.0, allowed - spent - reserved)
         amounts = (spent, allowed, reserved, left, needed)
         sums = [usd(one, "exact") if limit.endswith("_usd") else f"{one:.10g}" for one in amounts]
         text = "the next step exceeds the limit {}: {} of {} spent, {} reserved, {} left, {} needed"
-        super().__init__(text.format(limit, *sums) + _LIMIT_SETTINGS.get(limit, ""))
+        named = f" (setting {setting})" if setting else _LIMIT_SETTINGS.get(limit, "")
+        super().__init__(text.format(limit, *sums) + named)
+        self.setting = setting
         self.limit = limit
         self.allowed = allowed
         self.spent = spent
