@@ -122,7 +122,8 @@ _LIMIT_SETTINGS = {
 class BudgetExceeded(DelegateError):
     """The next step would exceed a limit of the ledger. `limit` is its name; all amounts are in the limit's unit.
 
-    `frees_in` is in seconds: when there is room again by itself; None if that isn't known, or there never is.
+    `frees_in` is in seconds: when there is room again by itself; None if that isn't known, or there never is. `setting`
+    is where the limit comes from, if not from the usual setting.
     """
 
     def __init__(
@@ -134,12 +135,15 @@ class BudgetExceeded(DelegateError):
         reserved: float = 0,
         needed: float = 0,
         frees_in: float | None = None,
+        setting: str | None = None,
     ) -> None:
         left = max(0.0, allowed - spent - reserved)
         amounts = (spent, allowed, reserved, left, needed)
         sums = [usd(one, "exact") if limit.endswith("_usd") else f"{one:.10g}" for one in amounts]
         text = "the next step exceeds the limit {}: {} of {} spent, {} reserved, {} left, {} needed"
-        super().__init__(text.format(limit, *sums) + _LIMIT_SETTINGS.get(limit, ""))
+        named = f" (setting {setting})" if setting else _LIMIT_SETTINGS.get(limit, "")
+        super().__init__(text.format(limit, *sums) + named)
+        self.setting = setting
         self.limit = limit
         self.allowed = allowed
         self.spent = spent

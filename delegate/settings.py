@@ -82,7 +82,11 @@ class Settings(Value):
     timeout_seconds: float = Field(default=600, gt=0)
     """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call or the budget."""
     max_cost_usd: float | None = Field(default=None, gt=0)
-    """Maximum cost per run in US dollars, for children and judges together. None: no limit."""
+    """Maximum cost per run in US dollars, for children and judges together. None: no limit, except that of
+    `default_max_cost_usd`."""
+    default_max_cost_usd: float | None = Field(default=5, gt=0)
+    """Maximum cost in US dollars, as far as prices are known, of a run in which a model makes a call, if `max_cost_usd`
+    isn't set. Calls by people and batches aren't limited by it. None or `inf`: no limit."""
     max_run_model_calls: int | None = Field(default=None, ge=1)
     """Maximum number of model calls per run, by children and judges together. None: no limit."""
     max_run_tokens: int | None = Field(default=None, gt=0)
@@ -166,6 +170,7 @@ class SettingsOptions(TypedDict, total=False):
     max_tokens: int | None
     timeout_seconds: float
     max_cost_usd: float | None
+    default_max_cost_usd: float | None
     max_run_model_calls: int | None
     max_run_tokens: int | None
     run_timeout_seconds: float | None
@@ -256,6 +261,8 @@ def widening(file: trust.SettingsFile, fields: Mapping[str, Any], allowed: Setti
     if file.trusted:
         return []
     wanted = Settings(**fields)
+    if allowed.max_cost_usd is None:  # then calls by models have another limit, which a file may not raise
+        allowed = allowed.model_copy(update={"max_cost_usd": allowed.default_max_cost_usd})
     return [name for name in fields if trust.widens(name, getattr(wanted, name), getattr(allowed, name))]
 
 

@@ -115,12 +115,24 @@ class Ledger:
         self.limits: dict[LimitName, float] = {
             name: limit for name, limit in (limits or {}).items() if limit is not None
         }
+        self.defaults: dict[LimitName, str] = {}
+        """The limits that nobody has set, and the settings that they come from."""
         self.spent: dict[LimitName, float] = {}
         self._open: dict[Reservation, None] = {}
         self.window = window
         self._tasks = 0
         self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
         self._tree: _Tree = parent._tree if parent else _Tree()
+
+    def limit_by_default(self, name: LimitName, limit: float, setting: str) -> None:
+        """Limit what has no limit yet. `setting` is named when the limit is reached."""
+        with self._tree.lock:
+            if name not in self.limits:
+                self.limits[name], self.defaults[name] = limit, setting
+
+    def is_limited(self, name: LimitName) -> bool:
+        """Whether someone has set a limit, here or for a parent ledger."""
+        return any(name in ledger.limits and name not in ledger.defaults for ledger in self._chain)
 
     def within(self, name: LimitName, limit: float | None) -> "Ledger":
         """A ledger with a limit of its own, in addition to those of this one; this one if there is no such limit."""
@@ -271,8 +283,15 @@ class Ledger:
     def _exceeded(self, name: LimitName, needed: float) -> BudgetExceeded:
         allowed, spent, reserved = self.limits[name], self.spent.get(name, 0), self._reserved(name)
         lacking = spent + reserved + needed - allowed
-        frees_in = self.window.frees_in(name, lacking) if self.window and needed <= allowed else None
-        return BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=needed, frees_in=frees_in)
+        return BudgetExceeded(
+            name,
+            allowed=allowed,
+            spent=spent,
+            reserved=reserved,
+            needed=needed,
+            frees_in=self.window.frees_in(name, lacking) if self.window and needed <= allowed else None,
+            setting=self.defaults.get(name),
+        )
 
     def _reserved(self, name: LimitName) -> float:
         return sum(reservation.amount(name) for reservation in tuple(self._open))

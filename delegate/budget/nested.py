@@ -73,6 +73,7 @@ def joined(environ: Mapping[str, str]) -> AbstractContextManager[None]:
         context_depth = max(1, int(depth))
         known_tier = TypeAdapter[Tier | None](Tier | None).validate_python(tier or None)
         run = Run(settings, id=Path(file).stem, concurrent=settings.max_concurrent if state["batch"] else None)
+        run.limit_calls_of_models()
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise ConfigError(
             f"{PARENT} says that a child of delegate started this process, but its run can't be joined: "
@@ -104,8 +105,9 @@ def _share(run: Run, path: Path) -> None:
             if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
                 old.unlink()
     left = run.seconds_left()
+    default = run.ledger.limits["cost_usd"] if "cost_usd" in run.ledger.defaults else None
     state = {
-        "limits": run.settings.model_dump(include=_LIMITS),
+        "limits": {**run.settings.model_dump(include=_LIMITS), "default_max_cost_usd": default},
         "batch": "children" not in run.ledger.limits,
         "ends_at": None if left is None else time.time() + left,
         "tasks": run.next_number(),

@@ -76,6 +76,11 @@ class Run:
         self._timeout_seconds = settings.run_timeout_seconds
         self._window_seconds = window_seconds
 
+    def limit_calls_of_models(self) -> None:
+        """Limit the cost of a run in which a model makes a call, if nobody has."""
+        if (limit := self.settings.default_max_cost_usd) is not None:
+            self.ledger.limit_by_default("cost_usd", limit, "default_max_cost_usd")
+
     def next_handle(self) -> str:
         """The handle of the run's next task."""
         return f"{self.id}-{self.next_number()}"
@@ -208,8 +213,9 @@ class RunRegistry:
     ) -> RunContext:
         """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`.
 
-        A call that a model wrote has a parent, which counts as `standard` if nothing is known about it. `on_approval`
-        asks a person about what the call's children want to do; None asks the same one as the call around it.
+        A call that a model wrote has a parent, which counts as `standard` if nothing is known about it, and its run has
+        a limit of cost, if nobody has set another one. `on_approval` asks a person about what the call's children want
+        to do; None asks the same one as the call around it.
         """
         parent = parent or Parent()
         current = _current.get()
@@ -220,6 +226,8 @@ class RunRegistry:
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
             run = self._host_run(parent.run_id, parent.window_seconds) if parent.run_id else Run(self._settings)
+            if author == "model":
+                run.limit_calls_of_models()
             return RunContext(
                 run,
                 run.ledger,
@@ -229,6 +237,8 @@ class RunRegistry:
                 workspace=parent.workspace,
                 on_approval=on_approval,
             )
+        if author == "model" and not current.depth:
+            current.run.limit_calls_of_models()
         deadlines = [moment for moment in (deadline, current.deadline) if moment is not None]
         if current.tools is not None:
             tools = current.tools if tools is None else current.tools & tools

@@ -140,7 +140,7 @@ class Admission:
             max_steps=settings.max_steps,
             timeout_seconds=settings.timeout_seconds,
             tasks_left=None if tasks_left is None else int(tasks_left),
-            usd_left=context.ledger.left("cost_usd"),
+            usd_left=context.ledger.left("cost_usd") if context.ledger.is_limited("cost_usd") else None,
             depth_left=deepest - context.depth - 1 if deepest > 1 else None,
         )
 
@@ -241,7 +241,7 @@ class Admission:
 
     def _child_request(self, task: Task | None, context: RunContext) -> ChildRequest:
         """What the task asks for, or a task that asks for nothing."""
-        cost_is_limited = (task and task.max_cost_usd) is not None or context.ledger.left("cost_usd") is not None
+        cost_is_limited = (task and task.max_cost_usd) is not None or context.ledger.is_limited("cost_usd")
         return ChildRequest(
             tier=task.tier if task else None,
             model=(task and task.model) or self.settings.model,

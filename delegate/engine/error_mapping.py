@@ -69,5 +69,5 @@ def error_detail(error: CallError) -> ErrorDetail:
 
 
 def _budget_exceeded(error: BudgetExceeded) -> MappedError:
-    hint = f"raise {_SETTINGS.get(error.limit, error.limit)} to allow more"
+    hint = f"raise {error.setting or _SETTINGS.get(error.limit, error.limit)} to allow more"
     return "budget_exceeded", ErrorDetail(code="budget_exceeded", message=str(error), hint=hint)

@@ -84,6 +84,19 @@ def test_what_the_run_has_spent_is_used_up_in_the_other_process() -> None:
     assert "BudgetExceeded: the next step exceeds the limit children: 4 of 5 spent" in ended.stderr
 
 
+def test_a_limit_that_nobody_has_set_holds_in_the_other_process_too() -> None:
+    context = child()
+    context.run.limit_calls_of_models()
+    context.ledger.reserve({"cost_usd": 1.5}).settle({"cost_usd": 1.5})
+    program = SPEND.partition("    reservation")[0] + (
+        "    print(context.ledger.left('cost_usd'), context.ledger.is_limited('cost_usd'), context.run.ledger.defaults)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **marked(context)}, capture_output=True, text=True
+    )
+    assert ended.stdout == "3.5 False {'cost_usd': 'default_max_cost_usd'}\n", ended.stderr
+
+
 def test_what_a_killed_process_had_reserved_stays_used_up() -> None:
     context = child(max_run_tokens=2_000)
     assert spend(marked(context), "die").returncode == 9

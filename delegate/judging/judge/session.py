@@ -276,7 +276,7 @@ class JudgeSession:
             min_accuracy=self._pool.min_accuracy,
             other_than_family=other_than,
             false_pass=self._false_pass,
-            priced_only=self._ledger.left("cost_usd") is not None,
+            priced_only=self._ledger.is_limited("cost_usd"),
             may_look=question.looks is not None,
         )
         return choose_judge(self._pool.catalog, request)
