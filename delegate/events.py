@@ -130,11 +130,15 @@ class TaskQueued(_TaskEvent):
 
 @_event
 class ChildStarted(_TaskEvent):
-    """The child that does the task starts."""
+    """The child that does the task starts. Once more, on another model, if the first one failed at its beginning."""
 
     kind: Literal["child.started"] = "child.started"
     model: str | None = None
     """The selected model. Null for runners that bring their own."""
+    instead_of: str | None = None
+    """The model that failed before the child had done anything, and whose place this one takes."""
+    reason: str | None = None
+    """Why it failed."""
 
 
 @_event

@@ -194,9 +194,11 @@ ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy")
 
 
 NO_FIELDS = frozenset({
-    "DELEGATE_CONFIG", "DELEGATE_MCP_TOKEN", "DELEGATE_PARENT", "DELEGATE_FUZZ_SECONDS", "DELEGATE_HOSTS_TABLE",
+    "DELEGATE_CONFIG", "DELEGATE_HOOK", "DELEGATE_MCP_TOKEN", "DELEGATE_PARENT", "DELEGATE_SERVE_TOKEN",
+    "DELEGATE_FUZZ_SECONDS", "DELEGATE_HOSTS_TABLE",
 })  # fmt: skip
-"""Variables that are ours, but not of a field: of `load_settings`, `delegate mcp`, `budget.nested`, and the tests."""
+"""Variables that are ours, but not of a field: of `load_settings`, the commands `hook`, `mcp` and `serve`,
+`budget.nested`, and the tests."""
 _KUBERNETES = re.compile(r"DELEGATE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """What Kubernetes sets in every container beside a service called `delegate`."""
 

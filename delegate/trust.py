@@ -24,7 +24,6 @@ from delegate.models.tiers import Bounds, is_above
 from delegate.types import LEVELS, TIERS
 
 NAME = "delegate.toml"
-_HERE = Path(NAME)
 _LIST = "trusted.json"
 LARGEST_BYTES = 1_000_000
 """A file in the working folder that is larger is refused unread."""
@@ -82,11 +81,22 @@ def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
             raise ConfigError(f"DELEGATE_CONFIG names {named}, which does not exist; correct the path") from None
         return tuple(found)
     with suppress(FileNotFoundError):
-        path = _key(Path(NAME))
+        path = _key(_folder_file())
         if not found or not os.path.samefile(path, own_file()):
             data = _regular_bytes_of(path)
             found.append(SettingsFile(path, "folder", data, trusted=_digest(data) == trusted().get(path)))
     return tuple(found)
+
+
+def _folder_file() -> Path:
+    """The settings file of the working folder, which in a repository may lie above it; the file needn't exist."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was removed
+        return Path(NAME)
+    above = [here, *here.parents]
+    top = next((n for n, folder in enumerate(above) if os.path.lexists(folder / ".git")), 0)
+    return next((file for folder in above[: top + 1] if os.path.lexists(file := folder / NAME)), here / NAME)
 
 
 def read_own() -> SettingsFile | None:
@@ -232,7 +242,8 @@ def is_protected(real: Path) -> bool:
     with suppress(ConfigError):
         listed = _listed(own_files / _LIST)
     named = os.environ.get("DELEGATE_CONFIG")
-    files = (_HERE, *([Path(named)] if named else []), *listed)
+    here = _folder_file() if real.name.casefold() == NAME else Path(NAME)
+    files = (here, *([Path(named)] if named else []), *listed)
     return any(_without_links(file, folded) == folded for file in files) or (
         real.name.casefold() == NAME and _is_trusted_copy(real, listed)
     )

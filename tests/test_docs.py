@@ -21,6 +21,7 @@ import yaml
 from delegate import Delegator, Report, Task, Verdict
 from delegate._util import resources
 from delegate.batch.sources import TaskFile
+from delegate.cli.input.hooks import CRITERIA_FILE, criteria_as_tasks
 from delegate.cli.input.taskfile import read_task
 from delegate.contract import parse_call
 from delegate.judging import refuse_undecidable
@@ -170,8 +171,12 @@ def test_few_blocks_are_not_run() -> None:
 
 
 @pytest.mark.parametrize("block", pages.all_blocks("toml"), ids=str)
-def test_toml_blocks_are_settings(block: Block) -> None:
-    tomllib.loads(block.text)
+def test_toml_blocks_are_settings_or_criteria(block: Block, tmp_path: Path) -> None:
+    if "acceptance_criteria" in tomllib.loads(block.text):
+        file = tmp_path / CRITERIA_FILE.name
+        file.write_text(block.text, encoding="utf-8")
+        assert criteria_as_tasks(file)
+        return
     own_settings(block.text)
     settings = load_settings({})
     assert effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy).models
@@ -202,9 +207,11 @@ def read_json(value: Any) -> None:
         case [*_]:
             task = Task.model_validate({"goal": "…", "acceptance_criteria": value})
             refuse_undecidable(task)
-        case {"mcpServers": {"delegate": {"command": "delegate"}}}:
+        case {"mcpServers": {"delegate": {"command": "delegate"}}} | {
+            "mcp": {"delegate": {"command": ["delegate", *_]}}
+        }:
             pass
-        case {"mcp": {"delegate": {"command": ["delegate", *_]}}}:
+        case {"hooks": {"SubagentStop": [{"hooks": [{"command": "delegate hook"}]}]}} | {"decision": "block"}:
             pass
         case _:
             pytest.fail(f"nothing of ours: {json.dumps(value):.80}")

@@ -270,6 +270,26 @@ def test_in_the_configuration_folder_itself_the_own_file_counts_in_full(monkeypa
     assert load().commands == "allow"
 
 
+def test_in_a_repository_the_nearest_file_above_counts_and_needs_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "outer" / "repository" / "packages" / "one"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    (tmp_path / "outer" / "delegate.toml").write_text("max_steps = 1")
+    (tmp_path / "outer" / "repository" / "delegate.toml").write_text("max_steps = 2")
+    assert load_settings().max_steps > 2  # in no repository, only the working folder counts
+    (tmp_path / "outer" / "repository" / ".git").mkdir()
+    assert load_settings().max_steps == 2
+    assert trust.is_protected(tmp_path / "outer" / "repository" / "delegate.toml")
+    (inner / "delegate.toml").write_text("max_steps = 3")
+    assert load_settings().max_steps == 3
+    (inner / "delegate.toml").unlink()
+    (tmp_path / "outer" / "repository" / "delegate.toml").write_text("max_steps = 1_000")
+    with pytest.raises(ConfigError, match="trust"):
+        load_settings()
+
+
 def test_a_relative_configuration_folder_is_not_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", ".")
     monkeypatch.setenv("HOME", str(tmp_path))

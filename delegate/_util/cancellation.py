@@ -141,6 +141,11 @@ class Deadline:
             with suppress(RuntimeError):  # it has expired, or the block has been left
                 self._timeout.reschedule(when)
 
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds until it expires. None if there is no limit."""
+        return None if (when := self._timeout.when()) is None else max(0.0, when - self._loop.time())
+
     def expired(self) -> bool:
         """Whether this deadline has stopped its block."""
         return self._refused or self._timeout.expired()

@@ -16,8 +16,10 @@ every limit has room, and wait while the children in progress may use it up.
 
 import asyncio
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
@@ -72,18 +74,50 @@ class _Room:
     is_hopeless: bool
 
 
+class Window:
+    """Lets the limits of a ledger count only what was spent within the last `seconds`."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._spent: deque[tuple[float, Amounts]] = deque()
+
+    def add(self, amounts: Amounts) -> None:
+        self._spent.append((self._clock(), amounts))
+
+    def take_old(self) -> Iterator[Amounts]:
+        """Remove what was spent before the window, and yield it."""
+        while self._spent and self._clock() - self._spent[0][0] >= self._seconds:
+            yield self._spent.popleft()[1]
+
+    def frees_in(self, name: LimitName, amount: float) -> float | None:
+        """The seconds until this much of a limit is free again; None if it never is."""
+        for moment, spent in self._spent:
+            amount -= spent.get(name, 0)
+            if amount <= 0:
+                return max(0.0, moment + self._seconds - self._clock())
+        return None
+
+
 class Ledger:
     """Tracks spent and reserved amounts against limits. A limit that is None or absent is unlimited.
 
     Safe to use from several threads and event loops.
     """
 
-    def __init__(self, limits: Mapping[LimitName, float | None] | None = None, parent: "Ledger | None" = None) -> None:
+    def __init__(
+        self,
+        limits: Mapping[LimitName, float | None] | None = None,
+        parent: "Ledger | None" = None,
+        *,
+        window: Window | None = None,
+    ) -> None:
         self.limits: dict[LimitName, float] = {
             name: limit for name, limit in (limits or {}).items() if limit is not None
         }
         self.spent: dict[LimitName, float] = {}
         self._open: dict[Reservation, None] = {}
+        self.window = window
         self._tasks = 0
         self._chain: tuple[Ledger, ...] = (self, *(parent._chain if parent else ()))
         self._tree: _Tree = parent._tree if parent else _Tree()
@@ -107,7 +141,7 @@ class Ledger:
         with self._tree.lock:
             rooms = self._rooms(sure, output)
             if lacking := _lacking(rooms):
-                raise lacking.ledger._exceeded(lacking)
+                raise lacking.ledger._exceeded(lacking.limit, lacking.needed)
             return self._opened(sure, output, rooms)
 
     async def reserve_when_free(
@@ -161,18 +195,19 @@ class Ledger:
                 return
             for ledger in self._chain:
                 del ledger._open[reservation]
-                for name, amount in spent.items():
-                    ledger.spent[name] = ledger.spent.get(name, 0) + amount
+                ledger.spend(spent)
             if self._tree.waiting:
                 self._tree.serve()
 
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
         with self._tree.lock:
-            return min((ledger._room(limit) for ledger in self._chain if limit in ledger.limits), default=None)
+            chain = self._current_chain()
+            return min((ledger._room(limit) for ledger in chain if limit in ledger.limits), default=None)
 
     def used(self) -> dict[LimitName, float]:
         """What is spent or reserved of each limit."""
+        self._current_chain()
         names: set[LimitName] = {*self.spent}
         for reservation in self._open:
             names |= {*reservation._sure, *reservation._each}
@@ -183,6 +218,21 @@ class Ledger:
         with self._tree.lock:
             inner, self._tree.lock = self._tree.lock, outer
             return inner
+
+    def spend(self, amounts: Amounts) -> None:
+        """Count amounts as spent. The caller holds the lock."""
+        for name, amount in amounts.items():
+            self.spent[name] = self.spent.get(name, 0) + amount
+        if self.window and amounts:
+            self.window.add(amounts)
+
+    def _current_chain(self) -> "tuple[Ledger, ...]":
+        """Return this ledger and its parents, without what was spent before their windows."""
+        for ledger in self._chain:
+            for old in ledger.window.take_old() if ledger.window else ():
+                for name, amount in old.items():
+                    ledger.spent[name] -= amount
+        return self._chain
 
     def _opened(self, sure: Amounts, output: Output, rooms: "list[_Room]") -> "Reservation":
         reservation = Reservation(self, sure, output, int(min((room.output for room in rooms), default=output.most)))
@@ -197,7 +247,7 @@ class Ledger:
         """What each limit that a step draws on has for it, here and in the parent ledgers."""
         return [
             ledger._room_for(name, sure.get(name, 0), output.each.get(name, 0), output)
-            for ledger in self._chain
+            for ledger in self._current_chain()
             for name in ledger.limits
             if sure.get(name) or output.each.get(name)
         ]
@@ -218,10 +268,11 @@ class Ledger:
             name, self, sure + least * each, min(output.most, share) if fits else -1, unspent < output.least * each
         )
 
-    def _exceeded(self, room: _Room) -> BudgetExceeded:
-        name = room.limit
+    def _exceeded(self, name: LimitName, needed: float) -> BudgetExceeded:
         allowed, spent, reserved = self.limits[name], self.spent.get(name, 0), self._reserved(name)
-        return BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=room.needed)
+        lacking = spent + reserved + needed - allowed
+        frees_in = self.window.frees_in(name, lacking) if self.window and needed <= allowed else None
+        return BudgetExceeded(name, allowed=allowed, spent=spent, reserved=reserved, needed=needed, frees_in=frees_in)
 
     def _reserved(self, name: LimitName) -> float:
         return sum(reservation.amount(name) for reservation in tuple(self._open))
@@ -390,7 +441,7 @@ class _WaitingCall(_Waiting):
             return
         rooms = self.ledger._rooms(self._sure, self._output)
         if hopeless := next((room for room in rooms if room.is_hopeless), None):
-            self.conclude(hopeless.ledger._exceeded(hopeless))
+            self.conclude(hopeless.ledger._exceeded(hopeless.limit, hopeless.needed))
         elif any((room.ledger, room.limit) in short for room in rooms):
             return
         elif lacking := _lacking(rooms):
@@ -430,12 +481,11 @@ class RunningChild(_Waiting):
         self.ledger._tree.ended(self.ledger)
 
     def _used_up(self) -> BudgetExceeded | None:
-        for ledger in self.ledger._chain:
+        for ledger in self.ledger._current_chain():
             for name in SPENDING:
                 allowed, spent = ledger.limits.get(name), ledger.spent.get(name, 0)
                 if allowed is not None and spent >= allowed * (1 - ROUNDING):
-                    needed = self.ledger._tree.largest(name)
-                    return BudgetExceeded(name, allowed=allowed, spent=spent, needed=needed)
+                    return ledger._exceeded(name, self.ledger._tree.largest(name))
         return None
 
     def _has_room(self) -> bool:

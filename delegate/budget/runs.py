@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from delegate._util import forking
 from delegate._util.semaphore import FairSemaphore, Permit
-from delegate.budget.ledger import Ledger
+from delegate.budget.ledger import Ledger, Window
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
@@ -43,10 +43,18 @@ class Run:
     """The state that all calls of one run share: ledger, limit on concurrent children, and deadline.
 
     `concurrent` is given for a batch and sets how many of its tasks may run at once. A batch may have any number of
-    tasks; `max_children` applies to each of them (see `RunRegistry.batch`).
+    tasks; `max_children` applies to each of them (see `RunRegistry.batch`). With `window_seconds`, the limits count
+    only what was used in the last this many seconds.
     """
 
-    def __init__(self, settings: Settings, *, id: str | None = None, concurrent: int | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        id: str | None = None,
+        concurrent: int | None = None,
+        window_seconds: float | None = None,
+    ) -> None:
         self.id = id or new_run_id()
         self.ledger = Ledger(
             {
@@ -54,7 +62,8 @@ class Run:
                 "model_calls": settings.max_run_model_calls,
                 "tokens": settings.max_run_tokens,
                 "cost_usd": settings.max_cost_usd,
-            }
+            },
+            window=Window(window_seconds) if window_seconds else None,
         )
         if concurrent is not None:  # its items join one after the other
             self.ledger.join(concurrent)
@@ -65,6 +74,7 @@ class Run:
         self._task_numbers = count()
         self._started: float | None = None
         self._timeout_seconds = settings.run_timeout_seconds
+        self._window_seconds = window_seconds
 
     def next_handle(self) -> str:
         """The handle of the run's next task."""
@@ -86,11 +96,18 @@ class Run:
         return self._started + self._timeout_seconds - time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Raise BudgetExceeded if the run's wall time is used up. The clock starts at the first call of this method."""
-        self._started = self._started or time.monotonic()
+        """Raise BudgetExceeded if the run's wall time is used up.
+
+        The clock starts at the first call of this method, and again after each window.
+        """
+        now, window = time.monotonic(), self._window_seconds
+        if self._started is None or (window and now - self._started >= window):
+            self._started = now
         limit, seconds = self._timeout_seconds, self.seconds_left()
         if limit is not None and seconds is not None and seconds <= 0:
-            raise BudgetExceeded("run_timeout_seconds", allowed=limit, spent=round(limit - seconds, 3))
+            frees_in = self._started + window - now if window else None
+            spent = round(limit - seconds, 3)
+            raise BudgetExceeded("run_timeout_seconds", allowed=limit, spent=spent, frees_in=frees_in)
 
 
 @dataclass(slots=True)
@@ -202,7 +219,7 @@ class RunRegistry:
         deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
-            run = self._host_run(parent.run_id) if parent.run_id else Run(self._settings)
+            run = self._host_run(parent.run_id, parent.window_seconds) if parent.run_id else Run(self._settings)
             return RunContext(
                 run,
                 run.ledger,
@@ -263,10 +280,10 @@ class RunRegistry:
         with use_context(context):
             yield context.run.id
 
-    def _host_run(self, run_id: str) -> Run:
+    def _host_run(self, run_id: str, window_seconds: float | None) -> Run:
         """The run with that ID: an existing one while it is remembered or still in use, else a new one."""
         with self._lock:
-            run = self._host_runs.get(run_id) or Run(self._settings)
+            run = self._host_runs.get(run_id) or Run(self._settings, window_seconds=window_seconds)
             self._host_runs[run_id] = self._recent_runs[run_id] = run
             self._recent_runs.move_to_end(run_id)
             if len(self._recent_runs) > KEPT_RUNS:

@@ -3,17 +3,13 @@
 import json
 import os
 import secrets
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
+from delegate._util.file_lock import lock_file
 from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.types import JsonObject
-
-if sys.platform != "win32":
-    import fcntl
 
 _log = logger(__name__)
 
@@ -75,10 +71,15 @@ class SharedAmounts:
         if self._path is None:
             return
         self._fd = os.open(self._path, os.O_RDWR)
-        _lock_file(self._fd)
+        lock_file(self._fd, _LOCK_SECONDS)
         self._state = state = json.loads(os.pread(self._fd, 1 << 16, 0))
         for name, amount in state["amounts"].items():
-            others = max(0.0, amount - self._posted.get(name, 0))
+            others = amount - self._posted.get(name, 0)
+            if self._ledger.window:  # from now on it counts as used by this process, until the window has passed
+                self._ledger.spend({name: others} if others else {})
+                self._posted[name] = amount
+                continue
+            others = max(0.0, others)
             self._ledger.spent[name] = self._ledger.spent.get(name, 0) + others - self._others.get(name, 0)
             self._others[name] = others
 
@@ -94,15 +95,3 @@ class SharedAmounts:
         """Count only what this process uses: a run must not end because of a file that its child can change."""
         _log.warning("what other processes of this run use can't be counted any more: %s: %s", self._path, error)
         self._path = self._state = None
-
-
-def _lock_file(fd: int) -> None:
-    """Lock the file for the few microseconds of one step. Raises OSError if another process keeps the lock."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.001)

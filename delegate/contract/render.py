@@ -252,7 +252,7 @@ def _work_lines(result: TaskResult) -> list[str]:
     lines = [f"- ended as {result.goal_end}, {counted(len(result.claims), 'claim')}"] if result.goal_end else []
     lines += [f"- files: {_files(result.artifacts)}"] if result.artifacts else []
     lines += [_tool_calls(result.receipts), _spent(result)]
-    lines += _delegated(result.delegated) + _model(result)
+    lines += _delegated(result.delegated) + _model(result) + _failed_models(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- to take the changes over: {one_line(result.take_over, 600)}"] if result.take_over else []
     lines += [f"- no command takes the changes over: {quoted(result.no_take_over, 400)}"] if result.no_take_over else []
@@ -306,6 +306,14 @@ def _model(result: TaskResult) -> list[str]:
         return [f"- child's model: {one_line(result.model, 80)}"]
     requested = f", served instead of {one_line(result.requested_model or 'none', 80)}" if result.substituted else ""
     return [f"- child's model: {quoted(result.model, 80)}{requested}"]
+
+
+def _failed_models(result: TaskResult) -> list[str]:
+    """Return the models that failed at the beginning, in whose place the child's model did the task."""
+    return [
+        f"- in place of {one_line(failed.model, 80)}, which failed at once: {quoted(failed.error.message, 200)}"
+        for failed in result.failed_models
+    ]
 
 
 def _cost(of: Priced, share: float | None) -> str:

@@ -99,6 +99,22 @@ class Background:
             await delegation.wait(handle=handle)
         return True
 
+    def delegation(self, handle: str) -> Delegation | None:
+        """The call that this task belongs to, as far as it was made here and is remembered."""
+        return self._delegations.get(handle)
+
+    async def result(self, handle: str, *, wait_seconds: float | None = None) -> TaskResult | None:
+        """Wait for a task, at most `wait_seconds`, and return its result; None if it still runs.
+
+        Raises:
+            CallError: There is no such task.
+        """
+        delegation = self._delegations.get(handle)
+        if delegation is not None and not (delegation.is_here and await delegation.wait(wait_seconds, handle=handle)):
+            return None
+        result, report = await self._result_of(handle, None, delegation)
+        return result.model_copy(update={"summary": report})
+
     def read_tool(self, dialect: Dialect) -> JsonObject:
         """Return the definition of `read_delegation`, with which a parent waits for a task and reads its report."""
         return contract.read_tool(dialect)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from delegate import contract
@@ -166,6 +166,7 @@ class Delegator:
             settings=settings,
             runner=runner,
             judging=self._judging,
+            connections=self.connections,
             commands=commands,
             records=self._records,
             child_delegate_tool=self._child_delegate_tool,
@@ -349,6 +350,8 @@ class Delegator:
         output: str | None = None,
         workspace: str | Path | None = None,
         receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
+        recorded: bool = True,
+        author: Literal["model", "person"] = "person",
         status: RunStatus = "completed",
         conversation: str | Sequence[str | Mapping[str, Any]] = "",
         tools: Sequence[Tool] = (),
@@ -367,6 +370,9 @@ class Delegator:
             receipts: The tool calls that were made, in order. They need only `tool`, `args`, `status` and `output`. An
                 empty list means that no tool was called, None that tool calls weren't recorded. The messages of a
                 transcript, in the format of OpenAI's chat completions or of Anthropic, are accepted too.
+            recorded: Whether the receipts were recorded where the worker can't write. Those that weren't are listed,
+                and prove nothing.
+            author: Who wrote the criteria. The setting `commands` applies to the checks of a `model`.
             status: How the work ended. Work that wasn't `completed` is a FAIL with the code `run_failed`.
             conversation: All that was said, as text or as messages. It is evidence for what a user was told or
                 confirmed, and proves no other deed.
@@ -389,6 +395,8 @@ class Delegator:
             output,
             workspace=workspace,
             receipts=receipts,
+            recorded=recorded,
+            author=author,
             status=status,
             conversation=conversation,
             tools=tools,

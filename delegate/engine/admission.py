@@ -1,8 +1,9 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.child.toolbox import toolbox_names
 from delegate.contract import Limits
+from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
@@ -23,8 +25,8 @@ from delegate.events import Event
 from delegate.judging.reading.statements import Template
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
-from delegate.models.connections import Connections
-from delegate.models.routing import ChildRequest, choose_child, likely_judge
+from delegate.models.connections import Connection, Connections
+from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
 from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
@@ -78,7 +80,10 @@ class Admission:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
-        connections = [await self.connections.open(model) if model else None for model in models]
+        connections = [
+            await self._connect(model, task, context) if model else None
+            for model, task in zip(models, tasks, strict=True)
+        ]
         _reserve_children(tasks, author, context)
         # The operator's consumer receives only the events of top-level tasks.
         receivers = (self.consumer if context.depth == 0 else None, consumer)
@@ -247,6 +252,10 @@ class Admission:
             priced_only=cost_is_limited,
         )
 
+    async def _connect(self, model: Model, task: Task, context: RunContext) -> Connection:
+        others = other_children(self.catalog, self._child_request(task, context))
+        return replace(await self.connections.open(model), others=others)
+
     def _model_for(self, task: Task, context: RunContext) -> Model:
         try:
             return choose_child(self.catalog, self._child_request(task, context))
@@ -271,4 +280,7 @@ def _reserve_children(tasks: Sequence[Task], author: Author, context: RunContext
             context.ledger.reserve({"children": len(tasks)}).settle({"children": len(tasks)})
     except BudgetExceeded as error:
         advice = f"send at most {error.left:g}" if error.limit == "children" and error.left else "do the work yourself"
+        if error.frees_in is not None:
+            minutes = counted(max(1, math.ceil(error.frees_in / 60)), "minute")
+            advice += f", or call again in {minutes}"
         raise CallError("budget_exceeded", str(error), hint=f"nothing was run; {advice}") from None

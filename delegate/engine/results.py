@@ -15,6 +15,7 @@ from delegate.types import (
     ChildRun,
     Claim,
     ErrorDetail,
+    FailedModel,
     GoalEnd,
     Receipt,
     ReceiptCounts,
@@ -34,6 +35,7 @@ def build_result(
     index: int,
     handle: str,
     requested: Model | None,
+    failed_models: Sequence[FailedModel],
     served: Model | None,
     workspace: Path | None,
     no_take_over: str | None,
@@ -45,10 +47,11 @@ def build_result(
     """Build the result of a task whose child has finished and, if the task has criteria, was judged.
 
     `claims` are those of a child in goal mode; the verdict is then that of the last one, or the gate's.
-    `requested` is the model selected for the child (None if its runner brings its own), and `served` the catalog's
-    model that actually answered. `no_take_over` is as in `Folder`. `delegated` has the totals of each task that the
-    child delegated. `tools_recorded` is whether its tool calls were recorded. `seconds` is the wall time of the whole
-    task, and `summary_chars` the maximum length of the child's report in the result.
+    `requested` is the model selected for the child (None if its runner brings its own), `failed_models` are those that
+    it replaced, and `served` is the catalog's model that actually answered. `no_take_over` is as in `Folder`.
+    `delegated` has the totals of each task that the child delegated. `tools_recorded` is whether its tool calls were
+    recorded. `seconds` is the wall time of the whole task, and `summary_chars` the maximum length of the child's report
+    in the result.
     """
     below = costs.combined(delegated, sum(totals.seconds for totals in delegated)) if delegated else None
     judging = costs.of_judging(verdict, claims)
@@ -66,6 +69,7 @@ def build_result(
         model=child.model or (requested.id if requested else None),
         requested_model=requested.id if requested else None,
         substituted=child.substituted,
+        failed_models=tuple(failed_models),
         tier=served.tier if served else None,
         usage=child.usage,
         cost_usd=whole.cost_usd,

@@ -16,6 +16,7 @@ from delegate.events import Event, EventKind
 from delegate.judging.reading.reader import CallReading
 from delegate.judging.reading.statements import ToolInfo
 from delegate.judging.verdict import Judging
+from delegate.models.connections import Connections
 from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Author, Commands
@@ -34,6 +35,7 @@ class Services:
     settings: Settings
     runner: ChildRunner
     judging: Judging
+    connections: Connections
     commands: Commands
     records: Records
     child_delegate_tool: Callable[[], Tool]

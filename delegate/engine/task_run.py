@@ -26,11 +26,12 @@ from delegate.child.loop import AgentLoop
 from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
 from delegate.engine.deadline import ChildDeadline
+from delegate.engine.fallback import Fallback, has_done_nothing
 from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.engine.task_folder import may_be_run, open_folder
-from delegate.errors import DelegateError, WorkspaceTooLarge
+from delegate.errors import DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
     ChildStarted,
@@ -90,6 +91,8 @@ class TaskRun:
     """In goal mode, what is stored for another process; None if the task can't be resumed."""
     _tools: ChildTools | None = None
     """The child's tools, once its workspace is open."""
+    _fallback: Fallback | None = None
+    """Finds another model, once one has failed."""
 
     def __post_init__(self) -> None:
         self.events = TaskEvents(self.call, self.index, self.handle)
@@ -159,6 +162,7 @@ class TaskRun:
                 index=self.index,
                 handle=self.handle,
                 requested=self._model,
+                failed_models=self._fallback.failed if self._fallback else (),
                 served=self._served(child),
                 workspace=self.folder.root if self.folder else None,
                 no_take_over=self.folder.no_take_over if self.folder else None,
@@ -247,12 +251,13 @@ class TaskRun:
             self._deadline = deadline = ChildDeadline(folder, cancellation, own_seconds, run_seconds)
             with use_context(context):
                 job = self._job(context, folder, recorder, seconds)
-            self.events.notify(ChildStarted, model=self._model.id if self._model else None)
+            model = self._model.id if self._model else None
+            self.events.notify(ChildStarted, model=model, instead_of=None, reason=None)
             try:
                 async with deadline:
                     await services.records.opened(self.handle, folder.root)
                     with use_context(context):
-                        child = await self._run_job(job)
+                        child = await self._run_on_any(job, context, deadline)
                 child = await self._refuse_too_large(child, folder)
             except (Exception, asyncio.CancelledError) as error:
                 self._warn_if_left_behind(error)
@@ -270,6 +275,33 @@ class TaskRun:
             if running_child is not None:
                 running_child.leave()
             permit.release()
+
+    async def _run_on_any(self, job: Job, context: RunContext, deadline: ChildDeadline) -> ChildRun:
+        """Run the child: anew on another model, if the first one fails before the child has done anything."""
+        while True:
+            try:
+                return await self._run_job(job)
+            except ProviderError as error:
+                other = await self._other_model(job, context, error)
+                if other is None:
+                    raise
+            self.connection = other
+            seconds = deadline.seconds_left
+            job = self._job(context, job.folder, job.recorder, job.seconds if seconds is None else seconds)
+
+    async def _other_model(self, job: Job, context: RunContext, error: ProviderError) -> Connection | None:
+        """A connection to another model of the tier. None if there is none, or if the child may have done something."""
+        services, connection = self.call.services, job.connection
+        if connection is None or not connection.others or not services.uses_job_tools or not services.records_tools:
+            return None
+        if context.delegated or not has_done_nothing(job.recorder.receipts, job.tools):
+            return None
+        self._fallback = self._fallback or Fallback(services.connections, context.ledger)
+        other = await self._fallback.next(connection, error)
+        if other is not None:
+            failed = self._fallback.failed[-1]
+            self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
+        return other
 
     async def _run_job(self, job: Job) -> ChildRun:
         """Run the child: in a task of its own if it may ignore a cancel, since that task can be left behind."""

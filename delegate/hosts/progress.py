@@ -25,7 +25,8 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
         case "task.queued":
             return "waits for its turn"
         case "child.started":
-            return f"started {event.model or ''}"
+            instead = f" instead of {event.instead_of}" if event.instead_of else ""
+            return f"started {event.model or ''}{instead}"
         case "child.text":
             return f"writes {event.text if content else ''}"
         case "child.usage":

@@ -18,8 +18,8 @@ from delegate.events import ignore_event
 from delegate.judging.output import MAX_DEPTH, is_within_depth
 from delegate.judging.reading.reader import CallReading, PendingReading, TaskToRead
 from delegate.judging.reading.statements import ToolInfo
-from delegate.judging.submission import Submission
-from delegate.judging.transcript import is_message, receipts_in, text_of
+from delegate.judging.submission import Author, Submission
+from delegate.judging.transcripts.messages import is_message, receipts_in, text_of
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
@@ -44,6 +44,8 @@ async def submission_of(
     *,
     workspace: str | Path | None,
     receipts: Sequence[Receipt | Mapping[str, Any]] | None,
+    recorded: bool,
+    author: Author,
     status: RunStatus,
     conversation: str | Sequence[str | Mapping[str, Any]],
     tools: Sequence[Tool],
@@ -52,7 +54,8 @@ async def submission_of(
     strict_commands: Commands | None,
 ) -> Submission:
     """The work as a finished run. `output=None` means that there is no report, `receipts=None` that tool calls weren't
-    recorded. With `strict_commands`, criteria that can't fail are refused, which is tried with these.
+    recorded. What isn't `recorded` is only what the worker says. With `strict_commands`, criteria that can't fail are
+    refused, which is tried with these.
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
@@ -77,7 +80,7 @@ async def submission_of(
 
     if strict_commands is not None:
         place = Path(workspace) if workspace is not None else None
-        await can_fail.refuse_vacuous(task, strict_commands, author="person", folder=place, is_start=False)
+        await can_fail.refuse_vacuous(task, strict_commands, author=author, folder=place, is_start=False)
     else:
         await can_fail.refuse_vacuous_conditions(task)
     numbered = tuple(receipt.model_copy(update={"n": n}) for n, receipt in enumerate(record, start=1))
@@ -98,11 +101,11 @@ async def submission_of(
         task,
         run,
         folder,
-        "person",
+        author,
         worker,
         ceiling,
         by_child=False,
-        has_receipts=receipts is not None,
+        has_receipts=recorded and receipts is not None,
         has_report=output is not None,
         said=await run_in_thread_if(len(said) > LARGE_CHARS, lambda: redactor.text(encodable(said))),
         probe_tools=tuple(tools),

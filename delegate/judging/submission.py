@@ -68,6 +68,8 @@ class Submission:
     def why_no_receipts(self) -> str:
         """Why no criterion about tool calls can be decided, if `has_receipts` is false."""
         if not self.by_child:
+            if self.run.receipts:
+                return "the tool calls are what the worker says: it could have written their record"
             return "no tool calls were recorded for this work: no receipts were given"
         return (
             "the child's runner doesn't promise a complete record of its tool calls, so the receipts prove nothing "

@@ -360,7 +360,9 @@ class _Judgment:
 
     @property
     def _receipts(self) -> ReceiptsAvailability:
-        return "recorded" if self.submission.has_receipts else "unavailable"
+        if self.submission.has_receipts:
+            return "recorded"
+        return "reported" if self.submission.run.receipts else "unavailable"
 
 
 def _exists(submission: Submission, path: str) -> bool:

@@ -3,12 +3,11 @@
 Keys come from the SDKs' own environment variables. A key is sent only to the endpoint it was set for.
 """
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delegate.models.catalog import Catalog, Model
 from delegate.models.overrides import DeclaredEndpoint
@@ -25,6 +24,7 @@ from delegate.models.providers import (
 from delegate.models.providers import connect as connect_to
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
+from delegate.models.shared_limits import path_of
 from delegate.ports import ChatClient
 
 if TYPE_CHECKING:
@@ -46,6 +46,23 @@ class Connection:
     limiter: RateLimiter
     catalog: Catalog
     """Identifies the model that a provider served, which may differ from the requested one."""
+    others: tuple[Model, ...] = ()
+    """The models that may do a child's task if this one fails before anything was done, best first."""
+
+
+@dataclass(slots=True)
+class Limiters:
+    """One limiter for each model of each endpoint, shared by children and judges."""
+
+    make: Callable[[Model], RateLimiter]
+    _made: dict[tuple[EndpointKey, str], RateLimiter] = field(default_factory=dict[Any, RateLimiter])
+
+    def of(self, model: Model) -> RateLimiter:
+        """The limiter of all calls to this model."""
+        key = (model.provider, model.endpoint), model.id
+        if key not in self._made:
+            self._made.setdefault(key, self.make(model))  # one of the threads that make one
+        return self._made[key]
 
 
 def _nothing(model: Model) -> None:
@@ -64,15 +81,11 @@ class Connections:
     """Do what the first call of a model needs. Blocks, for as long as its provider's SDK takes to be imported."""
     profiles: "Callable[[], ProfileStore]" = profile_store
     """What is known of the models at their endpoints."""
-    limiters: defaultdict[tuple[EndpointKey, str], RateLimiter] = field(
-        default_factory=lambda: defaultdict(RateLimiter)
-    )
-    """One limiter for each model of each endpoint, shared by children and judges."""
+    limiters: "Limiters" = field(default_factory=lambda: Limiters(lambda _: RateLimiter()))
 
     async def open(self, model: Model) -> Connection:
         """Open a connection to `model`. Raises ConfigError if its provider's SDK isn't installed."""
-        limiter = self.limiters[(model.provider, model.endpoint), model.id]
-        return Connection(model, await self.client(model), limiter, self.catalog)
+        return Connection(model, await self.client(model), self.limiters.of(model), self.catalog)
 
     async def aclose(self) -> None:
         """Close the clients of the running event loop. Those of other loops are closed with their loop."""
@@ -96,7 +109,7 @@ def connect(
     """Connections to the providers that the environment has keys for, and to the declared endpoints.
 
     `timeout_seconds` limits one model call. None: as long as a reply of the request's output limit may take. What is
-    learned of the endpoints is kept in the folder `home`.
+    learned of the endpoints and of their limits is kept in the folder `home`.
     """
     endpoints = find_endpoints(declared, environ)
     profiles = cache(partial(profile_store, home))
@@ -114,7 +127,13 @@ def connect(
     def prepare_for(model: Model) -> None:
         prepare(endpoints[model.provider, model.endpoint].protocol)
 
-    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for, profiles)
+    def limiter(model: Model) -> RateLimiter:
+        endpoint = endpoints.get((model.provider, model.endpoint))
+        if endpoint is None:  # of a client that a host brings, whose account isn't known
+            return RateLimiter()
+        return RateLimiter(shared=path_of(home, url=endpoint.url, key=endpoint.api_key, model=model.id))
+
+    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for, profiles, Limiters(limiter))
 
 
 def through_client(client: ChatClient, catalog: Catalog) -> Connections:

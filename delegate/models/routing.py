@@ -329,6 +329,20 @@ def choose_child(catalog: Catalog, request: ChildRequest) -> Model:
     """
     if request.model is not None:
         return _requested_model(catalog, request.model, request)
+    return _of_tier(catalog, request)[0]
+
+
+@lru_cache(256)
+def other_children(catalog: Catalog, request: ChildRequest) -> tuple[Model, ...]:
+    """The models of the same tier that a child may run on if the chosen one fails, cheapest first.
+
+    There are none for a model that was requested.
+    """
+    return () if request.model is not None else tuple(_of_tier(catalog, request)[1:])
+
+
+def _of_tier(catalog: Catalog, request: ChildRequest) -> list[Model]:
+    """The models of the requested tier that a child may run on, cheapest first. Raises CallError if there are none."""
     tier = request.tier or request.bounds.clamp(request.usual_tier)
     _refuse_out_of_bounds(request.bounds, tier, f"tier {tier}", "tier")
     reachable = [model for model in catalog.models if _is_reachable(model, request.available)]
@@ -338,7 +352,7 @@ def choose_child(catalog: Catalog, request: ChildRequest) -> Model:
         raise _no_api_key(catalog, tier, request)
     if not of_tier:
         raise _no_model_for_tier(catalog, tier, suitable, request)
-    return min(of_tier, key=lambda model: _child_order(model, request.on))
+    return sorted(of_tier, key=lambda model: _child_order(model, request.on))
 
 
 def _unsuitable(catalog: Catalog, model: Model, request: ChildRequest) -> str | None:

@@ -11,7 +11,9 @@ def current_form(kind: str, data: JsonObject) -> JsonObject:
     text = str(data.get("text", ""))
     match kind:
         case "child_started":
-            return {"kind": "child.started", "model": text or None}
+            return {"kind": "child.started", "model": text or None, **_FIRST_START}
+        case "child.started":
+            return {"kind": kind, **_FIRST_START, **data}
         case "model_called":
             return {"kind": "child.usage", **_usage(data)}
         case "tool_called":
@@ -38,6 +40,7 @@ def current_form(kind: str, data: JsonObject) -> JsonObject:
             return {"kind": kind, **data}
 
 
+_FIRST_START: JsonObject = {"instead_of": None, "reason": None}
 _UNKNOWN_END: JsonObject = {"error": None, "steps": 0, "artifacts": 0, "cost_usd": None, "seconds": None}
 
 

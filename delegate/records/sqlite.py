@@ -41,8 +41,8 @@ LINGER_SECONDS = 0.1
 """How long a posted write waits for more writes, to commit them together."""
 LOG_BYTES = 16 << 20
 """The write-ahead log is checkpointed when it is longer than this."""
-PAUSE_SECONDS = 10.0
-"""How long no write waits for other processes, after one has kept a write from being made."""
+PAUSE_SECONDS = 60.0
+"""How long nothing waits for other processes after one was waited for in vain, unless a write succeeds before."""
 FORK_SECONDS = 1.0
 """How long a fork waits for a write to end."""
 
@@ -186,7 +186,7 @@ class _Writer:
         self._lock = FileLock(Path(f"{path}-lock"), busy_seconds)
         self._aside = SideFiles(path)
         self._locked_until = 0.0
-        """Until then, no write waits for other processes."""
+        """Until then, nothing waits for other processes."""
         self._last_error = ""
         _open_writers.add(self)
         forking.watch(self)
@@ -278,21 +278,28 @@ class _Writer:
         results = zip(pending, outcomes, strict=True)
         _wake([(item.done, outcome) for item, outcome in results if isinstance(item, _Write)])
 
-    def _commit_soon(self, pending: Sequence[_Pending]) -> "list[int | Exception]":
-        """Commit, waiting for others unless one has just kept a write waiting, and checkpoint the log if it is long."""
+    @contextlib.contextmanager
+    def _waiting(self) -> Generator[bool]:
+        """Yields whether to wait for other processes, which a call pays for only once while the store is locked."""
         wait = time.monotonic() >= self._locked_until
         try:
-            outcomes = self._commit(pending, wait=wait)
+            yield wait
         except Exception as error:
             if wait and _is_busy(error):
                 self._locked_until = time.monotonic() + PAUSE_SECONDS
             raise
+
+    def _commit_soon(self, pending: Sequence[_Pending]) -> "list[int | Exception]":
+        """Commit, and checkpoint the log if it is long."""
+        with self._waiting() as wait:
+            outcomes = self._commit(pending, wait=wait)
+        self._locked_until = 0.0
         if self._log_is_long():
             with contextlib.suppress(sqlite3.Error, OSError), self._lock.held():  # later then; all is committed
-                self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._open(wait=True).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return outcomes
 
-    def _commit(self, pending: Sequence[_Pending], *, wait: bool = True) -> "list[int | Exception]":
+    def _commit(self, pending: Sequence[_Pending], *, wait: bool) -> "list[int | Exception]":
         """The number of rows that each changed, or its error if SQLite rejected it. Others are still committed."""
         connection = self._open(wait=wait)
         with self._lock.held(wait=wait):
@@ -324,20 +331,20 @@ class _Writer:
         self._flush()
         if self._connection is None and not self._path.exists():
             return None
-        with self.in_use:
-            return query(self._open())
+        with self.in_use, self._waiting() as wait:
+            return query(self._open(wait=wait))
 
     def _maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
         if self._closing:
             return
         try:
-            with self.in_use:
-                connection = self._open()
+            with self.in_use, self._waiting() as wait:
+                connection = self._open(wait=wait)
                 statements = step(connection)
                 if not statements:
                     return
-                self._commit(statements)
-                with self._lock.held():
+                self._commit(statements, wait=wait)
+                with self._lock.held(wait=wait):
                     connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
         except Exception as error:  # what expires is removed the next time
             self._log_error(error)
@@ -351,22 +358,22 @@ class _Writer:
             return self._lock.supported and os.stat(f"{self._path}-wal").st_size > self._log_bytes
         return False
 
-    def _open(self, *, wait: bool = True) -> sqlite3.Connection:
+    def _open(self, *, wait: bool) -> sqlite3.Connection:
         """The connection, which waits for other processes or not."""
         connection = self._connection
         if connection is None or _file_identity(self._path) != self._file_id:
-            connection = self._reopen()
+            connection = self._reopen(wait=wait)
         if wait != self._waits:
             connection.execute(f"PRAGMA busy_timeout={int(1000 * self._busy_seconds) if wait else 0}")
             self._waits = wait
         return connection
 
-    def _reopen(self) -> sqlite3.Connection:
+    def _reopen(self, *, wait: bool) -> sqlite3.Connection:
         if self._connection is not None:  # to a file that was removed
             self.abandon()
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._lock.held():
-            self._connection, self._waits = self._connect(), True
+        with self._lock.held(wait=wait):
+            self._connection, self._waits = self._connect(self._busy_seconds if wait else 0), wait
             self._file_id = _file_identity(self._path)
             with contextlib.suppress(sqlite3.Error):  # later then
                 self._aside.take_in_lost(self._connection)
@@ -375,12 +382,10 @@ class _Writer:
         self._dropped.atexit = False
         return self._connection
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, busy_seconds: float) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):  # readable by this user only, whatever the permissions of the folder
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        connection = sqlite3.connect(
-            self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
+        connection = sqlite3.connect(self._path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
         connection.text_factory = _text
         try:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -405,7 +410,8 @@ class _Writer:
             assert self._dropped is not None
             self._dropped.detach()
             try:
-                with self.in_use, self._lock.held():  # the last connection to close checkpoints the log
+                # The last connection to close checkpoints the log.
+                with self.in_use, self._waiting() as wait, self._lock.held(wait=wait):
                     connection.close()
             except OSError as error:
                 self._log_error(error)
@@ -440,7 +446,8 @@ def _text(data: bytes) -> str:
 def _is_busy(error: Exception) -> bool:
     """Whether another process or thread is writing."""
     code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, BlockingIOError) or (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY)
+    is_busy = code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
+    return is_busy or isinstance(error, BlockingIOError | TimeoutError)
 
 
 _paused: "list[_Writer]" = []

@@ -26,6 +26,7 @@ from delegate.report.values import (
 )
 from delegate.types import (
     HOLDING,
+    UNRECORDED,
     Candidate,
     ChildRun,
     Citation,
@@ -88,7 +89,8 @@ _WITHOUT_RESULT = {
     "unreadable": "its record was written by another version of delegate, or is damaged",
 }
 _TOLD = (
-    "id", "goal", "text", "model", "status", "outcome", "verdict", "fault", "reason", "tool", "by", "note", "expected",
+    "id", "goal", "text", "model", "instead_of", "status", "outcome", "verdict", "fault", "reason", "tool", "by",
+    "note", "expected",
 )  # fmt: skip
 """The fields of an event that the transcript shows."""
 _STEP_WORDS = {
@@ -230,8 +232,7 @@ def _facts(
             yield one_line(name, 60), one_line(value, 300)
     if result is not None:
         yield "child", f"{result.status}; {result.model or result.requested_model or 'a model of its own'}"
-        if result.substituted:
-            yield "model", f"requested {result.requested_model}, served {result.model}"
+        yield from _models(result)
         if result.goal_end:
             yield "goal", f"ended as {result.goal_end.replace('_', ' ')}, {counted(len(result.claims), 'claim')}"
         if result.take_over:
@@ -244,14 +245,21 @@ def _facts(
         yield "handle", record["handle"]
 
 
+def _models(result: TaskResult) -> Iterator[tuple[str, str]]:
+    if result.substituted:
+        yield "model", f"requested {result.requested_model}, served {result.model}"
+    for failed in result.failed_models:
+        yield "failed model", f"{failed.model}, before anything was done: {one_line(failed.error.message, 300)}"
+
+
 def _basis(verdict: Verdict | None) -> Iterator[tuple[str, str]]:
     if verdict is None:
         return
     yield "basis", f"{verdict.code}, decided by {verdict.decided_by}; {verdict.worth}"
     if verdict.gate and verdict.decided_by != "gate":
         yield "gate", f"is off; it would have refused: {verdict.gate}"
-    if verdict.receipts == "unavailable":
-        yield "tool calls", "were not recorded, so only checks prove what was done"
+    if verdict.receipts != "recorded":
+        yield "tool calls", UNRECORDED[verdict.receipts]
 
 
 def _findings(verdict: Verdict | None) -> Sequence[Any]:

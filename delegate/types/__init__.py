@@ -51,12 +51,13 @@ from delegate.types.criteria import (
     ShellCriterion,
     TextCriterion,
 )
-from delegate.types.report import Claim, ReceiptCounts, Report, TaskResult, Totals
+from delegate.types.report import Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
     HOLDING,
     LOWERED,
     PASSING,
+    UNRECORDED,
     Candidate,
     Citation,
     CitationState,
@@ -102,6 +103,7 @@ __all__ = [
     "OUTPUT_SCHEMA_ID",
     "PASSING",
     "TIERS",
+    "UNRECORDED",
     "About",
     "AboutFile",
     "AboutKind",
@@ -124,6 +126,7 @@ __all__ = [
     "ErrorDetail",
     "Every",
     "ExpectedCall",
+    "FailedModel",
     "FalsePassRate",
     "FileCriterion",
     "Finding",

@@ -58,6 +58,14 @@ class Claim(Value):
     cost_provenance: Provenance = "observed"
 
 
+class FailedModel(Value):
+    """A model that failed before the child had done anything, so that another one of its tier did the task."""
+
+    model: str
+    """Its catalog id."""
+    error: ErrorDetail
+
+
 class TaskResult(Value):
     """The final result of one task. The verdict is the first field, so that truncation can't remove it."""
 
@@ -77,6 +85,8 @@ class TaskResult(Value):
     """The catalog id of the requested model."""
     substituted: bool = False
     """Whether the provider served a different model than the one requested."""
+    failed_models: tuple[FailedModel, ...] = ()
+    """The models that were selected before `requested_model`, and failed before the child had done anything."""
     tier: Tier | None = None
     usage: Usage = Usage()
     """The child's model calls. The judge's are in `verdict.judge`, and those of the child's own children in

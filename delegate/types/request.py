@@ -168,6 +168,8 @@ class Parent(Value):
 
     run_id: Text | None = None
     """The host's id of the root run. Calls with the same id share one ledger, including concurrent calls."""
+    window_seconds: float | None = Field(default=None, gt=0)
+    """Lets the limits of a run without an end count only what its calls used in the last this many seconds."""
     model: Text | None = None
     """The parent's model. Its tier is the ceiling for the parent's children."""
     tier: Tier | None = None

@@ -17,7 +17,12 @@ PASSING: tuple[CriterionOutcome, ...] = ("met", "trusted")
 """The outcomes that a PASS requires of every criterion that decides."""
 DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
 VerdictWord = Literal["PASS", "FAIL"]
-ReceiptsAvailability = Literal["recorded", "unavailable"]
+ReceiptsAvailability = Literal["recorded", "reported", "unavailable"]
+UNRECORDED: Mapping[ReceiptsAvailability, str] = {
+    "reported": "are what the worker says, so only checks prove what was done",
+    "unavailable": "were not recorded, so only checks prove what was done",
+}
+"""What the lack of a record means for a verdict, for people."""
 
 
 _NOBODY_LOOKED = frozenset(get_args(NobodyLookedCode))
@@ -360,8 +365,8 @@ class Verdict(Value):
     sandbox: str | None = None
     """For shell checks: the sandbox mechanism."""
     receipts: ReceiptsAvailability = "recorded"
-    """`unavailable` if tool calls weren't recorded. The lack of receipts then proves nothing, and only checks show what
-    the child did."""
+    """`unavailable` if tool calls weren't recorded, and `reported` if they are what the worker says. Neither they nor
+    their lack prove anything then, and only checks show what was done."""
 
     @property
     def examined(self) -> bool:

@@ -267,7 +267,7 @@ def _one_call_each(name: str, package: str, program: str, settings: str, about: 
     return Driven(
         name,
         package,
-        lambda setup: [sys.executable, path, f"{setup.model_url}/v1", setup.program, PROMPT],
+        lambda setup: [sys.executable, path, f"{setup.model_url}/v1", setup.program, PROMPT, str(setup.project)],
         program=program,
         settings=settings,
         about=about,

@@ -56,7 +56,7 @@ _WAIT_SECONDS = 30
 _MOST_READS = 60
 _SERVER = b"-m\0delegate\0mcp"
 """What the server's command line contains."""
-_CRITERIA = ["the report says that the answer is 42"]
+_CRITERIA = ["report: the answer is 42"]
 
 
 @dataclass
@@ -116,6 +116,10 @@ class Scenario:
     """Files of the project."""
     folder: str = "."
     """Where in the project the client is started."""
+    at_once: int = 1
+    """How many of the client are started, each with a home folder of its own, in the same project."""
+    is_locked: bool = False
+    """Whether another process, which is this one, keeps the store of records locked."""
     clients: Sequence[str] = ()
     """The clients that it is played in; empty for all."""
     only_if_named: bool = False
@@ -250,6 +254,41 @@ def _one_run(run: Run) -> tuple[str, Json]:
     return (outcome if found == (1, 2, 3) else f"no: {shown}"), shown
 
 
+def _taken_over(run: Run) -> tuple[str, Json]:
+    """Whether children worked in worktrees, and the command in the result brings what they did."""
+    outcome, shown = _says("to take the changes over")(run)
+    command = re.search(r"over: (.* take-over [\da-f]+-\d+)", "\n".join(run.read))
+    if outcome != PASSED or command is None:
+        return outcome, shown
+    env = {"PATH": f"{run.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(run.folder / "home")}
+    env["DELEGATE_HOME"] = str(run.folder / "delegate")
+    done = subprocess.run(
+        ["sh", "-c", command[1]], cwd=run.folder / "project", env=env, capture_output=True, text=True, check=False
+    )
+    shown["taken_over"] = sorted(str(path.relative_to(run.folder)) for path in run.folder.glob("project/**/made.txt"))
+    brought = shown["taken_over"] == ["project/made.txt"]
+    return (PASSED if brought else f"no: `{command[1]}` brought {shown['taken_over']}: {done.stderr[-300:]}"), shown
+
+
+def _apart(run: Run) -> tuple[str, Json]:
+    """Whether each client read the verdict of a run of its own."""
+    read = {one.text for call in run.parent.requests for one in results(call) if verdicts_in(one.text)}
+    shown: Json = {
+        "seconds": round(run.seconds, 1),
+        "runs": len({found for text in read for found in _RUN.findall(text)}),
+    }
+    shown["with_changes"] = sum("to take the changes over" in text for text in read)
+    return (PASSED if shown["runs"] == 2 and run.exit_code == 0 else f"no: {run.why_not()}"), shown
+
+
+def _unrecorded(run: Run) -> tuple[str, Json]:
+    """Whether a verdict was read that says that it isn't on record, and how long the call took."""
+    outcome, shown = _says("not on record")(run)
+    asked, answered = (times_of_calls(run.log) or [(0.0, None)])[0]
+    shown["answered_after_seconds"] = round(answered - asked, 1) if answered else None
+    return outcome, shown
+
+
 _RUN = re.compile(r"(?:\b|\\n)run ([0-9a-f]{12,})")
 """Calls of one run share its limits, such as how many children run at once."""
 _ANSWER = re.compile(r"The answer to \d is 42")
@@ -260,7 +299,7 @@ def _task(criteria: Sequence[str] = _CRITERIA, goal: str = "Say what the answer 
     return {"goal": goal, "acceptance_criteria": list(criteria)}
 
 
-_BATCH = [_task(), _task(["the report says that the answer is 43"], "Say what the other answer is."), _task()]
+_BATCH = [_task(), _task(["report: the answer is 43"], "Say what the other answer is."), _task()]
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("first request", "The first request to the model lists the tool.", _once(_task()), _first_request),
@@ -310,12 +349,30 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "subfolder",
-        "Started in a subfolder of a repository, children work in a worktree of the repository.",
+        "Started in a subfolder of a repository, children work in a worktree of it. The command in the result brings "
+        "what they changed.",
         _once(_task()),
-        _says("to take the changes over"),
-        lambda long_seconds: Children(command="echo done > made.txt"),
+        _taken_over,
+        lambda long_seconds: Children(command="cp packages/one/readme.md made.txt"),
         files={"packages/one/readme.md": "One.\n"},
         folder="packages/one",
+    ),
+    Scenario(
+        "two clients",
+        "Two of the client at once in one project: each reads the verdict of a run of its own.",
+        _once(_task()),
+        _apart,
+        lambda long_seconds: Children(seconds=_FOUR_SECONDS, command="echo done > made.txt"),
+        lambda long_seconds: 60,
+        at_once=2,
+    ),
+    Scenario(
+        "locked store",
+        "While another process keeps the records locked, the model reads the verdict, and that it isn't on record.",
+        _once(_task()),
+        _unrecorded,
+        needs_seconds=lambda long_seconds: 60,
+        is_locked=True,
     ),
     Scenario(
         "nested server",
@@ -358,10 +415,12 @@ SCENARIOS: tuple[Scenario, ...] = (
 def play(client: Driven, program: str, scenario: Scenario, long_seconds: float) -> Run:
     """Play one scenario in a client."""
     run = _new_run(client, scenario.name, scenario.plan, scenario.children(long_seconds))
-    with _started(run, program, scenario, tapped=True, child_seconds=long_seconds) as process:
+    with _started(run, program, scenario, tapped=True, child_seconds=long_seconds) as processes:
         started = time.monotonic()
+        end = started + _START_SECONDS + scenario.needs_seconds(long_seconds) * 1.5
         with contextlib.suppress(subprocess.TimeoutExpired):
-            run.exit_code = process.wait(_START_SECONDS + scenario.needs_seconds(long_seconds) * 1.5)
+            codes = [process.wait(max(0, end - time.monotonic())) for process in processes]
+            run.exit_code = max(codes, key=abs)
         run.seconds = time.monotonic() - started
     _finish(run)
     return run
@@ -372,7 +431,7 @@ def kill(client: Driven, program: str) -> tuple[str, Json]:
     mark = str(time.time_ns() % 1_000_000_000)
     children = Children(command=f"sleep {mark}")
     run = _new_run(client, "kill", _once(_task()), children)
-    with _started(run, program, tapped=False, child_seconds=300) as process:
+    with _started(run, program, tapped=False, child_seconds=300) as (process,):
         deadline = time.monotonic() + _START_SECONDS
         while not (begun := _with_word(mark.encode())) and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.1)
@@ -405,7 +464,7 @@ def _new_run(client: Driven, name: str, plan: Plan, children: Children) -> Run:
 
 @contextlib.contextmanager
 def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped: bool, child_seconds: float) -> Any:
-    """The client's process, with its models. Whatever it leaves behind is ended."""
+    """The client's processes, with its models. Whatever they leave behind is ended."""
     client, folder = run.client, run.folder
     _write_shim(folder, tapped=tapped)
     mark = uuid.uuid4().hex
@@ -427,32 +486,53 @@ def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped
         run.block = write_settings(client, setup)
         env = {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            "HOME": str(setup.home),
             "TERM": "dumb",
             "LANG": "C.UTF-8",
             "CI": "1",
             "NO_COLOR": "1",
             "CLIENTS_RUN": mark,
             "OPENAI_API_KEY": "test-key",
-            **client.env(setup),
         }
-        with (folder / "output.txt").open("wb") as output:
-            process = subprocess.Popen(
-                client.argv(setup),
-                cwd=setup.project / (scenario.folder if scenario else "."),
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        setups = [setup, *(_with_own_home(setup, n) for n in range(1, scenario.at_once if scenario else 1))]
+        with (folder / "output.txt").open("ab") as output, _locked(folder, scenario):
+            processes = [
+                subprocess.Popen(
+                    client.argv(one),
+                    cwd=one.project / (scenario.folder if scenario else "."),
+                    env={**env, "HOME": str(one.home), **client.env(one)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                for one in setups
+            ]
             try:
-                yield process
+                yield processes
             finally:
-                for pid in {process.pid, *_with_environment(f"CLIENTS_RUN={mark}")}:
+                for pid in {*(process.pid for process in processes), *_with_environment(f"CLIENTS_RUN={mark}")}:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
-                process.wait()
+                for process in processes:
+                    process.wait()
+
+
+def _with_own_home(setup: Setup, number: int) -> Setup:
+    """The same settings in another home folder: some clients can't be started twice in a new one."""
+    home = setup.home.with_name(f"home-{number}")
+    shutil.copytree(setup.home, home, symlinks=True)
+    return replace(setup, home=home)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, scenario: Scenario | None) -> Any:
+    if scenario is None or not scenario.is_locked:
+        yield
+        return
+    (folder / "delegate").mkdir(mode=0o700)
+    with contextlib.closing(sqlite3.connect(folder / "delegate" / "records.sqlite3")) as store:
+        store.execute("BEGIN EXCLUSIVE")
+        yield
 
 
 def _make_project(project: Path, scenario: Scenario | None) -> None:

@@ -16,7 +16,7 @@ async def main(home: Path, url: str, seed: int) -> None:
     ratelimit.POLL_SECONDS = 0.001
     program = Program.killed(seed)
     async with program.delegator(url, home) as delegator:
-        delegator.connections.limiters.default_factory = fast_limiter
+        delegator.connections.limiters.make = lambda _: fast_limiter()
         batch = delegator.batches.run(program.tasks, concurrency=program.concurrency)
         print(batch.run_id, flush=True)
         async for outcome in batch:

@@ -183,7 +183,7 @@ class Program:
         biller.cancel = lambda: loop.call_soon_threadsafe(cancellation.cancel)
         with ModelServer(biller, idle_seconds=0.01 if self.blocks else None) as server:
             async with self.delegator(server.url, home) as delegator:
-                delegator.connections.limiters.default_factory = fast_limiter
+                delegator.connections.limiters.make = lambda _: fast_limiter()
                 results = await self._results(delegator, cancellation)
         recorded = Sum()
         for result in results:

@@ -72,7 +72,7 @@ async def test_after_a_kill_nothing_is_paid_twice_and_the_bill_is_the_servers(tm
         run_id, at = killed_at(program.kill_at, server, home, seed)
         unsure = in_doubt(biller, server, at)
         async with program.delegator(server.url, home) as delegator:
-            delegator.connections.limiters.default_factory = fast_limiter
+            delegator.connections.limiters.make = lambda _: fast_limiter()
             with_verdict = {task.goal for task in await delegator.records.tasks(run_id) if task.state == "ended"}
             billed = Counter(biller.billed)
             batch = delegator.batches.run(

@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from delegate.budget.ledger import LEAST_OUTPUT, ROUNDING, Amounts, Ledger, LimitName, Output, Reservation
+from delegate.budget.ledger import LEAST_OUTPUT, ROUNDING, Amounts, Ledger, LimitName, Output, Reservation, Window
 from delegate.errors import BudgetExceeded
 
 T = TypeVar("T")
@@ -48,6 +48,28 @@ def test_a_limit_of_the_run_stops_every_child_of_it() -> None:
         second.reserve({"tokens": 50})
     second.reserve({"tokens": 40}).settle({"tokens": 40})
     assert (run.spent, first.spent, second.spent) == ({"tokens": 100}, {"tokens": 60}, {"tokens": 40})
+
+
+def test_a_window_frees_what_was_spent_before_it_and_says_when() -> None:
+    now = 0.0
+    run = Ledger({"tokens": 100}, window=Window(60, lambda: now))
+    child = Ledger(parent=run)
+    for moment, tokens in ((0.0, 40), (20.0, 30), (30.0, 30)):
+        now = moment
+        child.reserve({"tokens": tokens}).settle({"tokens": tokens})
+    for needed, frees_in in ((10, 30), (40, 30), (41, 50), (101, None)):
+        with pytest.raises(BudgetExceeded) as refused:
+            child.reserve({"tokens": needed})
+        assert refused.value.frees_in == frees_in
+    now = 60.0
+    assert child.left("tokens") == 40
+    assert run.used() == {"tokens": 60}
+    child.reserve({"tokens": 40}).settle({"tokens": 40})
+    now = 89.0
+    assert child.left("tokens") == 30
+    now = 150.0
+    assert run.used() == {"tokens": 0}
+    assert child.spent == {"tokens": 140}
 
 
 def test_a_limit_of_one_child_does_not_bind_its_siblings() -> None:

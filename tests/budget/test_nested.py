@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from delegate.budget import shared
+from delegate.budget.ledger import Window
 from delegate.budget.nested import PARENT, child_environment, joined
 from delegate.budget.runs import Run, RunContext, current_context, use_context
 from delegate.errors import BudgetExceeded, ConfigError
@@ -19,6 +20,7 @@ from delegate.settings import Settings, load_settings
 ROOT = Path(__file__).parents[2]
 SPEND = """
 import os, sys
+from delegate.budget.ledger import Window
 from delegate.budget.nested import joined
 from delegate.budget.runs import current_context
 with joined(os.environ):
@@ -58,6 +60,20 @@ def test_what_another_process_spends_counts_in_the_run() -> None:
     assert context.ledger.left("children") == 3
     assert context.ledger.left("tokens") == 1_850
     assert context.run.next_handle() == f"{context.run.id}-2"
+
+
+def test_what_another_process_spent_is_free_again_after_the_window() -> None:
+    now = 0.0
+    context = child(max_run_tokens=2_000)
+    context.run.ledger.window = Window(60, lambda: now)
+    mark = marked(context)
+    assert spend(mark).returncode == 0
+    assert context.ledger.left("tokens") == 1_900
+    now = 61.0
+    assert (context.ledger.left("tokens"), context.ledger.left("children")) == (2_000, 5)
+    assert spend(mark).returncode == spend(mark).returncode == 0
+    assert (context.ledger.left("tokens"), context.ledger.left("children")) == (1_800, 1)
+    assert spend(mark).returncode == 1  # it asks for two children
 
 
 def test_what_the_run_has_spent_is_used_up_in_the_other_process() -> None:

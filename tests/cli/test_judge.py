@@ -155,7 +155,7 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
         (("-c", "ok", "--receipts", "criteria.txt"), "criteria.txt, line 1: not valid JSON"),
         (
             ("-c", "ok", "--output", "-", "--receipts", "-"),
-            "only one of --criteria, --output and --receipts can",
+            "only one of --criteria, --output, --receipts and --transcript can",
         ),
         ((), "there are no criteria to judge by (add -c CRITERION"),
         (("-c", "regex: x", "--output", "report.md", "--receipts", "nothing"), "nothing can't be read"),

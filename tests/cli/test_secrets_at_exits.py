@@ -267,11 +267,12 @@ def modules(wanted: Callable[[str, ast.Call], bool]) -> set[str]:
 
 EXITS = {
     "what was redacted before, for a store or a file": """
-        batch/journal.py batch/results_file.py cli/ci/github.py cli/commands/export.py cli/commands/report.py
+        batch/journal.py batch/results_file.py cli/ci/github.py cli/commands/export.py cli/commands/hook.py
+        cli/commands/report.py
         records/aside.py records/history.py records/recovery.py records/sqlite.py telemetry/otlp_file.py""",
     "a stream that redacts": "cli/ci/logs.py",
     "requests, and what is learned from the replies": """
-        models/providers/_http.py models/providers/_pool.py models/providers/_profile.py""",
+        models/providers/_http.py models/providers/_pool.py models/providers/_profile.py models/shared_limits.py""",
     "answers to a host and its notifications": """
         hosts/langchain/children.py hosts/mcp/connection.py hosts/mcp/http.py hosts/mcp/sdk.py
         hosts/mcp/stdio.py hosts/mcp/tools.py hosts/progress.py""",

@@ -6,6 +6,7 @@ from delegate.budget.ledger import EXPECTED_OUTPUT, LEAST_OUTPUT
 from delegate.budget.metering import PATIENCE_SECONDS
 from delegate.child.replies import MAX_CUT_OFF, MAX_REPLIES_PER_TURN
 from delegate.child.tool_calls import END_AT, MAX_CALLS_PER_TURN, REMARK_AT
+from delegate.engine.fallback import MAX_MODELS
 from delegate.judging.judge.session import MAX_ATTEMPTS
 from delegate.judging.judge.session import PATIENCE_SECONDS as JUDGES_PATIENCE
 from delegate.models.ratelimit import LONG_REPLY, RETRIES, SHORT_RETRIES
@@ -47,6 +48,9 @@ task, at the same endpoint, gets its PASS.
   results shortened, which can be read again with a tool, or, if that isn't enough, with the model's own summary.
 * **Judging** asks another model, at most {MAX_ATTEMPTS} in all, until one has answered. A refusal, a truncated text
   and an unreadable reply are answers: no other model is asked for a better one.
+* **Another model of the tier** begins a child's task anew if the first one fails before the child has called a tool
+  that may change something, and only after a status of 401 to 404, 410, 429, 500 or more, or where no connection was
+  made: at most {MAX_MODELS} models in all, none that was named, none that the limits leave no room for.
 * **Nobody** runs a task twice, either. A child that failed isn't judged: its verdict is FAIL with the code
   `run_failed`, and the parent decides what to do.
 

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("mcp.server.lowlevel")
 
 from delegate.errors import CallError
-from delegate.hosts.mcp.clients import RUN_SECONDS, Clients
+from delegate.hosts.mcp.clients import WINDOW_SECONDS, Clients
 from delegate.hosts.mcp.codex import CODEX_TURN
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject
@@ -385,14 +385,12 @@ def test_a_turn_is_its_clients_own_whether_it_is_an_object_or_its_text() -> None
     assert named.model == "gpt-6-luna"
 
 
-def test_the_run_of_a_connection_ends_after_an_hour() -> None:
-    now = [0.0]
-    clients = Clients(shared_records=False, clock=lambda: now[0])
-    first = clients.parent("a", {}).run_id
-    now[0] = RUN_SECONDS - 1
-    assert clients.parent("a", {}).run_id == first
-    now[0] = RUN_SECONDS + 1
-    assert clients.parent("a", {}).run_id != first
+def test_calls_of_a_client_that_names_no_turn_are_one_run_with_a_window() -> None:
+    clients = Clients(shared_records=False)
+    first = clients.parent("a", {})
+    assert first == clients.parent("a", {}) != clients.parent("b", {})
+    assert first.window_seconds == WINDOW_SECONDS
+    assert clients.parent("a", {"delegate/run": "nightly"}).window_seconds is None
 
 
 def test_a_run_name_that_is_none_is_refused() -> None:

@@ -13,8 +13,7 @@ pytest.importorskip("mcp.server.lowlevel")
 
 from delegate.contract import MAX_LISTED
 from delegate.hosts.mcp import definitions
-from delegate.hosts.mcp.clients import RUN_SECONDS, Clients
-from delegate.hosts.mcp.codex import CODEX_TURN
+from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import Settings
 from delegate.types import JsonObject
@@ -148,22 +147,14 @@ async def test_with_keep_a_parent_is_told_that_its_tasks_go_on(world: World, set
 # ------------------------------------------------------------------------------------------------------------ limits
 
 
-def test_a_refusal_says_when_the_limits_are_free_again() -> None:
-    now = 0.0
-    clients = Clients(shared_records=False, clock=lambda: now)
-    parent = clients.parent("one", {})
-    now = RUN_SECONDS - 61
-    assert clients.free_again("one", parent) == "its limits are those of an hour, and are free again in 2 minutes"
-    turn = clients.parent("one", {CODEX_TURN: {"turn_id": "7"}})
-    assert "free again in the next" in clients.free_again("one", turn)
-
-
 def test_a_refused_call_names_limit_setting_and_time(settings: Settings) -> None:
     client = Client("--runner", "true", DELEGATE_MAX_CHILDREN="1")
     error = error_in(client.call(tasks=[{"goal": "one"}, {"goal": "two"}]))
     assert "the limit children: 0 of 1 spent" in error["message"]
     assert "(setting max_children)" in error["message"]
-    assert "free again in 60 minutes" in error["hint"]
+    assert "or call again in" not in error["hint"]  # two tasks never fit
+    client.call(goal="one")
+    assert "call again in 60 minutes" in error_in(client.call(goal="two"))["hint"]
     client.end()
 
 

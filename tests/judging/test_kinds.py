@@ -265,6 +265,9 @@ async def test_work_that_exists_can_be_judged_without_a_child(tmp_path: Path) ->
         ({"acceptance_criteria": [{"kind": "shell"}]}, "invalid_criterion"),
         ({"acceptance_criteria": []}, "empty"),
         ({"workspace": "/no/such/folder"}, "workspace_not_found"),
+        ({"workspace": "no\0path"}, "workspace_not_found"),
+        ({"workspace": "\ud800"}, "workspace_not_found"),
+        ({"workspace": "~nobody-here/x"}, "workspace_not_found"),
         ({"receipts": [{"tool": "x"}]}, "invalid_criterion"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegate import CallError, Delegator, Verdict
-from delegate.judging.transcript import NO_RESULT, receipts_in, text_of
+from delegate.judging.transcripts.messages import NO_RESULT, receipts_in, text_of
 from delegate.models.providers.scripted import Scripted
 from tests.cli.command import delegate
 

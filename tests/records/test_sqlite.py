@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -355,6 +356,49 @@ async def test_a_lock_held_forever_does_not_block_others_forever(path: Path) -> 
     os.close(other)
     await store.write((INSERT, (3, "x")))
     assert await rows(store) == [1, 3]
+    await store.aclose()
+
+
+LOCKING = """
+import fcntl, os, sqlite3, sys
+path, what = sys.argv[1:]
+if what == "file":
+    connection = sqlite3.connect(path)
+    connection.execute("BEGIN EXCLUSIVE")
+else:
+    fcntl.flock(os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("what", ["file", "lock"])
+async def test_a_store_that_another_process_locks_is_waited_for_once(path: Path, what: str, is_open: bool) -> None:
+    busy = 0.25
+    store = Store(path, TABLE, busy_seconds=busy)
+    path.parent.mkdir(exist_ok=True)
+    if is_open:
+        await store.write((INSERT, (1, "x")))
+    locking = subprocess.Popen(
+        [sys.executable, "-c", LOCKING, path, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with locking:
+        assert locking.stdout
+        assert locking.stdout.readline() == "locked\n"
+        started = time.monotonic()
+        for n in (2, 3):
+            with pytest.raises((TimeoutError, BlockingIOError, sqlite3.OperationalError)):
+                await store.write((INSERT, (n, "x")))
+        store.post((INSERT, (4, "x")))
+        store.maintain(lambda connection: [])
+        if what == "file" and not is_open:  # else there is no file yet, or its reader needn't wait for a writer
+            with pytest.raises((TimeoutError, BlockingIOError, sqlite3.OperationalError)):
+                await store.read(lambda connection: connection.execute("SELECT * FROM t").fetchall())
+        assert time.monotonic() - started < 2 * busy
+        locking.communicate()
+    await store.write((INSERT, (5, "x")))
+    assert await rows(store) == [*([1] if is_open else []), 4, 5]
     await store.aclose()
 
 

@@ -20,4 +20,4 @@ def _clock() -> float:
 
 def repeat_quickly(delegator: Delegator) -> None:
     """Shorten the pauses before repeated calls to a thousandth, and those between any calls to a tenth."""
-    delegator.connections.limiters.default_factory = lambda: RateLimiter(clock=_clock, sleep=_briefly)
+    delegator.connections.limiters.make = lambda _: RateLimiter(clock=_clock, sleep=_briefly)

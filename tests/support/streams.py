@@ -83,7 +83,8 @@ def _responses(wire: Json, chars: int) -> Iterator[str]:
         for part in item.get("content") or () if item["type"] == "message" else ():
             for piece in _pieces(part.get("text", ""), chars):
                 yield _typed("response.output_text.delta", output_index=n, content_index=0, delta=piece)
-        for piece in _pieces(item.get("arguments", ""), chars):
+        arguments = item.get("arguments", "")  # an object in a call of a tool that OpenAI defines
+        for piece in _pieces(arguments if isinstance(arguments, str) else "", chars):
             yield _typed("response.function_call_arguments.delta", output_index=n, delta=piece)
         yield _typed("response.output_item.done", sequence_number=2 * n + 2, output_index=n, item=item)
     last = 2 * len(wire["output"]) + 1

@@ -16,7 +16,7 @@ from delegate.cli import PROGRAM, exits
 from delegate.cli.ci import github, junit, sarif
 from delegate.cli.ci.logs import inert_markup, print_as_is
 from delegate.cli.ci.problems import in_repository, paths_of, problems
-from delegate.cli.input.documents import STDIN, read_text
+from delegate.cli.input.documents import STDIN, name_of, read_text
 from delegate.cli.input.options import CriteriaOption, Format, TraceOption
 from delegate.cli.input.workfile import LocatedCriterion, read_criteria, read_receipts, to_task, with_location
 from delegate.cli.screen.output import console, print_json, print_jsonl, refusals_as, verdict_text
@@ -24,6 +24,7 @@ from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.events import EventSink
+from delegate.judging.transcripts.sessions import Session, read_session
 from delegate.types import Task, Verdict
 
 PIPE_SECONDS = 2.0
@@ -53,7 +54,9 @@ class JudgeFormat(StrEnum):
 
 
 def judge(
-    goal: Annotated[str, typer.Option(help="The goal of the work.")],
+    goal: Annotated[
+        str | None, typer.Option(help="The goal of the work; with --transcript, by default what was asked for first.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The report that the worker wrote; or pipe it to stdin.")
     ] = None,
@@ -67,6 +70,21 @@ def judge(
     receipts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The worker's tool calls, as JSON lines or a JSON list.")
     ] = None,
+    transcript: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The session of a coding agent (Claude Code, Codex, Gemini CLI, `opencode export`), an ATIF "
+            "trajectory, or messages of OpenAI or Anthropic: calls, report (the last message) and model.",
+        ),
+    ] = None,
+    recorded: Annotated[
+        bool,
+        typer.Option(
+            "--recorded",
+            help="The transcript lay where the worker couldn't write. Without it, its calls prove nothing.",
+        ),
+    ] = False,
     status: Annotated[Status, typer.Option(help="How the work ended; anything but completed is a FAIL.")] = (
         Status.completed
     ),
@@ -102,13 +120,17 @@ def judge(
     setting), and 3 if nobody could look: no judge, such as without a key, no
     budget, or a check that can't run here.
     """
-    files = _Files(criteria, output, receipts)
+    files = _Files(criteria, output, receipts, transcript)
     errors = Format(format.value) if format.value in tuple(Format) else Format.pretty
     with refusals_as(errors):
         _refuse_stdin_twice(files)
         located = _criteria(criteria, criterion or [])
-        task = to_task(goal, located)
+        session = _session(transcript, receipts)
+        task = to_task(_goal(goal, session), located)
         options = {"workspace": workspace, "status": status.value, "worker_model": worker_model}
+        if session:
+            options |= {"worker_model": worker_model or session.model, "recorded": recorded}
+            options |= {"receipts": session.receipts} | ({"output": session.report} if output is None else {})
         verdict = _verdict(task, located, files, trace, **options)
     _print(verdict, task, files, workspace, format)
     raise typer.Exit(exits.of_verdict(verdict))
@@ -120,12 +142,31 @@ class _Files(NamedTuple):
     criteria: Path | None
     output: Path | None
     receipts: Path | None
+    transcript: Path | None
+
+
+def _session(transcript: Path | None, receipts: Path | None) -> Session | None:
+    if transcript is None:
+        return None
+    if receipts is not None:
+        hint = "give one of them"
+        raise CallError("wrong_type", "--transcript has receipts, as --receipts does", field="receipts", hint=hint)
+    return read_session(read_text(transcript), name_of(transcript))
+
+
+def _goal(goal: str | None, session: Session | None) -> str:
+    if goal is None and session and session.prompts:
+        return session.prompts[0]
+    if goal is None:
+        raise CallError("empty", "there is no goal", field="goal", hint="give it with --goal TEXT")
+    return goal
 
 
 def _refuse_stdin_twice(files: _Files) -> None:
     if files.count(STDIN) > 1:
         hint = "write the others to files"
-        raise CallError("one_stdin", "only one of --criteria, --output and --receipts can be `-`", hint=hint)
+        message = "only one of --criteria, --output, --receipts and --transcript can be `-`"
+        raise CallError("one_stdin", message, hint=hint)
 
 
 def _criteria(file: Path | None, texts: list[str]) -> list[LocatedCriterion]:
@@ -166,8 +207,10 @@ def _verdict(
     task: Task, criteria: list[LocatedCriterion], files: _Files, trace: Path | None, **options: Any
 ) -> Verdict:
     work: dict[str, Any] = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, **options}
-    work["receipts"] = read_receipts(files.receipts) if files.receipts else None
-    work["output"] = _report(files, has_workspace=options["workspace"] is not None)
+    if files.receipts:
+        work["receipts"] = read_receipts(files.receipts)
+    if "output" not in options:
+        work["output"] = _report(files, has_workspace=options["workspace"] is not None)
     delegator = Delegator()
 
     async def judging(*, on_event: EventSink | None, cancellation: Cancellation) -> Verdict:

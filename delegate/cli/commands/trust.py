@@ -1,6 +1,7 @@
 """`delegate trust`: lets a folder's settings file, or a file of tasks, count in full, as long as it stays as it is."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,12 @@ import typer
 from delegate import trust as trusting
 from delegate._util.fencing import clean
 from delegate.cli.commands.lint import tasks_in
+from delegate.cli.input.hooks import CRITERIA_FILE, criteria_as_tasks
 from delegate.cli.input.task_trust import lines_of, requests_of
 from delegate.errors import ConfigError
 from delegate.settings import Settings, load_settings, parse
 from delegate.trust import SettingsFile, is_model_key
+from delegate.types import Task
 
 _TASKS = (".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".toml")
 _PATH = typer.Argument(help="The settings file, its folder, or a file of tasks.")
@@ -25,12 +28,13 @@ def trust(
     listed: Annotated[bool, _LIST] = False,
     revoke: Annotated[bool, _REVOKE] = False,
 ) -> None:
-    """Let a folder's delegate.toml, or a file of tasks, count in full.
+    """Let a folder's delegate.toml, a file of tasks, or a .delegate/criteria.toml count in full.
 
     Without trust, a delegate.toml may only narrow what your own settings allow,
-    and a file of tasks may ask for no more than they do, and for no workspace
-    outside of its folder. Either could be a repository's: read it first. Any
-    change of the file ends the trust.
+    a file of tasks may ask for no more than they do, and for no workspace
+    outside of its folder, and commands of criteria for a hook count as those of
+    a model. Each could be a repository's: read it first. Any change of the file
+    ends the trust.
     """
     if listed:
         for file in sorted(trusting.trusted()):
@@ -39,18 +43,20 @@ def trust(
         if not trusting.revoke(path):
             raise ConfigError(f"{path} isn't trusted; `delegate trust --list` shows what is")
         print(f"{path} is no longer trusted")
+    elif path.parts[-2:] == CRITERIA_FILE.parts:
+        _trust_tasks(path, criteria_as_tasks)
     elif not path.is_dir() and path.name != trusting.NAME and path.suffix.lower() in _TASKS:
-        _trust_tasks(path)
+        _trust_tasks(path, tasks_in)
     else:
         file = trusting.read(path)
         print(_reach(file))
         trusting.trust(file)
 
 
-def _trust_tasks(path: Path) -> None:
+def _trust_tasks(path: Path, read: Callable[[Path], list[tuple[str, Task]] | None]) -> None:
     """Trust a file of tasks, and print what it asks for. Raises ConfigError, and CallError for an invalid file."""
     digest = trusting.digest_of(path)
-    if (tasks := tasks_in(path)) is None:
+    if (tasks := read(path)) is None:
         raise ConfigError(f"{path} isn't a file of tasks; name one, or a {trusting.NAME}")
     requests = requests_of(None, ((f"task {id}", task) for id, task in tasks), load_settings())
     if trusting.digest_of(path) != digest:

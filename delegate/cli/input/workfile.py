@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from delegate.cli.input.documents import is_document, name_of, read_document, read_text
 from delegate.cli.input.taskfile import error_text, read_criterion, typed_criterion
 from delegate.errors import CallError
-from delegate.judging.transcript import is_message, receipts_in
+from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
@@ -31,7 +31,7 @@ def read_criteria(file: Path | None, texts: Sequence[str] = ()) -> list[LocatedC
     A file is a list in JSON, YAML or TOML (or an object with the list as `acceptance_criteria`), or plain text with one
     criterion per line in the forms of the command line.
     """
-    from_options = [_typed(f"-c (number {n})", text) for n, text in enumerate(texts, start=1)]
+    from_options = [typed(f"-c (number {n})", text) for n, text in enumerate(texts, start=1)]
     return [*_in_file(file), *from_options] if file else from_options
 
 
@@ -73,14 +73,14 @@ def _receipts_of_transcript(name: str, messages: Sequence[Mapping[str, object]])
 def _in_file(file: Path) -> Iterator[LocatedCriterion]:
     name = name_of(file)
     if is_document(file):
-        yield from _listed(name, read_document(file))
+        yield from listed_criteria(name, read_document(file))
         return
     text = read_text(file)
     if text.lstrip().startswith("[") or _is_table(text):
-        yield from _listed(name, _json(name, text))
+        yield from listed_criteria(name, _json(name, text))
         return
     for location, line in _lines(name, text):
-        yield _typed(location, _BULLET.sub("", line, count=1))
+        yield typed(location, _BULLET.sub("", line, count=1))
 
 
 def _is_table(text: str) -> bool:
@@ -91,7 +91,7 @@ def _is_table(text: str) -> bool:
         return False
 
 
-def _listed(name: str, document: object) -> Iterator[LocatedCriterion]:
+def listed_criteria(name: str, document: object) -> Iterator[LocatedCriterion]:
     if isinstance(document, Mapping):
         table = cast("Mapping[str, object]", document)
         if others := sorted(str(key) for key in table if key != "acceptance_criteria"):
@@ -103,7 +103,7 @@ def _listed(name: str, document: object) -> Iterator[LocatedCriterion]:
         raise CallError("invalid_criterion", message)
     for n, data in enumerate(cast("list[object]", document), start=1):
         location = f"{name}, criterion {n}"
-        yield _typed(location, data) if isinstance(data, str) else LocatedCriterion(location, data)
+        yield typed(location, data) if isinstance(data, str) else LocatedCriterion(location, data)
 
 
 def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
@@ -113,7 +113,7 @@ def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
             yield f"{name}, line {n}", line.strip()
 
 
-def _typed(location: str, text: str) -> LocatedCriterion:
+def typed(location: str, text: str) -> LocatedCriterion:
     try:
         return LocatedCriterion(location, typed_criterion(text))
     except CallError as error:

@@ -21,7 +21,7 @@ from delegate.cli.screen.costs import judging_costs, task_costs
 from delegate.cli.screen.layout import Row, Screen, row
 from delegate.contract.amounts import counted, paid
 from delegate.money import usd
-from delegate.types import PASSING, Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
+from delegate.types import PASSING, UNRECORDED, Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
 
 TITLE_CHARS = 200
 TEXT_CHARS = 300
@@ -111,8 +111,8 @@ def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bo
     yield from (_criterion(criterion, full=full) for criterion in verdict.criteria)
     yield from _judges(verdict)
     yield from map(_finding, verdict.findings)
-    if verdict.receipts == "unavailable":
-        yield row("! calls", "were not recorded, so only checks prove what was done", style="yellow")
+    if verdict.receipts != "recorded":
+        yield row("! calls", UNRECORDED[verdict.receipts], style="yellow")
 
 
 def _criterion(criterion: CriterionResult, *, full: bool) -> Row:
@@ -278,6 +278,9 @@ def _model(result: TaskResult) -> Iterator[Row]:
     if result.substituted and result.requested_model and result.model:
         names = one_line(result.requested_model, 80), one_line(result.model, 80)
         yield row("! model", f"requested {names[0]}, served {names[1]}", style="yellow")
+    for failed in result.failed_models:
+        text = f"{one_line(failed.model, 80)} failed: {one_line(failed.error.message, REASON_CHARS)}"
+        yield row("! model", text, style="yellow")
 
 
 def _outcome(result: TaskResult, more: str) -> Iterator[Row]:

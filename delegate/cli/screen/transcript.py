@@ -68,6 +68,8 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
             yield from _tool_call(event, seconds)
         case "child.started":
             yield _at(seconds, "the child starts", event["model"] or "")
+            if event["instead_of"]:
+                yield _line(f"instead of {event['instead_of']}, which failed: {event['reason']}")
         case "child.waiting" | "judge.waiting" if event["seconds"] is not None:
             yield _at(seconds, "waited", f"{event['seconds']:.2f} s ({event['reason']})")
         case "child.done":

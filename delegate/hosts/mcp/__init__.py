@@ -16,24 +16,26 @@ waits for the results, `stop_delegation` stops a task. Clients that declare MCP'
 protocol instead. A call and its children are stopped when the client cancels the call, and when its connection is lost.
 
 Calls of one run share a ledger: those whose `_meta` has the same `delegate/run`, else those of one turn of Codex, else
-all calls of a connection within an hour. Only Codex says which model the parent is; no client says which tools it has,
-or how much time. Over HTTP, a client reads only the reports of its own calls, unless the server is made with
-`shared_records=True`. MCP has no usage totals: `delegate show` prints them.
+all calls of a connection, whose limits count what was used within the last hour. Only Codex says which model the parent
+is; no client says which tools it has, or how much time. Over HTTP, a client reads only the reports of its own calls,
+unless the server is made with `shared_records=True`. MCP has no usage totals: `delegate show` prints them.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delegate.hosts.mcp.http import LOOPBACK, PATH, listen, serve_http
+    from delegate.hosts.mcp.http import PATH, serve_http
     from delegate.hosts.mcp.sdk import server
     from delegate.hosts.mcp.stdio import serve_stdio
+    from delegate.hosts.web import LOOPBACK, listen
 
 __all__ = ["LOOPBACK", "PATH", "listen", "serve_http", "serve_stdio", "server"]
 
 _MODULES = {
-    "delegate.hosts.mcp.http": ("LOOPBACK", "PATH", "listen", "serve_http"),
+    "delegate.hosts.mcp.http": ("PATH", "serve_http"),
     "delegate.hosts.mcp.sdk": ("server",),
     "delegate.hosts.mcp.stdio": ("serve_stdio",),
+    "delegate.hosts.web": ("LOOPBACK", "listen"),
 }
 
 

@@ -6,17 +6,14 @@ restart.
 """
 
 import json
-import math
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 from uuid import uuid4
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
 from delegate.budget.runs import KEPT_RUNS
-from delegate.contract.amounts import counted
 from delegate.errors import CallError
 from delegate.hosts.mcp.codex import codex_turn
 from delegate.types import Parent
@@ -41,27 +38,23 @@ WITHOUT_ERRORS = frozenset({"fastmcp"})
 """Clients that get refused calls as usual results. Agents of Pydantic AI, which use this one, end their run after the
 second error.
 """
-RUN_SECONDS = 3_600.0
-"""How long the calls of a client that doesn't name its turns belong to the same run, counted from the first of them."""
+WINDOW_SECONDS = 3_600.0
+"""How long what a client uses that names neither its run nor its turns counts against its limits."""
 _NAME_CHARS = 200
 
 
 class Clients:
     """Knows which client made which run. The latest 10,000 runs are remembered, until the server ends.
 
-    With `shared_records`, a client may read all reports, and a run's name means the same run to all clients. `clock`
-    returns seconds.
+    With `shared_records`, a client may read all reports, and a run's name means the same run to all clients.
     """
 
-    def __init__(self, *, shared_records: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, shared_records: bool) -> None:
         self._shared = shared_records
-        self._clock = clock
         self._server = uuid4().hex
         self._starter = f"starter of {self._server}"
         self._made: OrderedDict[tuple[str, Hashable], None] = OrderedDict()
         """Runs' ids, each with a client that made calls of the run. Only the operator puts several into one run."""
-        self._began: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        """For each client that doesn't name its turns, its current run and when it began."""
 
     def identify(self, http: Any) -> str:
         """Identify the client that sent an HTTP request of the SDK. None means the one that started the server.
@@ -82,11 +75,12 @@ class Clients:
     def parent(self, client: str, meta: Mapping[str, Any]) -> Parent:
         """What a request says about the parent: its model, if it says so, and its run.
 
-        A run is what the client names, else the turn of its model, else all its calls within an hour.
+        A run is what the client names, else the turn of its model. All other calls of a client are of one run, whose
+        limits count what was used within the last hour.
 
         Raises CallError if the run's name isn't one.
         """
-        name, turn = meta.get(RUN_NAME), codex_turn(meta)
+        name, turn, window = meta.get(RUN_NAME), codex_turn(meta), None
         if name is not None:
             if not _is_name(name):
                 message = f"the name of the run is not a text of 1 to {_NAME_CHARS} characters"
@@ -95,8 +89,9 @@ class Clients:
         elif _is_name(turn.get("turn_id")):
             run = self._id(client, "turn", turn["turn_id"])
         else:
-            run = self._run_of_this_hour(client)
-        return Parent(run_id=run, model=turn["model"] if _is_name(turn.get("model")) else None)
+            run, window = self._id(client, "calls"), WINDOW_SECONDS
+        model = turn["model"] if _is_name(turn.get("model")) else None
+        return Parent(run_id=run, window_seconds=window, model=model)
 
     def add_run(self, client: str, run_id: str) -> None:
         """Remember that the client made a call of this run."""
@@ -110,30 +105,12 @@ class Clients:
         """How many seconds a client of this name waits for an answer."""
         return next((seconds for start, seconds in PATIENCE.items() if name.startswith(start)), LEAST_PATIENCE)
 
-    def free_again(self, client: str, parent: Parent) -> str:
-        """When the limits of a parent's run are free again."""
-        run, began = self._began.get(client, ("", 0.0))
-        if run != parent.run_id:
-            return "its limits are those of one turn of the user, and are free again in the next"
-        minutes = math.ceil((began + RUN_SECONDS - self._clock()) / 60)
-        return f"its limits are those of an hour, and are free again in {counted(max(1, minutes), 'minute')}"
-
     def may_read(self, client: Hashable, run_id: str) -> bool:
         """Whether the client may read the reports of this run."""
         return self._shared or client == self._starter or (run_id, client) in self._made
 
     def _id(self, *parts: str | None) -> str:
         return json.dumps(["mcp", self._server, *parts])
-
-    def _run_of_this_hour(self, client: str) -> str:
-        run, began = self._began.get(client, ("", -RUN_SECONDS))
-        if self._clock() - began >= RUN_SECONDS or not run:
-            run, began = self._id(client, "from", uuid4().hex), self._clock()
-        self._began[client] = run, began
-        self._began.move_to_end(client)
-        if len(self._began) > KEPT_RUNS:
-            self._began.popitem(last=False)
-        return run
 
 
 def _is_name(value: object) -> bool:

@@ -144,10 +144,10 @@ class Tools:
             answer = await _run_to_completion(_answer(tool, request, invocation))
         if not answer.is_error:
             answer = replace(answer, text=project.noted(answer.text))
-        if answer.report and (refused := answer.report.error) and refused.code == "budget_exceeded":
-            when = self._clients.free_again(client, parent)
-            error = refused.model_copy(update={"hint": f"{refused.hint}; {when}"})
-            answer = replace(answer, text=tool.delegator.render(Report(error=error)))
+        refused = answer.report and answer.report.error
+        if refused and refused.code == "budget_exceeded" and parent.window_seconds is None:
+            refused = refused.model_copy(update={"hint": f"{refused.hint}; the user's next turn has limits of its own"})
+            answer = replace(answer, text=tool.delegator.render(Report(error=refused)))
         if answer.report and answer.report.run_id:
             self._clients.add_run(client, answer.report.run_id)
         if answer.running is not None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 
+from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate._util.windows_paths import windows_path_hint
 from delegate.errors import CallError, ToolError, WorkspaceTooLarge
@@ -442,11 +443,12 @@ def discard(root: Path) -> None:
 
 def existing(path: Path) -> Path:
     """The real path of a folder. Raises `CallError` if there is none."""
-    real = Path(os.path.realpath(path.expanduser()))
-    if not os.path.isdir(real):
-        hint = windows_path_hint(str(path)) or "name a folder that exists"
-        raise CallError("workspace_not_found", f"workspace {path} is not a folder", field="workspace", hint=hint)
-    return real
+    with suppress(ValueError, RuntimeError):  # no path at all, or the home of an unknown user
+        real = Path(os.path.realpath(path.expanduser()))
+        if os.path.isdir(real):
+            return real
+    name, hint = one_line(str(path), 1_000), windows_path_hint(str(path)) or "name a folder that exists"
+    raise CallError("workspace_not_found", f"workspace {name} is not a folder", field="workspace", hint=hint)
 
 
 def _new_path(home: Path) -> Path:

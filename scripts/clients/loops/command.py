@@ -9,10 +9,13 @@ from typing import Any
 from chat import converse
 
 
-async def main(url: str, program: str, prompt: str) -> None:
+async def main(url: str, program: str, prompt: str, project: str) -> None:
     """List the tools with the program, and let the model call them with it."""
     inspector = Path(program).name == "mcp-inspector"
-    head = [program, "--cli", "--config", "mcp.json", "--server", "delegate"] if inspector else [program]
+    if inspector:
+        head = [program, "--cli", "--config", f"{project}/mcp.json", "--server", "delegate"]
+    else:
+        head = [program, "--config", f"{project}/config/mcporter.json"]
 
     async def run(*arguments: str) -> str:
         process = await asyncio.create_subprocess_exec(

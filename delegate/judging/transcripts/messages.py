@@ -25,13 +25,13 @@ def receipts_in(messages: Sequence[Mapping[str, Any]]) -> list[Receipt]:
 
     Raises CallError for a result without a call.
     """
-    calls: list[_Call] = []
-    waiting: list[_Call] = []
+    calls: list[ToolCall] = []
+    waiting: list[ToolCall] = []
     for n, message in enumerate(messages):
-        if new_calls := list(_calls_in(message)):
+        if new_calls := list(calls_in(message)):
             calls += new_calls
             waiting = new_calls
-        for id, text, is_error in _results_in(message):
+        for id, text, is_error in results_in(message):
             call = next((call for call in waiting if call.id == id and not call.is_answered), None)
             if call is None:
                 hint = "give the whole transcript, from its first message"
@@ -50,7 +50,9 @@ def text_of(conversation: str | Iterable[str | Mapping[str, Any]]) -> str:
 
 
 @dataclass(slots=True)
-class _Call:
+class ToolCall:
+    """A call as a transcript has it, and its result as far as it is known."""
+
     id: object
     tool: str
     args: JsonObject
@@ -63,29 +65,30 @@ class _Call:
         return Receipt(n=n, tool=self.tool, args=self.args, status="error" if is_failure else "ok", output=self.output)
 
 
-def _calls_in(message: Mapping[str, Any]) -> Iterator[_Call]:
-    for call in _objects(message.get("tool_calls")):
+def calls_in(message: Mapping[str, Any]) -> Iterator[ToolCall]:
+    """The tool calls of a message."""
+    for call in objects_in(message.get("tool_calls")):
         function = call.get("function")
         fields = cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else call
-        args = _arguments(fields.get("arguments", fields.get("args")))
-        yield _Call(call.get("id"), str(fields.get("name", "")), args or {}, is_error=args is None)
-    for block in _objects(message.get("content")):
+        args = arguments_in(fields.get("arguments", fields.get("args")))
+        yield ToolCall(call.get("id"), str(fields.get("name", "")), args or {}, is_error=args is None)
+    for block in objects_in(message.get("content")):
         if block.get("type") == "tool_use":
-            args = _arguments(block.get("input"))
-            yield _Call(block.get("id"), str(block.get("name", "")), args or {}, is_error=args is None)
+            args = arguments_in(block.get("input"))
+            yield ToolCall(block.get("id"), str(block.get("name", "")), args or {}, is_error=args is None)
 
 
-def _results_in(message: Mapping[str, Any]) -> Iterator[tuple[object, str, bool]]:
+def results_in(message: Mapping[str, Any]) -> Iterator[tuple[object, str, bool]]:
     """The id, the text and whether it is an error, of each result."""
     if message.get("role") == "tool":
         is_error = message.get("is_error") is True or message.get("status") == "error"
-        yield message.get("tool_call_id"), _text(message.get("content")), is_error
-    for block in _objects(message.get("content")):
+        yield message.get("tool_call_id"), text_in(message.get("content")), is_error
+    for block in objects_in(message.get("content")):
         if block.get("type") == "tool_result":
-            yield block.get("tool_use_id"), _text(block.get("content")), block.get("is_error") is True
+            yield block.get("tool_use_id"), text_in(block.get("content")), block.get("is_error") is True
 
 
-def _arguments(value: object) -> JsonObject | None:
+def arguments_in(value: object) -> JsonObject | None:
     """The arguments of a call, given as an object or as its JSON text; None if they are neither."""
     if isinstance(value, str):
         try:
@@ -96,17 +99,18 @@ def _arguments(value: object) -> JsonObject | None:
 
 
 def _said(message: Mapping[str, Any]) -> str:
-    text = "" if message.get("role") == "tool" else _text(message.get("content"))
+    text = "" if message.get("role") == "tool" else text_in(message.get("content"))
     return f"{message.get('role', '?')}: {text}" if text.strip() else ""
 
 
-def _text(content: object) -> str:
+def text_in(content: object) -> str:
     """The text of a message's content, which may be a list of parts."""
     if isinstance(content, str):
         return content
-    return "\n".join(str(part["text"]) for part in _objects(content) if isinstance(part.get("text"), str))
+    return "\n".join(str(part["text"]) for part in objects_in(content) if isinstance(part.get("text"), str))
 
 
-def _objects(value: object) -> list[Mapping[str, Any]]:
+def objects_in(value: object) -> list[Mapping[str, Any]]:
+    """The objects in a list; none if the value is no list."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]

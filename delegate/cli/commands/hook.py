@@ -1,0 +1,185 @@
+"""`delegate hook`: judges the work of a coding agent's own agents, when they want to end."""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from delegate._util.fencing import one_line
+from delegate._util.redaction import redactor
+from delegate.budget.nested import PARENT
+from delegate.cli import PROGRAM
+from delegate.cli.input.documents import STDIN, read_text
+from delegate.cli.input.hooks import TOLD, Ending, read_ending
+from delegate.cli.input.workfile import to_task
+from delegate.cli.work import work
+from delegate.delegator import Delegator
+from delegate.sandbox.workspace.folder import Folder
+from delegate.settings import load_settings
+from delegate.types import JsonObject, Parent, Task, Verdict
+
+SWITCH = "DELEGATE_HOOK"
+"""The variable that turns the hook off, with `off`."""
+_BLOCKED = 2
+"""The exit code that keeps a task of Claude Code's teams from being completed."""
+_REASON_CHARS = 400
+_KEPT_SECONDS = 30 * 86_400
+"""How long it is remembered what an agent was told."""
+
+
+def hook(
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Let the agent end if there is no verdict after this many seconds.")
+    ] = 50,
+    max_cost_usd: Annotated[float, typer.Option(min=0, help="Spend at most this much for one verdict.")] = 0.5,
+    max_blocks: Annotated[
+        int, typer.Option(min=0, help="Let an agent end after it was told this often what is missing; 0 never blocks.")
+    ] = 2,
+) -> None:
+    """Judge the work of a coding agent's subagent, before it may end.
+
+    Claude Code, Codex and Gemini CLI run this as a hook: see docs/hook.md. The
+    criteria are the list below a line `Acceptance criteria` in what the agent
+    was asked for, and those in .delegate/criteria.toml. Without any, it ends.
+
+    If they aren't met, it goes on, and is told what is missing. If nobody could
+    look, it ends: the user reads why. DELEGATE_HOOK=off turns the hook off.
+    """
+    if os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "false", "no"} or os.environ.get(PARENT):
+        return  # what a child of delegate does is judged by delegate
+    try:
+        ending = read_ending(read_text(STDIN))
+        if ending is None or not ending.criteria:
+            return
+        memory = _Memory(load_settings().home, ending.key, max_blocks=max_blocks)
+        verdict = _judged(ending, memory, timeout, max_cost_usd)
+    except Exception as error:  # a hook that fails must neither end nor hold up the session that it is in
+        _tell(f"{PROGRAM} didn't judge this work: {one_line(redactor.text(str(error)), _REASON_CHARS)}")
+        return
+    _answer(ending, verdict, memory)
+
+
+class _Memory:
+    """What an agent was told before, in a file of the home folder."""
+
+    def __init__(self, home: Path, key: str, *, max_blocks: int) -> None:
+        self._file = home / "hooks" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        self._max_blocks = max_blocks
+        self._state: JsonObject = {}
+        with suppress(OSError, ValueError):
+            read = json.loads(self._file.read_bytes())
+            self._state = read if isinstance(read, dict) else {}
+
+    @property
+    def blocks(self) -> int:
+        """How often the agent was told what is missing."""
+        blocks = self._state.get("blocks")
+        return blocks if isinstance(blocks, int) else 0
+
+    @property
+    def may_block(self) -> bool:
+        return self.blocks < self._max_blocks
+
+    def verdict_on(self, digest: str) -> Verdict | None:
+        """The verdict on the same work, if it was the last one."""
+        if self._state.get("digest") != digest:
+            return None
+        with suppress(ValueError):
+            return Verdict.model_validate(self._state.get("verdict"))
+        return None
+
+    def keep(self, digest: str, verdict: Verdict) -> None:
+        self._state |= {"digest": digest, "verdict": verdict.model_dump(mode="json")}
+        self._write()
+
+    def note_block(self) -> None:
+        self._state["blocks"] = self.blocks + 1
+        self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file.write_text(json.dumps(self._state), encoding="utf-8")
+            for old in self._file.parent.iterdir():
+                if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
+                    old.unlink()
+
+
+def _judged(ending: Ending, memory: _Memory, timeout: float, max_cost_usd: float) -> Verdict:
+    """The verdict on what the agent did: that of the last time, if nothing has changed since. Raises DelegateError."""
+    task = to_task(ending.goal or "What the acceptance criteria say.", ending.criteria)
+    allowed = load_settings().max_cost_usd
+    delegator = Delegator(max_cost_usd=max_cost_usd if allowed is None else min(allowed, max_cost_usd))
+
+    async def judge() -> Verdict:
+        digest = await _digest(ending, task)
+        if known := memory.verdict_on(digest):
+            return known
+        verdict = await delegator.judge(
+            goal=task.goal,
+            acceptance_criteria=task.acceptance_criteria,
+            output=ending.session.report or None,
+            workspace=ending.folder,
+            receipts=ending.session.receipts,
+            recorded=False,  # who has a shell can write what will be read as its transcript
+            author="person" if ending.is_trusted else "model",
+            worker_model=ending.session.model,
+            parent=Parent(seconds_left=timeout),
+        )
+        if verdict.examined:
+            memory.keep(digest, verdict)
+        return verdict
+
+    return work(delegator, lambda _: judge())
+
+
+async def _digest(ending: Ending, task: Task) -> str:
+    """A digest of all that is judged."""
+    folder = Folder.of_existing(ending.folder)
+    files = sorted((item.path, item.sha256 or item.link_to or str(item.bytes)) for item in await folder.artifacts())
+    parts = (task.model_dump(mode="json"), ending.session.report, len(ending.session.calls), files)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _answer(ending: Ending, verdict: Verdict, memory: _Memory) -> None:
+    """Answer as the host wants it: let the agent end, or let it go on with what is missing."""
+    told = redactor.text(_told(verdict))
+    if verdict.verdict == "PASS" or not verdict.examined:
+        _tell(told)
+    elif not memory.may_block:
+        _tell(f"{told}\n(it was told so {memory.blocks} times)" if memory.blocks else told)
+    else:
+        memory.note_block()
+        _block(ending, f"{told}\nDo what is missing, or say in your report what can't be done, and why.")
+
+
+def _told(verdict: Verdict) -> str:
+    """The verdict and, if it is FAIL, the criteria that aren't met."""
+    if verdict.verdict == "PASS":
+        return f"{PROGRAM}: PASS ({verdict.code})"
+    failed = [
+        f'- {item.id} {item.code} ({item.decided_by}): "{one_line(item.text, 200)}" → '
+        f"{one_line(item.reason, _REASON_CHARS)}"
+        for item in verdict.criteria
+        if item.outcome != "met"
+    ]
+    return "\n".join([f"{TOLD}{verdict.code})", *(failed or [verdict.reasoning])])
+
+
+def _tell(text: str) -> None:
+    """Let the agent end, and let the user read this."""
+    print(json.dumps({"systemMessage": text}, ensure_ascii=False))
+
+
+def _block(ending: Ending, reason: str) -> None:
+    if ending.event == "TaskCompleted":
+        print(reason, file=sys.stderr)
+        raise typer.Exit(_BLOCKED)
+    decision = "deny" if ending.event == "AfterAgent" else "block"
+    print(json.dumps({"decision": decision, "reason": reason}, ensure_ascii=False))

@@ -1,0 +1,61 @@
+"""`delegate rpc`: serves delegate on stdin and stdout, one JSON object per line."""
+
+import asyncio
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from delegate._util.cancellation import Cancellation
+from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
+from delegate.cli.work import stoppable
+from delegate.delegator import Delegator
+from delegate.events import EventSink
+from delegate.hosts.serve.rpc import serve_lines
+from delegate.types import JsonObject
+
+
+def rpc(
+    max_open: Annotated[int, typer.Option(min=1, help="How many calls may run at a time.")] = 100,
+    runner: RunnerOption = None,
+    runner_output: RunnerOutputOption = None,
+    runner_env: RunnerEnvOption = None,
+) -> None:
+    """Serve delegate on stdin and stdout: one JSON object per line.
+
+    `{"id": 1, "method": "call", "params": {"call": {"goal": "…"}}}` is answered
+    with `{"id": 1, "result": …}` or `{"id": 1, "error": …}`. The methods are
+    version, call, read, stop, events, judge, approvals and approve; their
+    parameters and results are those of `delegate serve`. At the end of stdin,
+    what was asked for is answered first.
+    """
+    delegator = Delegator(runner=runner_of(runner, runner_output, runner_env))
+
+    async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
+        serving = asyncio.ensure_future(serve_lines(delegator, _line, _write, max_open=max_open))
+        with cancellation.linked(_Task(serving)):
+            await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+
+    stoppable(delegator, call, titles=None)
+
+
+class _Task:
+    """A task that a cancellation stops."""
+
+    def __init__(self, task: "asyncio.Future[None]") -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+
+async def _line() -> str:
+    """The next line of stdin; empty at its end."""
+    return await asyncio.to_thread(sys.stdin.readline)
+
+
+def _write(message: JsonObject) -> None:
+    print(json.dumps(message, ensure_ascii=False), flush=True)

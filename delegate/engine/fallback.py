@@ -1,0 +1,76 @@
+"""Gives a task to another model of its tier, where the first one fails before its child has done anything.
+
+Nothing is repeated and nothing costs twice: it happens only where the provider refused or failed, after the retries of
+the rate limiter, and where no tool was called that could change anything. A model that was named is never replaced.
+"""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from delegate._util.redaction import redactor
+from delegate.budget.ledger import Ledger
+from delegate.errors import ConfigError, ProviderError
+from delegate.models.catalog import Model
+from delegate.models.connections import Connection, Connections
+from delegate.models.routing import usual_child_usd
+from delegate.ports import Tool
+from delegate.records.recorder import encodable
+from delegate.types import ErrorDetail, FailedModel, Receipt
+
+MAX_MODELS = 3
+"""How many models are tried in all."""
+MESSAGE_CHARS = 500
+
+
+@dataclass(slots=True)
+class Fallback:
+    """The models that can take the place of one that fails, and those that have failed."""
+
+    connections: Connections
+    ledger: Ledger
+    failed: list[FailedModel] = field(default_factory=list[FailedModel])
+
+    async def next(self, failed: Connection, error: ProviderError) -> Connection | None:
+        """A connection to the next model that the limits leave room for. None if there is none, or it wouldn't help."""
+        if not _is_for_good(error) or len(self.failed) == MAX_MODELS - 1:
+            return None
+        for n, model in enumerate(failed.others, 1):
+            is_out_of_reach = error.outcome == "not_sent" and _place(model) == _place(failed.model)
+            if is_out_of_reach or not self._can_pay(model):
+                continue
+            with suppress(ConfigError):  # its SDK isn't installed
+                other = await self.connections.open(model)
+                self.failed.append(_failed(failed.model, error))
+                return replace(other, others=failed.others[n:])
+        return None
+
+    def _can_pay(self, model: Model) -> bool:
+        left = self.ledger.left("cost_usd")
+        cost = usual_child_usd(model, date.today())
+        return left is None or (cost is not None and cost <= left)
+
+
+def has_done_nothing(receipts: Sequence[Receipt], tools: Collection[Tool]) -> bool:
+    """Whether all tool calls were of tools that change nothing."""
+    harmless = {tool.name for tool in tools if tool.read_only or tool.effects == frozenset()}
+    return all(receipt.tool in harmless for receipt in receipts)
+
+
+def _is_for_good(error: ProviderError) -> bool:
+    """Whether the provider certainly did nothing, and another model may do better with the same request."""
+    if error.outcome not in ("not_sent", "rejected", "errored"):
+        return False
+    if error.fault == "bad_request":
+        return error.status in (404, 410)  # the model is gone
+    return error.fault in ("auth", "rate_limited", "overloaded", "server_error", "connection")
+
+
+def _place(model: Model) -> tuple[str, str | None]:
+    return model.provider, model.endpoint
+
+
+def _failed(model: Model, error: ProviderError) -> FailedModel:
+    message = redactor.text(encodable(str(error)))[:MESSAGE_CHARS]
+    return FailedModel(model=model.id, error=ErrorDetail(code=error.fault, message=message))

@@ -1,0 +1,284 @@
+"""Serves delegate to programs in any language: HTTP and JSON, with a bearer token. See `/openapi.json`."""
+
+import json
+import os
+import socket
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from delegate._util.cancellation import Cancellation
+from delegate.contract.reading import MAX_CALL_CHARS
+from delegate.delegator import Delegator
+from delegate.engine.error_mapping import error_detail
+from delegate.errors import CallError, ConfigError, DelegateError
+from delegate.hosts.serve import openapi
+from delegate.hosts.serve.service import (
+    MAX_OPEN,
+    MAX_WAIT_SECONDS,
+    ApprovalReply,
+    CallRequest,
+    CallState,
+    JudgeRequest,
+    Service,
+    TooMany,
+    parse,
+)
+from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same, listen
+from delegate.types import ErrorDetail
+
+__all__ = ["LOOPBACK", "listen", "listen_on_path", "serve"]
+
+MAX_BODY_BYTES = 16 * MAX_CALL_CHARS
+"""How long a request may be: reports and receipts to be judged are longer than calls."""
+_FREE = ("/openapi.json", "/healthz")
+"""What needs no token."""
+_STATUS: Mapping[str, int] = {"unknown_handle": 404, "invalid_json": 400, "too_large": 413}
+"""The status of refusals, by their code; 422 for all others."""
+_AGAIN_SECONDS = "1"
+
+
+def listen_on_path(path: Path) -> socket.socket:
+    """Open a listening Unix socket that only this user can reach. A socket that nobody listens on is replaced.
+
+    Raises:
+        ConfigError: the path can't be used.
+    """
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(str(path)) == 0:
+                    raise ConfigError(f"another server listens on {path}")
+            path.unlink()
+        listener.bind(str(path))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"can't listen on {path}: {error.strerror or error}") from None
+    except ConfigError:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    return listener
+
+
+async def serve(
+    delegator: Delegator,
+    listener: socket.socket,
+    *,
+    tokens: Mapping[str, str],
+    names: Sequence[str] = LOOPBACK,
+    max_open: int = MAX_OPEN,
+    cancellation: Cancellation | None = None,
+) -> None:
+    """Serve on `listener` until canceled, then stop all running calls and close the listener.
+
+    Args:
+        delegator: Runs the tasks.
+        listener: A socket from `listen` or `listen_on_path`.
+        tokens: The bearer token of each client, by its name. With several, each client reads and stops only its own
+            tasks.
+        names: The host names and addresses that a client's Host header may contain, without a port.
+        max_open: How many calls one client may have running at a time.
+        cancellation: Stops the server.
+    """
+    service = Service(delegator, max_open=max_open, shared_records=len(tokens) == 1)
+    app = _App(service, tokens, names if listener.family != socket.AF_UNIX else ())
+    with listener, (cancellation or Cancellation()).linked(WebServer(app)) as web_server:
+        await web_server.serve(sockets=[listener])
+
+
+class _App:
+    """The ASGI app: knows the client of each request by its token, and answers every error as JSON."""
+
+    def __init__(self, service: Service, tokens: Mapping[str, str], names: Sequence[str]) -> None:
+        self._tokens = tokens
+        self._names = names
+        self._open = OpenRequests()
+        self._app = Starlette(
+            routes=_routes(service),
+            exception_handlers={HTTPException: _http_error, DelegateError: _refused, ClientDisconnect: _gone},
+        )
+
+    async def answered(self) -> None:
+        await self._open.none()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope)
+        is_stream = scope["path"].endswith("/events")
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        elif is_stream:
+            await self._app(scope, receive, send)
+        else:
+            with self._open.one():
+                await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Why a request isn't answered, and which client made it."""
+        if self._names and _host(scope) not in self._names:
+            return _error(421, ErrorDetail(code="wrong_type", message="this server has another name", field="Host"))
+        if scope["path"] in _FREE:
+            return None
+        sent = bearer_token(scope)
+        # All are compared, so that the time doesn't tell which one it is.
+        known = [name for name, token in self._tokens.items() if is_same(sent, token)]
+        if not known:
+            detail = ErrorDetail(
+                code="no_api_key", message="send the header `Authorization: Bearer TOKEN` with the server's token"
+            )
+            return _error(401, detail, {"WWW-Authenticate": "Bearer"})
+        scope["delegate.client"] = known[0]
+        return None
+
+
+def _host(scope: Scope) -> str:
+    host = Headers(scope=scope).get("host", "")
+    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+
+
+class _Endpoints:
+    """One method per operation."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def healthz(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def document(self, request: Request) -> Response:
+        return JSONResponse(openapi.document())
+
+    async def version(self, request: Request) -> Response:
+        return _json(self._service.version())
+
+    async def call(self, request: Request) -> Response:
+        state = await self._service.call(_client(request), parse(CallRequest, await _body(request)))
+        return _json(state, _status_of(state))
+
+    async def task(self, request: Request) -> Response:
+        wait = _wait_seconds(request)
+        return _json(await self._service.read(_client(request), request.path_params["handle"], wait_seconds=wait))
+
+    async def stop(self, request: Request) -> Response:
+        return _json(await self._service.stop(_client(request), request.path_params["handle"]))
+
+    async def events(self, request: Request) -> Response:
+        stream = self._service.events(_client(request), request.path_params["handle"])
+        first = await anext(stream, None)  # raises what is wrong with the handle, while there is a status to say so
+        return StreamingResponse(_sse(first, stream), media_type="text/event-stream", headers=_UNBUFFERED)
+
+    async def judge(self, request: Request) -> Response:
+        return _json(await self._service.judge(parse(JudgeRequest, await _body(request))))
+
+    async def approvals(self, request: Request) -> Response:
+        return JSONResponse([one.model_dump(mode="json") for one in self._service.approvals(_client(request))])
+
+    async def approve(self, request: Request) -> Response:
+        reply = parse(ApprovalReply, await _body(request))
+        self._service.approve(_client(request), request.path_params["sha256"], reply)
+        return Response(status_code=204)
+
+
+def _routes(service: Service) -> list[Route]:
+    of = _Endpoints(service)
+    return [
+        Route("/healthz", of.healthz),
+        Route("/openapi.json", of.document),
+        Route("/v1/version", of.version),
+        Route("/v1/calls", of.call, methods=["POST"]),
+        Route("/v1/tasks/{handle}", of.task),
+        Route("/v1/tasks/{handle}/stop", of.stop, methods=["POST"]),
+        Route("/v1/tasks/{handle}/events", of.events),
+        Route("/v1/judge", of.judge, methods=["POST"]),
+        Route("/v1/approvals", of.approvals),
+        Route("/v1/approvals/{sha256}", of.approve, methods=["POST"]),
+    ]
+
+
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def _sse(first: Any, events: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
+    try:
+        n = 0
+        event = first
+        while event is not None:
+            yield f"id: {n}\nevent: {event['kind']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+            n, event = n + 1, await anext(events, None)
+        yield b"event: end\ndata: {}\n\n"
+    finally:
+        await events.aclose()
+
+
+async def _body(request: Request) -> Any:
+    """The JSON in a request. Raises CallError."""
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > MAX_BODY_BYTES:
+            raise CallError("too_large", f"the body has over {MAX_BODY_BYTES:,} bytes", hint="send less")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CallError("invalid_json", f"the body is not valid JSON: {error}", hint="send a JSON object") from None
+
+
+def _wait_seconds(request: Request) -> float:
+    text = request.query_params.get("wait_seconds", "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        message = f"wait_seconds is {text!r:.50}, and not a number from 0 to {MAX_WAIT_SECONDS:g}"
+        raise CallError("wrong_type", message, field="wait_seconds")
+    return seconds
+
+
+def _client(request: Request) -> str:
+    return str(request.scope["delegate.client"])
+
+
+def _json(model: BaseModel, status: int = 200) -> Response:
+    return Response(model.model_dump_json(), status, media_type="application/json")
+
+
+def _status_of(state: CallState) -> int:
+    if state.state == "running":
+        return 202
+    return 422 if state.report and state.report.error else 200
+
+
+def _error(status: int, detail: ErrorDetail, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": detail.model_dump(mode="json")}, status, headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, TooMany):
+        return _error(429, error_detail(error), {"Retry-After": _AGAIN_SECONDS})
+    if isinstance(error, CallError):
+        return _error(_STATUS.get(str(error.code), 422), error_detail(error))
+    return _error(503, ErrorDetail(code="config_error", message=str(error)))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = ErrorDetail(code="wrong_type", message=f"{request.method} {request.url.path}: {error.detail}")
+    return _error(error.status_code, detail, error.headers)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it

@@ -1,0 +1,251 @@
+"""What programs in other languages can ask for: the operations of `delegate serve` and `delegate rpc`, as JSON.
+
+Who may read or stop a task is who made its call: a client is known by its token.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from delegate import contract
+from delegate.budget.runs import KEPT_RUNS
+from delegate.delegator import Delegator
+from delegate.engine.delegation import Delegation
+from delegate.errors import CallError
+from delegate.events import as_json
+from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
+from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, TaskResult, Verdict
+
+M = TypeVar("M", bound=BaseModel)
+
+API = "v1"
+MAX_OPEN = 100
+"""How many calls one client may have running at a time."""
+MAX_WAIT_SECONDS = 3_600.0
+
+
+class Request(BaseModel):
+    """What a client sends. A field that isn't known is an error."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class CallRequest(Request):
+    """A call of delegate_task by a parent's model. Its tasks run in the background."""
+
+    call: dict[str, Any] | str
+    """The arguments, as the model wrote them: `schemas/delegate_task.json`."""
+    parent: Parent = Parent()
+    """What the host knows about the parent: its run, its model, the workspace of its children."""
+    wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
+    """How long the answer may take: until all tasks have ended, or as long as this."""
+
+
+class JudgeRequest(Request):
+    """Existing work to judge, as for `Delegator.judge`."""
+
+    goal: str
+    acceptance_criteria: list[Any]
+    output: str | None = None
+    workspace: str | None = None
+    """A folder on the machine of the server."""
+    receipts: list[Receipt | dict[str, Any]] | None = None
+    recorded: bool = True
+    author: Literal["model", "person"] = "person"
+    status: RunStatus = "completed"
+    conversation: str | list[str | dict[str, Any]] = ""
+    worker_model: str | None = None
+
+
+class ApprovalReply(Request):
+    """The answer to a request for an approval."""
+
+    approved: bool
+    by: str = ""
+    """Who answered, for the record."""
+    same_again: bool = False
+    """Whether the same call needs no further approval in this task."""
+    note: str = ""
+    """What the child is told besides."""
+
+
+class TaskState(BaseModel):
+    """A task: its result, or that it still runs."""
+
+    handle: str
+    state: Literal["running", "done"]
+    result: TaskResult | None = None
+
+
+class CallState(BaseModel):
+    """A call: its report, or the handles of its tasks while they run."""
+
+    state: Literal["running", "done"]
+    handles: list[str]
+    report: Report | None = None
+    text: str | None = None
+    """The report as the parent's model should read it."""
+
+
+class PendingApproval(BaseModel):
+    """A call of a child that waits for an approval. Nothing else than a clear yes lets it be made."""
+
+    sha256: str
+    """What an answer is bound to, and given under."""
+    handle: str
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
+    text: str
+    """All of it, as a person should read it."""
+
+
+class Version(BaseModel):
+    """What the server is."""
+
+    package: str
+    version: str
+    api: str
+
+
+def parse(model: type[M], data: object) -> M:
+    """Parse what a client sent. Raises CallError, which names the first wrong field."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        message = f"{path or 'the body'}: {first['msg'].removeprefix('Value error, ')}"
+        raise CallError("wrong_type", message, field=path or None, hint="see the OpenAPI document") from None
+
+
+class TooMany(CallError):
+    """A client has as many calls running as it may."""
+
+    def __init__(self, most: int) -> None:
+        hint = "wait until one of them has ended, or stop one"
+        super().__init__("budget_exceeded", f"{most} calls are running already", hint=hint)
+
+
+@dataclass(slots=True)
+class _Client:
+    """What one client has made."""
+
+    runs: "OrderedDict[str, None]" = field(default_factory=lambda: OrderedDict[str, None]())
+    open: set[Delegation] = field(default_factory=set[Delegation])
+    starting: int = 0
+    asked: dict[str, tuple[ApprovalRequest, "asyncio.Future[ApprovalAnswer]"]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+
+
+class Service:
+    """The operations. `client` is the name of the client that asks for one."""
+
+    def __init__(self, delegator: Delegator, *, max_open: int = MAX_OPEN, shared_records: bool = True) -> None:
+        """`shared_records` lets every client read and stop all tasks, also those of earlier processes."""
+        self._delegator = delegator
+        self._max_open = max_open
+        self._shared = shared_records
+        self._clients: dict[str, _Client] = {}
+
+    def version(self) -> Version:
+        return Version(package="delegate-task", version=version("delegate-task"), api=API)
+
+    async def call(self, client: str, request: CallRequest) -> CallState:
+        """Make a call. Raises TooMany; a call that is refused has a report that says why."""
+        known = self._clients.setdefault(client, _Client())
+        if len(known.open) + known.starting >= self._max_open:
+            raise TooMany(self._max_open)
+        known.starting += 1
+        try:
+            delegation = await self._delegator.background.start_call(
+                request.call, parent=request.parent, on_approval=self._asker(known)
+            )
+        finally:
+            known.starting -= 1
+        known.open.add(delegation)
+        delegation.add_done_callback(lambda: known.open.discard(delegation))
+        for handle in delegation.handles:
+            known.runs[contract.run_of(handle)] = None
+        while len(known.runs) > KEPT_RUNS:
+            known.runs.popitem(last=False)
+        if await delegation.wait(request.wait_seconds):
+            report = await delegation
+            text = self._delegator.render(report)
+            return CallState(state="done", handles=list(delegation.handles), report=report, text=text)
+        return CallState(state="running", handles=list(delegation.handles))
+
+    async def read(self, client: str, handle: str, *, wait_seconds: float = 0) -> TaskState:
+        """Read a task, after waiting for it. Raises CallError for a handle that isn't this client's."""
+        self._check(client, handle)
+        result = await self._delegator.background.result(handle, wait_seconds=min(wait_seconds, MAX_WAIT_SECONDS))
+        return TaskState(handle=handle, state="done" if result else "running", result=result)
+
+    async def stop(self, client: str, handle: str) -> TaskState:
+        """Stop a task, and wait until it has ended. Raises CallError for a handle that isn't this client's."""
+        self._check(client, handle)
+        await self._delegator.background.stop(handle)
+        return await self.read(client, handle)
+
+    async def events(self, client: str, handle: str) -> AsyncGenerator[JsonObject]:
+        """The events of a task's whole call, from its beginning, until it has ended.
+
+        Raises CallError for a handle that isn't this client's, and one of an earlier process of the server.
+        """
+        self._check(client, handle)
+        delegation = self._delegator.background.delegation(handle)
+        if delegation is None:
+            raise CallError("unknown_handle", "the events of this task aren't kept any more", field="handle")
+        async for event in delegation.events():
+            yield as_json(event)
+
+    async def judge(self, request: JudgeRequest) -> Verdict:
+        """Judge existing work. Raises CallError if it can't be judged as it is given."""
+        given: dict[str, Any] = {name: getattr(request, name) for name in type(request).model_fields}
+        return await self._delegator.judge(**given)
+
+    def approvals(self, client: str) -> list[PendingApproval]:
+        """The calls of children that wait for an approval."""
+        known = self._clients.get(client)
+        return [
+            PendingApproval(
+                sha256=sha256,
+                handle=request.handle,
+                tool=request.tool,
+                arguments=dict(request.arguments),
+                reason=request.reason,
+                text=request.describe(),
+            )
+            for sha256, (request, _) in (known.asked.items() if known else ())
+        ]
+
+    def approve(self, client: str, sha256: str, reply: ApprovalReply) -> None:
+        """Answer a request for an approval. Raises CallError if nothing waits under this digest."""
+        known = self._clients.get(client)
+        if known is None or sha256 not in known.asked:
+            raise CallError("unknown_handle", "no call waits for this approval", field="sha256", hint="list them")
+        _, future = known.asked.pop(sha256)
+        if not future.done():
+            future.set_result(ApprovalAnswer(**reply.model_dump(), sha256=sha256))
+
+    def _check(self, client: str, handle: str) -> None:
+        known = self._clients.get(client)
+        if not self._shared and (known is None or contract.run_of(handle) not in known.runs):
+            raise contract.unknown_handle()
+
+    @staticmethod
+    def _asker(known: _Client) -> Any:
+        async def ask(request: ApprovalRequest) -> ApprovalAnswer:
+            future: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+            known.asked[request.sha256] = request, future
+            try:
+                return await future
+            finally:
+                if known.asked.get(request.sha256, (None, None))[1] is future:
+                    del known.asked[request.sha256]
+
+        return ask

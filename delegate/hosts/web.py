@@ -1,0 +1,140 @@
+"""What the servers of this package share: the listening socket, the token, and a uvicorn that is stopped in order.
+
+A web page in a browser on this machine can reach a loopback port. It doesn't have the token.
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import uvicorn
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from delegate._util.slow_clients import SlowClients
+from delegate.errors import ConfigError
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_TICKS = 10
+_SHUTDOWN_SECONDS = 10
+"""How long calls that are stopped by the server's shutdown may take to end, and clients to read their answers."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Port 0 means any free port.
+
+    Raises:
+        ConfigError: the address can't be used.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        raise ConfigError(f"can't listen on {host}, port {port}: {reason}") from None
+
+
+def bearer_token(scope: Scope) -> str:
+    """The token that a request has; empty if it has none."""
+    scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def is_same(token: str, expected: str) -> bool:
+    """Whether two tokens are the same, in a time that tells nothing about where they differ."""
+    return secrets.compare_digest(token.encode(), expected.encode())
+
+
+class App(Protocol):
+    """An ASGI app that knows when all of its requests have been answered."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def answered(self) -> None:
+        """Wait until all requests have been answered, except for those of event streams, which have no end."""
+
+
+class OpenRequests:
+    """Counts requests that are being answered."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._idle = asyncio.Event()
+
+    @contextmanager
+    def one(self) -> Generator[None]:
+        """A request is being answered inside the block."""
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+            self._idle.set()
+
+    async def none(self) -> None:
+        """Wait until there is none."""
+        while self._count:
+            self._idle.clear()
+            await self._idle.wait()
+
+
+class WebServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to the program that runs it."""
+
+    def __init__(self, app: App) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        )
+        super().__init__(config)
+        self._app = app
+        self._slow = SlowClients[Any]()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture no signals."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close the connections of clients that don't send a whole request. uvicorn calls this ten times a second."""
+        if counter % _TICKS == 0:
+            for connection in self._slow.to_close(_waiting(self.server_state.connections)):
+                connection.transport.abort()
+        return await super().on_tick(counter)
+
+    def cancel(self) -> None:
+        """Stop accepting requests, send the last answers, and exit."""
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait until the last answers have been sent, and end the event streams only then: an answer may be on one."""
+        ending, answered = asyncio.ensure_future(super().shutdown(sockets)), asyncio.ensure_future(self._app.answered())
+        try:
+            await asyncio.wait([ending, answered], return_when=asyncio.FIRST_COMPLETED)
+            self.handle_exit(signal.SIGTERM, None)  # ends all event streams
+            await ending
+        finally:
+            ending.cancel()
+            answered.cancel()
+
+
+def _waiting(connections: Iterable[Any]) -> dict[Any, object]:
+    """The connections that wait for a request, or for the rest of the one that they are given with.
+
+    An event stream that is open has its whole request.
+    """
+    return {
+        one: one.cycle
+        for one in connections
+        if one.transport is not None and (one.cycle is None or one.cycle.more_body or one.cycle.response_complete)
+    }

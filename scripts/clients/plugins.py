@@ -1,0 +1,153 @@
+"""Plays the plugins in coding agents, headless: `python -m scripts.clients.plugins [CLIENT …]`.
+
+Each plugin is installed with the client's own command, from this clone.
+
+A scripted model says that it has written a file. In one run it hasn't, and writes it only when the hook tells it what
+is missing; in the other it has. In Claude Code, a subagent does so, and in the others the main agent.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.clients.driven import ALL, ROOT, Setup, cache, installed
+from scripts.clients.fakes import serving
+from scripts.clients.wire import answered, calling, listed
+from tests.support.model_server import Call, Reply
+
+Json = dict[str, Any]
+PROMPT = "Write made.txt with the word done.\n\nAcceptance criteria:\n- file: made.txt\n"
+TOLD = "delegate: FAIL"
+_SHELL: Mapping[str, Callable[[str], Json]] = {
+    "Bash": lambda command: {"command": command, "description": "Write the file"},
+    "exec_command": lambda command: {"cmd": command},
+    "shell_command": lambda command: {"command": command},
+    "run_shell_command": lambda command: {"command": command},
+}
+"""The shell tool of each client, and its arguments for a command."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """How a client installs the plugin, and is started."""
+
+    install: tuple[tuple[str, ...], ...]
+    argv: Callable[[Setup], list[str]]
+    by_subagent: bool = False
+    settings: str = ""
+    """Its settings file, below the home folder, for what names the model."""
+
+
+_MARKETPLACE = ("plugin", "marketplace", "add", str(ROOT))
+HOSTS: Mapping[str, Host] = {
+    "claude": Host(
+        (_MARKETPLACE, ("plugin", "install", "delegate@delegate")),
+        lambda setup: [setup.program, "-p", "Let an agent write the file.", "--allowedTools", "Bash", "Agent", "Task"],
+        by_subagent=True,
+    ),
+    "codex-gpt-5.5": Host(
+        (_MARKETPLACE, ("plugin", "add", "delegate@delegate")),
+        lambda setup: [
+            *(setup.program, "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"),
+            *("--dangerously-bypass-approvals-and-sandbox", PROMPT),
+        ],
+        settings=".codex/config.toml",
+    ),
+    "gemini": Host(
+        (("extensions", "install", str(ROOT / "plugins" / "gemini-cli"), "--consent"),),
+        lambda setup: [setup.program, "--skip-trust", "--yolo", "-m", "gemini-2.5-pro", "-p", PROMPT],
+        settings=".gemini/settings.json",
+    ),
+}
+
+
+class Model:
+    """The model of the client, which lies at first or not."""
+
+    def __init__(self, host: Host, *, lies: bool) -> None:
+        self.host = host
+        self.lies = lies
+        self.told = 0
+        self.has_tool = False
+
+    def __call__(self, call: Call) -> Any:
+        tools = {tool.name: tool for tool in listed(call)}
+        if not tools or call.wants_json:
+            return Reply('{"title": "Write a file", "complexity_score": 1}')
+        self.has_tool = self.has_tool or "delegate_task" in call.raw.decode()
+        text, done = call.raw.decode(), {one.tool for one in answered(call)}
+        if self.host.by_subagent and "made.txt with the word" not in text:
+            agent = next(name for name in ("Agent", "Task") if name in tools)
+            return Reply(
+                tool_calls=((agent, {"description": "Write", "prompt": PROMPT, "subagent_type": "general-purpose"}),)
+            )
+        if self.host.by_subagent and done & {"Agent", "Task"}:
+            return Reply("It is written.")
+        shell = next(tools[name] for name in _SHELL if name in tools)
+        self.told += TOLD in text
+        if shell.name not in done and (TOLD in text or not self.lies):
+            return calling(call, shell, [_SHELL[shell.name]("echo done > made.txt")], "function")
+        return Reply("I wrote made.txt, as I was asked.")
+
+
+def play(name: str, *, lies: bool) -> str:
+    """Play one client; what was seen, or how it failed."""
+    host, client = HOSTS[name], next(one for one in ALL if one.name == name)
+    program, version = installed(client)
+    folder = cache() / "plugins" / name / ("lies" if lies else "honest")
+    shutil.rmtree(folder, ignore_errors=True)
+    home, project = folder / "home", folder / "project"
+    home.mkdir(parents=True)
+    subprocess.run(["git", "init", "--quiet", str(project)], check=True)
+    shim = folder / "bin" / "delegate-task"
+    shim.parent.mkdir()
+    run = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
+    keeping = f"tee -a {folder}/told.jsonl | {run} hook | tee -a {folder}/answers.jsonl"
+    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {run} "$@"\n{keeping}\n')
+    shim.chmod(0o755)
+    model = Model(host, lies=lies)
+    with serving(model) as server:
+        setup = Setup(home, project, server.url, program, {})
+        path = f"{shim.parent}:{os.environ['PATH']}"
+        env = {"PATH": path, "HOME": str(home), "TERM": "dumb", "CI": "1", **client.env(setup)}
+        if host.settings:
+            more = client.more_settings(setup)
+            (home / host.settings).parent.mkdir(parents=True)
+            (home / host.settings).write_text(more if isinstance(more, str) else json.dumps(more))
+        for command in host.install:
+            _run([program, *command], project, env).check_returncode()
+        ended = _run(host.argv(setup), project, env)
+    answers = folder / "answers.jsonl"
+    said = answers.read_text().strip() if answers.exists() else "the hook was never run"
+    written = (project / "made.txt").exists()
+    passed = written and ended.returncode == 0 and (model.told > 0) == lies and "PASS" in said and model.has_tool
+    seen = f"exit code {ended.returncode}, told in {model.told} requests, tool {'' if model.has_tool else 'not '}there"
+    failure = "" if passed else f"\n{ended.stdout[-800:]}\n{ended.stderr[-800:]}"
+    return f"{name} {version}: {'yes' if passed else 'no'} ({seen}): {said}{failure}"
+
+
+def _run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command of the client. It may ask whether it is meant so."""
+    return subprocess.run(
+        command, cwd=folder, env=env, input="y\n", capture_output=True, text=True, timeout=180, check=False
+    )
+
+
+def main() -> None:
+    """Play the clients that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clients", nargs="*", default=list(HOSTS), metavar="CLIENT")
+    for name in parser.parse_args().clients:
+        for lies in (True, False):
+            print(("lies" if lies else "honest") + ": " + play(name, lies=lies), flush=True)
+
+
+if __name__ == "__main__":
+    main()
