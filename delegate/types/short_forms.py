@@ -38,7 +38,7 @@ _MEANT = {
     **dict.fromkeys(("never call", "never calls", "not called", "nevercalled", "never_called"), "never called"),
 }  # fmt: skip
 """Words that people and models write before a colon, and the short form that is meant."""
-_OBJECTS = ("probe", "citations", "json_schema", "json-schema", "json schema", "jsonschema")
+_OBJECTS = ("probe", "json_schema", "json-schema", "json schema", "jsonschema")
 """Kinds that have no short form."""
 _ORDINARY = frozenset({
     "shall", "shells", "shelf", "smell", "spell", "swell", "sell", "hell", "shelly",
@@ -79,7 +79,7 @@ def expand(text: str) -> JsonObject | None:
         hint = f"did you mean `{meant}: …`? To have a judge decide the whole sentence, write `text: {_start(text)}`"
         raise CallError("invalid_criterion", f"`{word}:` is not a short form of a criterion", hint=hint)
     if word in _OBJECTS:
-        kind = word if word in ("probe", "citations") else "json_schema"
+        kind = "probe" if word == "probe" else "json_schema"
         hint = f'write an object with its fields, such as {{"kind": "{kind}", …}}; a sentence is `text: …`'
         raise CallError("invalid_criterion", f"`{word}:` is not a short form of a criterion", hint=hint)
     return None
