@@ -7,6 +7,7 @@
 # make lowest  the wire tests on the oldest SDKs that are supported
 # make wheel   the sdist and the wheel, whose bytes must be the same in a second build, and what a wheel could lack: tests
 #              against it, with the sources deleted
+# make release VERSION=… REPOSITORY=…   commits, builds and checks a release, and publishes nothing
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
 # make plugins the plugins in Claude Code, Codex and Gemini CLI, installed with their own commands
 # make clients what real MCP clients do with `delegate mcp` (CLIENTS="codex gemini"); npm and pip install them into .clients
@@ -24,7 +25,7 @@ READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 # With it, each of the processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: live demo test slow check format bench lowest wheel hosts clients plugins docs pages schemas catalog clean
+.PHONY: live demo test slow check format bench lowest wheel release hosts clients plugins docs pages schemas catalog clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) scripts/set_up.py $(VENV)
@@ -83,6 +84,9 @@ wheel: $(READY_TO_DEVELOP)
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip install $(QUICKLY) "$$(ls dist/*.whl)[test]"
 	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 $(IN_WHEEL)
+
+release: $(READY_TO_DEVELOP)
+	PYTHONPATH=. $(BIN)/python -m scripts.release "$(VERSION)" "$(REPOSITORY)"
 
 # INSTALL and TREE: what is installed beside a framework, and where its tests lie (a wheel, and its sdist without sources).
 HOSTS ?= $(basename $(notdir $(wildcard tests/hosts/requirements/*.txt)))
