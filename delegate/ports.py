@@ -254,7 +254,8 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.parameters)
+        """What a model is told of it. Its names of tools have no dots, so `server.tool` is `server__tool` there."""
+        return ToolSpec(self.name.replace(".", "__"), self.description, self.parameters)
 
     @classmethod
     def from_function(

@@ -20,6 +20,7 @@ from delegate._util.similar import most_similar
 from delegate.errors import ConfigError
 from delegate.models.catalog import JudgeAccuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from delegate.policy.mcp_servers import McpServer, ServerName, read_mcp_json
 from delegate.policy.rules import Policy, Rule
 from delegate.types import Effort, Level, Text, Tier, TierBound, Value
 
@@ -143,6 +144,9 @@ class Settings(Value):
     """Additional model servers (only in `delegate.toml` or Python)."""
     models: tuple[Model, ...] = ()
     """Models that the catalog lacks, or entries that replace the catalog's (only in `delegate.toml` or Python)."""
+    mcp_servers: dict[ServerName, McpServer] = Field(default_factory=dict)
+    """MCP servers whose tools the built-in child may call, as `SERVER.TOOL`, by name (only in `delegate.toml` or
+    Python). A `.mcp.json` in the working folder adds to them once it is trusted."""
 
 
 class SettingsOptions(TypedDict, total=False):
@@ -192,9 +196,10 @@ class SettingsOptions(TypedDict, total=False):
     keep_mb: float | None
     endpoints: Sequence[DeclaredEndpoint | Mapping[str, Any]]
     models: Sequence[Model | Mapping[str, Any]]
+    mcp_servers: Mapping[str, McpServer | Mapping[str, Any]]
 
 
-ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy")
+ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy", "mcp_servers")
 """Structured fields, which can't be set by an environment variable."""
 
 
@@ -221,7 +226,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **given: Unpack[Sett
         fields = parse(file)
         if wider := widening(file, fields, Settings(**merged)):
             raise trust.refusal(file, wider)
-        merged |= fields
+        servers = {**merged.get("mcp_servers", {}), **fields.get("mcp_servers", {})}
+        merged |= {**fields, "mcp_servers": servers} if servers else fields
     for source, fields in (("the environment", _from_environ(environ)), ("the arguments", given)):
         _check(source, fields)
         merged |= fields
@@ -246,12 +252,15 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
     """The fields that a settings file sets.
 
     Raises:
-        ConfigError: It isn't TOML, or a value is invalid.
+        ConfigError: It isn't TOML, or no `.mcp.json`, or a value is invalid.
     """
+    is_json = file.path.name == trust.MCP_NAME
     try:
-        fields = cast("dict[str, Any]", loads(file.data.decode(), "toml"))
+        text = file.data.decode()
+        fields = {"mcp_servers": read_mcp_json(text)} if is_json else cast("dict[str, Any]", loads(text, "toml"))
     except ValueError as error:  # also if it isn't UTF-8
-        raise ConfigError(f"{file.name} can't be read as TOML: {error}; correct it there") from error
+        what = "a list of MCP servers" if is_json else "TOML"
+        raise ConfigError(f"{file.name} can't be read as {what}: {error}; correct it there") from error
     _check(file.name, fields)
     return fields
 
@@ -318,6 +327,7 @@ def _hint_for_table(name: str, fields: Mapping[str, Any]) -> str | None:
 _TABLES: Mapping[tuple[str, ...], type[Value]] = {
     (): Settings,
     ("policy",): Policy,
+    ("mcp_servers", "*"): McpServer,
     ("policy", "rules"): Rule,
     ("endpoints",): DeclaredEndpoint,
     ("endpoints", "models"): DeclaredModel,
@@ -332,6 +342,7 @@ _TABLES: Mapping[tuple[str, ...], type[Value]] = {
 def _known_keys(error: ErrorDetails) -> tuple[str, ...]:
     """Return the valid keys of the table with the error."""
     keys = tuple(part for part in error["loc"][:-1] if isinstance(part, str))
+    keys = (keys[0], "*", *keys[2:]) if keys[:1] == ("mcp_servers",) and len(keys) > 1 else keys  # by their names
     return tuple(_TABLES[keys].model_fields) if keys in _TABLES else ()
 
 

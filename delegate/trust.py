@@ -24,6 +24,8 @@ from delegate.models.tiers import Bounds, is_above
 from delegate.types import LEVELS, TIERS
 
 NAME = "delegate.toml"
+MCP_NAME = ".mcp.json"
+"""MCP servers, in a file that other clients read too. It doesn't count at all without trust."""
 _LIST = "trusted.json"
 LARGEST_BYTES = 1_000_000
 """A file in the working folder that is larger is refused unread."""
@@ -44,7 +46,7 @@ class SettingsFile:
     @property
     def name(self) -> str:
         """What messages call the file."""
-        return NAME if self.origin == "folder" else str(self.path)
+        return self.path.name if self.origin == "folder" else str(self.path)
 
 
 def own_folder() -> Path:
@@ -80,9 +82,13 @@ def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
         except FileNotFoundError:
             raise ConfigError(f"DELEGATE_CONFIG names {named}, which does not exist; correct the path") from None
         return tuple(found)
+    if os.path.lexists(MCP_NAME) and (path := _key(Path(MCP_NAME))) in (listed := trusted()):
+        data = _regular_bytes_of(path)
+        if _digest(data) == listed[path]:
+            found.append(SettingsFile(path, "folder", data, trusted=True))
     with suppress(FileNotFoundError):
         path = _key(_folder_file())
-        if not found or not os.path.samefile(path, own_file()):
+        if not os.path.exists(own_file()) or not os.path.samefile(path, own_file()):
             data = _regular_bytes_of(path)
             found.append(SettingsFile(path, "folder", data, trusted=_digest(data) == trusted().get(path)))
     return tuple(found)
@@ -245,7 +251,7 @@ def is_protected(real: Path) -> bool:
     here = _folder_file() if real.name.casefold() == NAME else Path(NAME)
     files = (here, *([Path(named)] if named else []), *listed)
     return any(_without_links(file, folded) == folded for file in files) or (
-        real.name.casefold() == NAME and _is_trusted_copy(real, listed)
+        real.name.casefold() in (NAME, MCP_NAME) and _is_trusted_copy(real, listed)
     )
 
 

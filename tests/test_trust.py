@@ -43,6 +43,7 @@ WIDER = {
     "keep_mb": "keep_mb = 0.001",
     "endpoints": ENDPOINT,
     "models": MODEL,
+    "mcp_servers": '[mcp_servers.files]\ncommand = "npx"',
 }
 NARROWED = {
     "escalate": "escalate = true",

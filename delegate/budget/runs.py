@@ -69,6 +69,8 @@ class Run:
             self.ledger.join(concurrent)
         self.permits = FairSemaphore(concurrent or settings.max_concurrent)
         self.settings = settings
+        self.is_one_call = False
+        """Whether no call can join it later, other than those of its children."""
         self.shared: SharedAmounts | None = None
         """What the processes of the run share, once there may be several."""
         self._task_numbers = count()
@@ -226,6 +228,7 @@ class RunRegistry:
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
             run = self._host_run(parent.run_id, parent.window_seconds) if parent.run_id else Run(self._settings)
+            run.is_one_call = not parent.run_id
             if author == "model":
                 run.limit_calls_of_models()
             return RunContext(
@@ -287,6 +290,7 @@ class RunRegistry:
     def root_run(self, parent: Parent | None = None) -> Generator[str]:
         """Make all calls inside the block belong to one run. Yields its ID."""
         context = self.context(parent)
+        context.run.is_one_call = False
         with use_context(context):
             yield context.run.id
 

@@ -26,7 +26,7 @@ class ToolCalls:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._tools = {tool.name: tool for tool in job.tools}
+        self._tools = {name: tool for tool in job.tools for name in (tool.name, tool.spec.name)}
         self._own: dict[str, Tool] = {}
         self._repeats = RepeatGuard()
 
@@ -80,16 +80,20 @@ class ToolCalls:
         """Call one tool and write its receipt, even if the call is interrupted."""
         if own := self._own.get(call.name):
             return await call_tool(own, call.arguments or {})
-        receipt = self._job.tool_call(call.name, call.arguments or {})
+        tool = self._tools.get(call.name)
+        receipt = self._job.tool_call(tool.name if tool else call.name, call.arguments or {})
         try:
-            receipt.output = await self._output_of(call, self._tools.get(call.name))
+            receipt.output = await self._output_of(call, tool)
         finally:
             await run_in_thread_if(_is_long(call, receipt.output), receipt.write)
         return receipt.output
 
     async def _output_of(self, call: ToolCall, tool: Tool | None) -> ToolOutput:
         if tool is None:
-            return ToolOutput(f"there is no tool {call.name!r}; use one of: {', '.join(self._tools)}", "error")
+            return ToolOutput(
+                f"there is no tool {call.name!r}; use one of: {', '.join(tool.spec.name for tool in self._job.tools)}",
+                "error",
+            )
         if call.arguments is None:
             return ToolOutput(
                 f"the arguments are not a valid JSON object: {redactor.beginning(call.raw_arguments, 200)!r}", "error"

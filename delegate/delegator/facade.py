@@ -54,6 +54,7 @@ from delegate.types import (
 if TYPE_CHECKING:
     from delegate.batch.backend import Backend
     from delegate.calibration.detector import Detector
+    from delegate.child.mcp_servers import McpServers
     from delegate.delegator.batches import Batches
     from delegate.delegator.task_records import TaskRecords
     from delegate.policy.approvals import OnApproval
@@ -162,6 +163,7 @@ class Delegator:
             cache(partial(_detector_in, settings.home)),
             partial(preparation.wait, _JUDGING),
         )
+        self._servers = _servers_of(settings, self.child_tools)
         services = Services(
             settings=settings,
             runner=runner,
@@ -171,6 +173,7 @@ class Delegator:
             records=self._records,
             child_delegate_tool=self._child_delegate_tool,
             host_tools=self.child_tools,
+            servers=self._servers,
             write_locks=WeakKeyDictionary(),
             on_approval=on_approval,
             streams_text=stream_text,
@@ -432,6 +435,8 @@ class Delegator:
         self._preparation.stop()
         await self.background.aclose()
         await asyncio.to_thread(self._own_loop.stop)
+        if self._servers is not None:
+            await self._servers.aclose()
         await self.connections.aclose()
         await self._records.aclose()
         if "batches" in vars(self):  # it was used
@@ -476,6 +481,15 @@ class Delegator:
             call,
             effects=frozenset({"delegation"}),
         )
+
+
+def _servers_of(settings: Settings, tools: Sequence[Tool] | None) -> "McpServers | None":
+    """The MCP servers of the settings. Raises ConfigError if a tool has a name that one of theirs could have."""
+    if not settings.mcp_servers:
+        return None
+    from delegate.child.mcp_servers import McpServers  # only where it is needed
+
+    return McpServers(settings.mcp_servers, (*(tool.name for tool in tools or ()), settings.tool_name))
 
 
 def _refuse_unenforceable(settings: Settings, runner: ChildRunner) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
+from delegate.ports import Tool
 from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
@@ -84,11 +85,14 @@ class Admission:
             await self._connect(model, task, context) if model else None
             for model, task in zip(models, tasks, strict=True)
         ]
-        _reserve_children(tasks, author, context)
         # The operator's consumer receives only the events of top-level tasks.
         receivers = (self.consumer if context.depth == 0 else None, consumer)
         consumers = tuple(receiver for receiver in receivers if receiver is not None)
-        async with context.permit.released() if context.permit else nullcontext():
+        async with (
+            self._server_tools(tasks, context) as server_tools,
+            context.permit.released() if context.permit else nullcontext(),
+        ):
+            _reserve_children(tasks, author, context)
             report = await self.executor.run(
                 tasks,
                 connections,
@@ -101,10 +105,20 @@ class Admission:
                 resumed=resumed,
                 template=template,
                 handle=handle,
+                server_tools=server_tools,
             )
         if is_run:
             await settle(consumers)
         return report
+
+    def _server_tools(
+        self, tasks: Sequence[Task], context: RunContext
+    ) -> AbstractAsyncContextManager[tuple[Tool, ...]]:
+        """The tools of MCP servers for a call. A runner with tools of its own gets none."""
+        services = self.executor.services
+        if services.servers is None or not services.uses_job_tools:
+            return nullcontext(())
+        return services.servers.of_run(context.run, tasks, context.tools)
 
     def admit(self, task: Task, context: RunContext) -> Model | None:
         """Return the model selected for the task, or None if the runner brings its own.
@@ -152,7 +166,7 @@ class Admission:
         services = self.executor.services
         if not task.tools or (services.host_tools is None and not services.uses_job_tools):
             return
-        names = self._known_tools()
+        names = self._known_tools(task.tools)
         for n, name in enumerate(task.tools):
             if name not in names:
                 similar = most_similar(name, names)
@@ -165,20 +179,23 @@ class Admission:
                     hint=hint,
                 )
 
-    def _known_tools(self) -> tuple[str, ...]:
-        host_tools = self.executor.services.host_tools
-        names = toolbox_names() if host_tools is None else [tool.name for tool in host_tools]
-        return (*names, self.settings.tool_name)
+    def _known_tools(self, asked: Sequence[str]) -> tuple[str, ...]:
+        """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""
+        services = self.executor.services
+        names = toolbox_names() if services.host_tools is None else [tool.name for tool in services.host_tools]
+        return (*names, self.settings.tool_name, *(services.servers.names(asked) if services.servers else ()))
 
     def _callable_tools(self, task: Task) -> Collection[str] | None:
         """The tools that a child may have receipts of; None if its runner has tools of its own, or nothing asks."""
         if not self.executor.services.uses_job_tools:
             return None
-        if not any(isinstance(criterion, ReceiptCriterion) for criterion in task.acceptance_criteria):
+        receipts = [criterion for criterion in task.acceptance_criteria if isinstance(criterion, ReceiptCriterion)]
+        asked = [name for one in receipts for name in (*(call.tool for call in one.calls), *(one.of or ()))]
+        if not receipts:
             return None
         from delegate.child.steps import STEP_TOOLS  # loaded only where it is used
 
-        return {*self._known_tools(), *GOAL_TOOLS, *STEP_TOOLS}
+        return {*self._known_tools(asked), *GOAL_TOOLS, *STEP_TOOLS}
 
     async def _refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
         """Raise CallError if a criterion can't fail, as far as that can be found out by trying. Commands are tried only

@@ -115,14 +115,21 @@ class ChildTools:
         return tuple(tool for tool in tools if all(tool.name in names for names in selections))
 
     def _all(self) -> tuple[Tool, ...]:
-        services = self.call.services
+        services, model = self.call.services, self.model
+        readable = frozenset[str]() if model is None else readable_types(images=model.images, pdfs=model.pdfs)
+        servers = self.call.server_tools
+        if servers:
+            from delegate.child.mcp_servers import for_model  # only where it is needed
+
+            servers = for_model(servers, readable)
         if services.host_tools is not None:
-            return services.host_tools
-        hosts, model = services.settings.fetch_hosts, self.model
-        return toolbox(
+            return (*services.host_tools, *servers)
+        hosts = services.settings.fetch_hosts
+        built_in = toolbox(
             self.folder,
             services.commands,
             fetch=FetchPolicy(allowed_hosts=hosts) if hosts else None,
-            attachments=frozenset() if model is None else readable_types(images=model.images, pdfs=model.pdfs),
+            attachments=readable,
             approve=self.permissions.command_approval() if self.permissions else None,
         )
+        return (*built_in, *servers)

@@ -32,6 +32,7 @@ from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.judging.reading.statements import Template
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
+from delegate.ports import Tool
 from delegate.sandbox.commands.commands import Author
 from delegate.telemetry import operations
 from delegate.types import TIERS, Report, Task, TaskResult
@@ -65,12 +66,13 @@ class Executor:
         resumed: "Resumed | None" = None,
         template: Template | None = None,
         handle: str | None = None,
+        server_tools: tuple[Tool, ...] = (),
     ) -> Report:
         """Run all tasks. The report has their results in the same order, numbered from `first_index`.
 
         Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own. With
         `resumed`, the only task goes on where its record ends. `template` is what the only task was made from, and
-        `handle` that of its record, if it is known before.
+        `handle` that of its record, if it is known before. `server_tools` are those of MCP servers.
         """
         start = time.monotonic()
         ceiling = context.bounds(self.services.settings).ceiling
@@ -82,12 +84,12 @@ class Executor:
             reading = CallReading(
                 self.services.judging.reader,
                 [TaskToRead(handle, task, template) for handle, task in zip(handles, tasks, strict=True)],
-                self.services.tools_to_read(),
+                self.services.tools_to_read(server_tools),
                 worker=_weakest(connections),
                 ceiling=ceiling,
                 ledger=context.ledger,
             )
-            call = CallScope(self.services, context, author, ceiling, own, reading, consumers)
+            call = CallScope(self.services, context, author, ceiling, own, reading, consumers, server_tools)
             runs = [
                 TaskRun(call, n, task, connection, handle, resumed)
                 for n, (task, connection, handle) in enumerate(

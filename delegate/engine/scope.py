@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from delegate.settings import Settings
 from delegate.types import Tier
 
 if TYPE_CHECKING:
+    from delegate.child.mcp_servers import McpServers
     from delegate.policy.approvals import OnApproval
 
 
@@ -44,6 +45,8 @@ class Services:
     """The tools of children, instead of the toolbox."""
     write_locks: MutableMapping[Run, WriteLocks]
     """The writers of the files in shared folders, per run."""
+    servers: "McpServers | None" = None
+    """The MCP servers whose tools children have besides."""
     on_approval: "OnApproval | None" = None
     """Asks a person about a call of a child, unless its own call says who does."""
     streams_text: bool = False
@@ -64,13 +67,13 @@ class Services:
         """Whether only our own tools use a workspace, so that it is created when they need it."""
         return self.host_tools is None and self.uses_job_tools
 
-    def tools_to_read(self) -> list[ToolInfo]:
+    def tools_to_read(self, server_tools: Sequence[Tool]) -> list[ToolInfo]:
         """What is known of the children's tools before they start. Those of a runner with tools of its own aren't."""
         if self.host_tools is not None:
-            return list(map(ToolInfo.of, self.host_tools))
+            return list(map(ToolInfo.of, (*self.host_tools, *server_tools)))
         if not self.uses_job_tools:
             return []
-        return list(map(ToolInfo.of, toolbox_definitions(self.commands)))
+        return list(map(ToolInfo.of, (*toolbox_definitions(self.commands), *server_tools)))
 
     def tools_of(self, context: RunContext) -> dict[str, bool]:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""
@@ -96,6 +99,8 @@ class CallScope:
     """How the criteria of the tasks are read, by their handles."""
     consumers: tuple[Consumer[Event], ...] = ()
     """Who receives the events."""
+    server_tools: tuple[Tool, ...] = ()
+    """The tools of MCP servers."""
     unfinished: set[str] = field(default_factory=set[str])
     """The handles of the tasks that have no result yet."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)

@@ -317,6 +317,7 @@ class TaskRun:
         return (
             type(services.runner) is AgentLoop
             and services.host_tools is None
+            and not self.call.server_tools
             and connection is not None
             and isinstance(connection.client, BuiltInClient)
             and (self._tools is None or self._tools.permissions is None)

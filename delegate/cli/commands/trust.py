@@ -18,7 +18,7 @@ from delegate.trust import SettingsFile, is_model_key
 from delegate.types import Task
 
 _TASKS = (".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".toml")
-_PATH = typer.Argument(help="The settings file, its folder, or a file of tasks.")
+_PATH = typer.Argument(help="The settings file, its folder, a .mcp.json, or a file of tasks.")
 _LIST = typer.Option("--list", help="List the trusted files instead.")
 _REVOKE = typer.Option("--revoke", help="End the trust in this file instead.")
 
@@ -28,13 +28,13 @@ def trust(
     listed: Annotated[bool, _LIST] = False,
     revoke: Annotated[bool, _REVOKE] = False,
 ) -> None:
-    """Let a folder's delegate.toml, a file of tasks, or a .delegate/criteria.toml count in full.
+    """Let a folder's delegate.toml or .mcp.json, a file of tasks, or a .delegate/criteria.toml count in full.
 
     Without trust, a delegate.toml may only narrow what your own settings allow,
-    a file of tasks may ask for no more than they do, and for no workspace
-    outside of its folder, and commands of criteria for a hook count as those of
-    a model. Each could be a repository's: read it first. Any change of the file
-    ends the trust.
+    a .mcp.json isn't read, a file of tasks may ask for no more than your
+    settings do, and for no workspace outside of its folder, and commands of
+    criteria for a hook count as those of a model. Each could be a repository's:
+    read it first. Any change of the file ends the trust.
     """
     if listed:
         for file in sorted(trusting.trusted()):
@@ -45,7 +45,7 @@ def trust(
         print(f"{path} is no longer trusted")
     elif path.parts[-2:] == CRITERIA_FILE.parts:
         _trust_tasks(path, criteria_as_tasks)
-    elif not path.is_dir() and path.name != trusting.NAME and path.suffix.lower() in _TASKS:
+    elif not path.is_dir() and path.name not in (trusting.NAME, trusting.MCP_NAME) and path.suffix.lower() in _TASKS:
         _trust_tasks(path, tasks_in)
     else:
         file = trusting.read(path)
@@ -77,7 +77,12 @@ def _reach(file: SettingsFile) -> str:
     """What a file sets, and which variables it sends where. Raises ConfigError if it is invalid."""
     fields = parse(file)
     lines = [f"trusted as it is now: {file.path}", f"it sets: {', '.join(fields) or 'nothing'}"]
-    for endpoint in Settings(**fields).endpoints:
+    settings = Settings(**fields)
+    for name, server in settings.mcp_servers.items():
+        where = server.url or f"`{shlex.join((server.command or '', *server.args))}`, which runs outside of any sandbox"
+        gets = ", ".join(f"${variable}" for variable in sorted(server.variables)) or "no variable"
+        lines.append(f"the MCP server {name} is {where}; it gets {gets}, and what children send to its tools")
+    for endpoint in settings.endpoints:
         what = f"${endpoint.key_env}" if endpoint.key_env else "no key"
         if endpoint.key_command:
             what = f"what `{shlex.join(endpoint.key_command)}` prints, which is run outside of any sandbox,"

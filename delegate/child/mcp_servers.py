@@ -1,0 +1,392 @@
+"""The tools of MCP servers, for the children of a run. Loaded only where servers are declared.
+
+A server is started or reached when a call of its run begins whose children may use it, shared by all children of the
+run, and closed with the run. One that ends meanwhile is started again, once.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from delegate._util.fencing import clean, one_line
+from delegate._util.redaction import logger, redactor
+from delegate._util.similar import most_similar
+from delegate._util.threads import run_in_thread
+from delegate.budget.runs import Run
+from delegate.errors import CallError, ConfigError, ToolError
+from delegate.policy.mcp_servers import McpServer
+from delegate.ports import Attachment, Tool, ToolOutput
+from delegate.sandbox.filesystem import media
+from delegate.types import JsonObject, Task
+
+if TYPE_CHECKING:
+    from delegate.child.mcp_connection import McpConnection
+
+LINGER_SECONDS = 30.0
+"""How long servers wait for the next call of a run that may have several."""
+MAX_DESCRIPTION_CHARS = 2_000
+MAX_SCHEMA_CHARS = 20_000
+MAX_TOOLS = 128
+"""Per server. Each costs tokens in every request of a child."""
+_CALLABLE, _ARGUMENT = re.compile(r"[A-Za-z0-9_-]{1,64}"), re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""The names of tools, and of their arguments, that every provider accepts."""
+_REFUSED_AT_TOP = frozenset({"oneOf", "anyOf", "allOf", "$schema"})
+"""What some provider refuses at the top of a tool's schema. The server checks its arguments itself."""
+
+_log = logger(__name__)
+
+
+class McpServers:
+    """The servers that the settings declare, for each run of its own."""
+
+    def __init__(self, declared: Mapping[str, McpServer], other_tools: Iterable[str]) -> None:
+        """Raises ConfigError if one of the `other_tools` could be taken for a tool of a server."""
+        for name in other_tools:
+            if (server := name.replace(".", "__").partition("__")[0]) != name and server in declared:
+                message = f"mcp_servers.{server}: the tool {name!r} could be taken for one of this server's"
+                raise ConfigError(f"{message}; give either another name")
+        self._declared = declared
+        self._of_runs: dict[tuple[str, asyncio.AbstractEventLoop], _RunServers] = {}
+        redactor.add_variables({name for server in declared.values() for name in server.variables})
+
+    @asynccontextmanager
+    async def of_run(
+        self, run: Run, tasks: Sequence[Task], most: Collection[str] | None
+    ) -> AsyncGenerator[tuple[Tool, ...]]:
+        """The tools of the servers that the tasks may use, which run at least as long as the block.
+
+        `most` are the names of the tools that the tasks may have at most, if there is such a limit.
+
+        Raises:
+            CallError: A server can't be started or reached, or a task names a tool that its server doesn't have.
+        """
+        names = self._needed(tasks, most)
+        if not names:
+            yield ()
+            return
+        key = (run.id, asyncio.get_running_loop())
+        if (servers := self._of_runs.get(key)) is None:
+            close = partial(self._of_runs.pop, key, None)
+            servers = self._of_runs[key] = _RunServers(self._declared, 0 if run.is_one_call else LINGER_SECONDS, close)
+        servers.enter()
+        try:
+            tools = await servers.tools(names)
+            _refuse_unknown(tasks, tools, names)
+            yield tools
+        finally:
+            await servers.leave()
+
+    def names(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        """Those of the names that can be a tool of a server, which isn't known before the server runs."""
+        return tuple(name for name in wanted if name.partition(".")[0] in self._declared and "." in name)
+
+    async def aclose(self) -> None:
+        """Close the servers of all runs. Those on other event loops end with these."""
+        here = asyncio.get_running_loop()
+        await asyncio.gather(*(servers.aclose() for (_, loop), servers in tuple(self._of_runs.items()) if loop is here))
+        self._of_runs.clear()
+
+    def _needed(self, tasks: Sequence[Task], most: Collection[str] | None) -> list[str]:
+        """The servers with a tool that one of the tasks may have."""
+        limits = [[names for names in (task.tools, most) if names is not None] for task in tasks]
+        return [
+            server
+            for server in self._declared
+            if any(all(any(name.startswith(f"{server}.") for name in names) for names in each) for each in limits)
+        ]
+
+
+def for_model(tools: Sequence[Tool], readable: Collection[str]) -> tuple[Tool, ...]:
+    """The tools for a model that reads images and PDFs of the types `readable`; of others it gets a line of text."""
+
+    async def call(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
+        output = cast("ToolOutput", await tool.call(arguments))
+        shown = tuple(file for file in output.attachments if file.media_type in readable)
+        hidden = [f"[{file.media_type}, which this model can't read]" for file in output.attachments]
+        hidden = [line for line, file in zip(hidden, output.attachments, strict=True) if file not in shown]
+        return replace(output, text="\n".join((output.text, *hidden)), attachments=shown) if hidden else output
+
+    return tuple(replace(tool, call=partial(call, tool)) for tool in tools)
+
+
+def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Collection[str]) -> None:
+    """Raise CallError if a task names a tool of these servers that they don't have."""
+    known = [tool.name for tool in tools]
+    for position, task in enumerate(tasks):
+        for n, name in enumerate(task.tools or ()):
+            if name.partition(".")[0] in servers and name not in known:
+                meant = most_similar(name, known)
+                raise CallError(
+                    "unknown_tool",
+                    f"there is no tool {redactor.beginning(name, 100)!r}",
+                    field=f"tasks[{position}].tools[{n}]" if len(tasks) > 1 else f"tools[{n}]",
+                    hint=f"did you mean `{meant}`?" if meant else f"the servers' tools are: {', '.join(known)}",
+                )
+
+
+class _RunServers:
+    """The servers of one run, on one event loop."""
+
+    def __init__(self, declared: Mapping[str, McpServer], linger: float, on_closed: Callable[[], object]) -> None:
+        self._servers = {name: _Server(name, server) for name, server in declared.items()}
+        self._linger, self._on_closed = linger, on_closed
+        self._users = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    def enter(self) -> None:
+        self._users += 1
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def leave(self) -> None:
+        """Close the servers once nobody uses them: at once, or if no other call comes soon."""
+        self._users -= 1
+        if self._users == 0 and self._linger:
+            self._timer = asyncio.get_running_loop().call_later(self._linger, self._close_soon)
+        elif self._users == 0:
+            await self.aclose()
+
+    async def tools(self, names: Sequence[str]) -> tuple[Tool, ...]:
+        """The tools of these servers. Raises CallError if one of them can't be used."""
+        listed = await asyncio.gather(*(self._servers[name].tools() for name in names), return_exceptions=True)
+        for result in listed:
+            if isinstance(result, BaseException):
+                raise result
+        return tuple(tool for tools in listed for tool in cast("list[Tool]", tools))
+
+    async def aclose(self) -> None:
+        self._on_closed()
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*(server.aclose() for server in self._servers.values()))
+
+    def _close_soon(self) -> None:
+        self._closing = asyncio.get_running_loop().create_task(self.aclose())
+
+
+class _Server:
+    """One server of a run, which is started again once if it ends."""
+
+    def __init__(self, name: str, declared: McpServer) -> None:
+        self.name = name
+        self._declared = declared
+        self._connection: McpConnection | None = None
+        self._was_restarted = False
+        self._tools: list[Tool] | None = None
+        self._starting = asyncio.Lock()
+
+    async def tools(self) -> list[Tool]:
+        """Its tools, as far as the settings allow them. Raises CallError if it can't be used."""
+        if self._tools is None:
+            try:
+                connection = await self._connected()
+                async with asyncio.timeout(self._declared.timeout_seconds):
+                    self._tools = self._allowed([definition async for definition in connection.tools()])
+            except CallError:
+                raise
+            except Exception as error:
+                raise self._unusable(error) from error
+        return self._tools
+
+    def _allowed(self, definitions: Sequence[Mapping[str, Any]]) -> list[Tool]:
+        wanted, tools = self._declared.tools, dict[str, Tool]()
+        names = [str(definition.get("name", "")) for definition in definitions]
+        for name, definition in zip(names, definitions, strict=True):
+            if wanted is not None and name not in wanted:
+                continue
+            tool = self._tool(name, definition)
+            if tool is None or tool.spec.name in tools or len(tools) == MAX_TOOLS:
+                if wanted is not None:
+                    raise self._unusable(f"a model couldn't call its tool {name[:80]!r}")
+                _log.warning("MCP server %s: its tool %.80r can't be offered to a model", self.name, name)
+            else:
+                tools[tool.spec.name] = tool
+        if missing := [name for name in wanted or () if name not in names]:
+            raise self._unusable(f"it has no tool {missing[0]!r}, which `tools` names")
+        return list(tools.values())
+
+    def _tool(self, name: str, definition: Mapping[str, Any]) -> Tool | None:
+        """A tool of the server for a child; None if a model couldn't call it."""
+        read_only = self._declared.read_only == "all" or name in self._declared.read_only
+        description = str(definition.get("description") or definition.get("title") or name)
+        if (parameters := _parameters(definition.get("inputSchema"))) is None:
+            return None
+        tool = Tool(
+            f"{self.name}.{name}",
+            _cleaned(description[: 2 * MAX_DESCRIPTION_CHARS])[:MAX_DESCRIPTION_CHARS],
+            parameters,
+            partial(self._call, name),
+            parallel=read_only,
+            read_only=read_only,
+            # What isn't confirmed may change anything. What is confirmed is also there for a judge's look.
+            effects=frozenset(("network",)) if read_only else None,
+        )
+        return tool if name and _CALLABLE.fullmatch(tool.spec.name) else None
+
+    async def _call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
+        from delegate.child.mcp_connection import ServerEnded
+
+        try:
+            result = await (await self._connected()).call(tool, arguments)
+        except TimeoutError:
+            seconds = self._declared.timeout_seconds
+            return ToolOutput(f"no answer and no progress for {seconds:g} s; it may still have been done", "timeout")
+        except ServerEnded as error:
+            message = f"the server {self.name} ended during this call, which may have been done or not"
+            raise ToolError(message) from error
+        return await run_in_thread(partial(_output_of, result))
+
+    async def _connected(self) -> "McpConnection":
+        async with self._starting:
+            if self._connection is not None and self._connection.ended:
+                if self._was_restarted:
+                    raise ToolError(f"the server {self.name} ended twice and isn't started again in this run")
+                self._was_restarted = True
+                _log.warning("MCP server %s ended, and is started again", self.name)
+                await self._connection.aclose()
+                self._connection = await self._open()
+            elif self._connection is None:
+                self._connection = await self._open()
+            return self._connection
+
+    async def _open(self) -> "McpConnection":
+        from delegate.child.mcp_connection import McpConnection
+
+        connection = McpConnection(self._declared, os.environ)
+        await connection.opened()
+        return connection
+
+    def _unusable(self, why: object) -> CallError:
+        match why:
+            case TimeoutError():
+                why = f"it took longer than {self._declared.timeout_seconds:g} s to start"
+            case KeyError():
+                why = f"the variable {why} isn't set"
+            case ImportError():
+                why = f"{why}; run `pip install 'delegate-task[mcp]'`"
+            case _:
+                pass
+        hint = f"correct or remove [mcp_servers.{self.name}] in the settings, or name `tools` without it in each task"
+        if self._declared.command is not None:
+            hint = f"{hint}; run its command yourself to see what it prints"
+        message = f"the MCP server {self.name} can't be used: {one_line(str(why), 300)}"
+        return CallError("mcp_server", message, hint=hint)
+
+    async def aclose(self) -> None:
+        """End the server."""
+        if self._connection is not None:
+            await self._connection.aclose()
+
+
+# --------------------------------------------------------------------------------------- what a server says and sends
+
+
+def _parameters(schema: object) -> JsonObject | None:
+    """The schema of a tool's arguments; None if a provider would refuse it, and with it every request of a child."""
+    try:
+        if not isinstance(schema, dict) or len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
+            return None
+        cleaned: JsonObject = _cleaned(cast("JsonObject", schema))
+        Draft202012Validator.check_schema(cleaned)
+    except (SchemaError, RecursionError):
+        return None
+    names = cleaned.get("properties", {})
+    if cleaned.get("type", "object") != "object" or not all(map(_ARGUMENT.fullmatch, names)):
+        return None
+    kept = {key: value for key, value in cleaned.items() if key not in _REFUSED_AT_TOP}
+    return {**kept, "type": "object", "properties": names}
+
+
+def _cleaned(value: Any) -> Any:
+    """The value without characters that a person wouldn't see, in all of its texts."""
+    if isinstance(value, str):
+        return clean(value).text
+    if isinstance(value, list):
+        return [_cleaned(item) for item in cast("list[Any]", value)]
+    return (
+        {key: _cleaned(item) for key, item in cast("JsonObject", value).items()} if isinstance(value, dict) else value
+    )
+
+
+def _output_of(result: Mapping[str, Any]) -> ToolOutput:
+    """A result of the protocol as the output of a tool."""
+    texts: list[str] = []
+    attachments: list[Attachment] = []
+    room = media.MAX_REQUEST_BYTES
+    for part in result.get("content", ()):
+        try:
+            file = _attachment(part)
+            if file is None:
+                texts.append(_text_of(part))
+            elif (room := room - len(file.data)) < 0:
+                raise ToolError(f"{file.name}: more images and PDFs than fit into a request")
+            else:
+                attachments.append(file)
+        except ToolError as error:
+            texts.append(f"[{error}]")
+    structured = result.get("structuredContent")
+    if structured is not None and not _repeats(texts, structured):
+        texts.append(json.dumps(structured, ensure_ascii=False))
+    return ToolOutput("\n".join(texts), "error" if result.get("isError") else "ok", attachments=tuple(attachments))
+
+
+def _repeats(texts: list[str], structured: JsonObject | list[Any] | str | float) -> bool:
+    """Whether the texts say the same, as servers repeat it for clients that read no structured content.
+
+    SDKs make a result that isn't an object one with a single field.
+    """
+    if isinstance(structured, dict) and list(structured.values()) in (["\n".join(texts)], [texts]):
+        return True
+    return any(_is_json(text, structured) for text in texts)
+
+
+def _is_json(text: str, value: object) -> bool:
+    try:
+        return json.loads(text) == value
+    except ValueError:
+        return False
+
+
+def _attachment(part: Mapping[str, Any]) -> Attachment | None:
+    """An image or a PDF; None for everything else. Raises ToolError if providers would refuse it."""
+    source = part.get("resource", part) if part.get("type") == "resource" else part
+    encoded = source.get("data") or source.get("blob")
+    if not isinstance(encoded, str):
+        return None
+    try:
+        kind = media.media_type(base64.b64decode(encoded[:64], validate=True))
+        if kind is None:
+            return None
+        name = f"the result ({kind})"
+        if len(encoded) * 3 // 4 > media.max_bytes(kind):
+            raise ToolError(f"{name} has more than {media.max_bytes(kind):,} bytes, so it isn't shown")
+        data = base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        return None
+    media.describe(kind, data, name)
+    return Attachment(kind, data)
+
+
+def _text_of(part: Mapping[str, Any]) -> str:
+    match part.get("type"):
+        case "text":
+            return str(part.get("text", ""))
+        case "resource":
+            resource = part.get("resource", {})
+            return str(resource.get("text") or f"[{resource.get('mimeType') or 'resource'}: {resource.get('uri')}]")
+        case "resource_link":
+            return f"[{part.get('name') or 'resource'}]({part.get('uri')})"
+        case kind:
+            return f"[{kind}: {part.get('mimeType') or 'of a kind that can not be shown'}]"
