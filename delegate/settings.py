@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -21,6 +21,7 @@ from delegate.errors import ConfigError
 from delegate.models.catalog import JudgeAccuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.policy.mcp_servers import McpServer, ServerName, read_mcp_json
+from delegate.policy.roles import MAX_ROLES, Role, RoleName, read_role
 from delegate.policy.rules import Policy, Rule
 from delegate.types import Effort, Level, Text, Tier, TierBound, Value
 
@@ -147,6 +148,9 @@ class Settings(Value):
     mcp_servers: dict[ServerName, McpServer] = Field(default_factory=dict)
     """MCP servers whose tools the built-in child may call, as `SERVER.TOOL`, by name (only in `delegate.toml` or
     Python). A `.mcp.json` in the working folder adds to them once it is trusted."""
+    roles: Annotated[dict[RoleName, Role], Field(max_length=MAX_ROLES)] = Field(default_factory=dict)
+    """Roles that tasks may name (only in files or Python): those of `agents/` beside your own `delegate.toml`, and
+    trusted ones of the working folder."""
 
 
 class SettingsOptions(TypedDict, total=False):
@@ -197,9 +201,10 @@ class SettingsOptions(TypedDict, total=False):
     endpoints: Sequence[DeclaredEndpoint | Mapping[str, Any]]
     models: Sequence[Model | Mapping[str, Any]]
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]]
+    roles: Mapping[str, Role | Mapping[str, Any]]
 
 
-ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy", "mcp_servers")
+ONLY_IN_FILES = ("judge_accuracy", "endpoints", "models", "policy", "mcp_servers", "roles")
 """Structured fields, which can't be set by an environment variable."""
 
 
@@ -211,6 +216,10 @@ NO_FIELDS = frozenset({
 `budget.nested`, and the tests."""
 _KUBERNETES = re.compile(r"DELEGATE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """What Kubernetes sets in every container beside a service called `delegate`."""
+
+
+_BY_NAME = ("mcp_servers", "roles")
+"""Fields whose entries have names, so that one file adds to another's."""
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **given: Unpack[SettingsOptions]) -> Settings:
@@ -226,8 +235,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **given: Unpack[Sett
         fields = parse(file)
         if wider := widening(file, fields, Settings(**merged)):
             raise trust.refusal(file, wider)
-        servers = {**merged.get("mcp_servers", {}), **fields.get("mcp_servers", {})}
-        merged |= {**fields, "mcp_servers": servers} if servers else fields
+        tables = {name: {**merged.get(name, {}), **fields[name]} for name in _BY_NAME if name in fields}
+        merged |= {**fields, **tables}
     for source, fields in (("the environment", _from_environ(environ)), ("the arguments", given)):
         _check(source, fields)
         merged |= fields
@@ -252,14 +261,19 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
     """The fields that a settings file sets.
 
     Raises:
-        ConfigError: It isn't TOML, or no `.mcp.json`, or a value is invalid.
+        ConfigError: It isn't TOML, or no `.mcp.json` or role, or a value is invalid.
     """
-    is_json = file.path.name == trust.MCP_NAME
+    what = "TOML"
     try:
         text = file.data.decode()
-        fields = {"mcp_servers": read_mcp_json(text)} if is_json else cast("dict[str, Any]", loads(text, "toml"))
+        if file.path.name == trust.MCP_NAME:
+            what, fields = "a list of MCP servers", {"mcp_servers": read_mcp_json(text)}
+        elif trust.is_role(file.path):
+            what = "a role"
+            fields = {"roles": dict([read_role(file.path, text)])}
+        else:
+            fields = cast("dict[str, Any]", loads(text, "toml"))
     except ValueError as error:  # also if it isn't UTF-8
-        what = "a list of MCP servers" if is_json else "TOML"
         raise ConfigError(f"{file.name} can't be read as {what}: {error}; correct it there") from error
     _check(file.name, fields)
     return fields
@@ -328,6 +342,8 @@ _TABLES: Mapping[tuple[str, ...], type[Value]] = {
     (): Settings,
     ("policy",): Policy,
     ("mcp_servers", "*"): McpServer,
+    ("roles", "*"): Role,
+    ("roles", "*", "policy"): Policy,
     ("policy", "rules"): Rule,
     ("endpoints",): DeclaredEndpoint,
     ("endpoints", "models"): DeclaredModel,
@@ -342,7 +358,7 @@ _TABLES: Mapping[tuple[str, ...], type[Value]] = {
 def _known_keys(error: ErrorDetails) -> tuple[str, ...]:
     """Return the valid keys of the table with the error."""
     keys = tuple(part for part in error["loc"][:-1] if isinstance(part, str))
-    keys = (keys[0], "*", *keys[2:]) if keys[:1] == ("mcp_servers",) and len(keys) > 1 else keys  # by their names
+    keys = (keys[0], "*", *keys[2:]) if keys[:1] in (("mcp_servers",), ("roles",)) and len(keys) > 1 else keys
     return tuple(_TABLES[keys].model_fields) if keys in _TABLES else ()
 
 

@@ -26,6 +26,8 @@ from delegate.types import LEVELS, TIERS
 NAME = "delegate.toml"
 MCP_NAME = ".mcp.json"
 """MCP servers, in a file that other clients read too. It doesn't count at all without trust."""
+ROLE_FOLDERS = ("agents", ".claude/agents", ".codex/agents")
+"""Where a repository may have roles. They don't count at all without trust."""
 _LIST = "trusted.json"
 LARGEST_BYTES = 1_000_000
 """A file in the working folder that is larger is refused unread."""
@@ -73,7 +75,9 @@ def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
     Raises:
         ConfigError: A file can't be read, or `DELEGATE_CONFIG` names one that doesn't exist.
     """
-    found: list[SettingsFile] = []
+    found: list[SettingsFile] = [] if environ.get("DELEGATE_CONFIG") else _trusted_roles()
+    roles = sorted(filter(is_role, own_folder().joinpath("agents").glob("*.*")))
+    found += [SettingsFile(path, "own", _bytes_of(path), trusted=True) for path in roles]
     if (own := read_own()) is not None:
         found.append(own)
     if named := environ.get("DELEGATE_CONFIG"):
@@ -103,6 +107,22 @@ def _folder_file() -> Path:
     above = [here, *here.parents]
     top = next((n for n, folder in enumerate(above) if os.path.lexists(folder / ".git")), 0)
     return next((file for folder in above[: top + 1] if os.path.lexists(file := folder / NAME)), here / NAME)
+
+
+def is_role(path: Path) -> bool:
+    """Whether a file is one of a role, by its name and folder."""
+    return path.parent.name == "agents" and path.suffix in (".md", ".toml") and path.name != NAME
+
+
+def _trusted_roles() -> list[SettingsFile]:
+    """The roles of the working folder that are trusted as they are now."""
+    folders = {_key(Path(folder, NAME)).parent for folder in ROLE_FOLDERS}
+    found: list[SettingsFile] = []
+    for path, digest in sorted(trusted().items()):
+        if path.parent in folders and is_role(path) and path.exists():
+            data = _regular_bytes_of(path)
+            found += [SettingsFile(path, "folder", data, trusted=True)] if _digest(data) == digest else []
+    return found
 
 
 def read_own() -> SettingsFile | None:
@@ -251,7 +271,7 @@ def is_protected(real: Path) -> bool:
     here = _folder_file() if real.name.casefold() == NAME else Path(NAME)
     files = (here, *([Path(named)] if named else []), *listed)
     return any(_without_links(file, folded) == folded for file in files) or (
-        real.name.casefold() in (NAME, MCP_NAME) and _is_trusted_copy(real, listed)
+        (real.name.casefold() in (NAME, MCP_NAME) or is_role(real)) and _is_trusted_copy(real, listed)
     )
 
 

@@ -114,7 +114,7 @@ def test_the_options_for_type_checkers_are_the_settings() -> None:
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_an_option_accepts_what_its_setting_does(name: str) -> None:
     """The types that are written twice, up to constraints: lists, tables, and paths as text are accepted besides."""
-    wider = {"home", "fetch_hosts", "endpoints", "models", "judge_accuracy", "policy", "mcp_servers"}
+    wider = {"home", "fetch_hosts", "endpoints", "models", "judge_accuracy", "policy", "mcp_servers", "roles"}
     option = get_type_hints(SettingsOptions)[name]
     assert name in wider or option == get_type_hints(Settings)[name]
 

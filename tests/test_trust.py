@@ -44,6 +44,7 @@ WIDER = {
     "endpoints": ENDPOINT,
     "models": MODEL,
     "mcp_servers": '[mcp_servers.files]\ncommand = "npx"',
+    "roles": '[roles.reviewer]\ndescription = "reviews"',
 }
 NARROWED = {
     "escalate": "escalate = true",

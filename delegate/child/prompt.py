@@ -69,6 +69,7 @@ def system_text(
     ending = _REPORT if task.mode == "once" else _CLAIM
     rules = [_RULES, ending, _NO_COMMANDS] if _has_no_commands(tools) else [_RULES, ending]
     rules += [_STEPS] if task.steps else []
+    rules += _role(task)
     claims = f" You may claim {task.max_claims} times." if task.mode == "goal" else ""
     limits = f"You have {max_steps} turns{_time(seconds)}.{claims}"
     return "\n\n".join([*rules, *_place(workspace, today), limits, *_requirements(task, readings or {}), frames])
@@ -93,12 +94,20 @@ def whole(
     parts = [
         _RULES,
         _REPORT,
+        *_role(task),
         *_place(workspace, today),
         *limits,
         *_requirements(task, readings or {}),
         f"Your task:\n{assignment(task)}",
     ]
     return "\n\n".join(parts)
+
+
+def _role(task: Task) -> list[str]:
+    """What the operator says of how this child works."""
+    name = f", {task.role}" if task.role else ""
+    beginning = f"Your role{name}, as far as it doesn't contradict the above:"
+    return [f"{beginning}\n{task.instructions}"] if task.instructions else []
 
 
 def _place(workspace: Path, today: date | None) -> tuple[str, str]:

@@ -5,12 +5,13 @@ constrained decoding supports. The parser accepts calls of all dialects.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from delegate._util import resources
+from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
 from delegate.errors import ConfigError
 from delegate.money import usd
@@ -28,6 +29,8 @@ Dialect = Literal[
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 Variant = Literal["compact", "full"]
 
+ROLE_CHARS = 160
+"""How much of a role's description a parent's model reads."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -69,12 +72,14 @@ def tool(
     variant: Variant = "compact",
     limits: Limits | None = None,
     background: bool = False,
+    roles: Mapping[str, str] | None = None,
 ) -> JsonObject:
     """Return the tool's definition, in the form in which the host registers its tools.
 
     The `compact` variant describes criteria as text and the three most common checks; `full` has the schema of every
     kind. Use `name` if the host already has a tool called `delegate_task`. `background` adds the argument with which a
-    parent asks for handles at once, for hosts that have `read_delegation` as well.
+    parent asks for handles at once, for hosts that have `read_delegation` as well. `roles` are those that a task may
+    name, with their descriptions, of which the definition has the beginning.
 
     Raises:
         ConfigError: The dialect is unknown, or the name isn't valid for all hosts.
@@ -88,9 +93,19 @@ def tool(
     description = cast("str", definition["description"]).replace("{limits}", limits.sentence())
     parameters = _parameters(definition, variant, repeat=dialect.endswith("-strict"))
     parameters["properties"]["tasks"]["maxItems"] = limits.max_tasks  # some hosts drop it: the limits say it in words
+    if roles:
+        _add_roles(parameters["properties"], roles)
     if background:
         parameters["properties"]["background"] = definition["background"]
     return _ENVELOPES[dialect](name, description, parameters)
+
+
+def _add_roles(fields: JsonObject, roles: Mapping[str, str]) -> None:
+    """Add `role` to a call and to each of its tasks, with the descriptions in one place."""
+    role: JsonObject = {"type": ["string", "null"], "enum": [*roles, None]}
+    described = "; ".join(f"{name}: {one_line(text, ROLE_CHARS)}" for name, text in roles.items())
+    fields["tasks"]["items"]["properties"]["role"] = role
+    fields["role"] = {**role, "description": described}
 
 
 def read_tool(dialect: Dialect) -> JsonObject:

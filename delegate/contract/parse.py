@@ -59,10 +59,12 @@ CheckSchema = Callable[[JsonObject], str | None]
 """Returns what is wrong with a JSON Schema, or None."""
 
 
-def parse_call(arguments: Arguments, *, check_schema: CheckSchema, max_tasks: int = 3) -> tuple[Task, ...]:
+def parse_call(
+    arguments: Arguments, *, check_schema: CheckSchema, max_tasks: int = 3, has_roles: bool = False
+) -> tuple[Task, ...]:
     """Parse a call into its tasks: at least one and at most `max_tasks`, in the given order.
 
-    `check_schema` validates JSON Schemas.
+    `check_schema` validates JSON Schemas. Only if the tool `has_roles`, a task may have the field `role`.
 
     Raises:
         CallError: The call is invalid, with a code from the table above. The message lists all problems, so that one
@@ -70,8 +72,9 @@ def parse_call(arguments: Arguments, *, check_schema: CheckSchema, max_tasks: in
     """
     try:
         call = read_object(arguments)
-        parser = _Parser(check_schema)
-        tasks = [parser.task(given, path) for path, given in _split(call, max_tasks, parser.problems)]
+        parser = _Parser(check_schema, (*TASK_FIELDS, "role") if has_roles else TASK_FIELDS)
+        split = _split(call, max_tasks, parser.problems, parser.task_fields)
+        tasks = [parser.task(given, path) for path, given in split]
         parser.problems.raise_first()
     except CallError as error:
         raise with_hint(error) from None
@@ -94,14 +97,16 @@ def take_background(arguments: Arguments) -> tuple[Arguments, bool]:
     return {name: value for name, value in call.items() if name != "background"}, bool(wanted)
 
 
-def _split(call: Mapping[str, object], max_tasks: int, problems: Problems) -> list[tuple[str, object]]:
+def _split(
+    call: Mapping[str, object], max_tasks: int, problems: Problems, known: tuple[str, ...]
+) -> list[tuple[str, object]]:
     """Return the call's unparsed tasks, each with its path in the call."""
-    problems.unknown_fields(call, (*TASK_FIELDS, "tasks"), "")
+    problems.unknown_fields(call, (*known, "tasks"), "")
     tasks = _decode_nested(call.get("tasks"), "tasks")
-    task_fields = [name for name in TASK_FIELDS if not is_blank(call.get(name))]
+    task_fields = [name for name in known if not is_blank(call.get(name))]
     if is_blank(tasks):
         if task_fields or isinstance(call.get("goal"), str):
-            return [("", {name: call[name] for name in TASK_FIELDS if name in call})]
+            return [("", {name: call[name] for name in known if name in call})]
         problems.raise_first()
         raise CallError("no_task", "the call has no task", field="goal", hint="send `goal`, or `tasks` with 1 or more")
     if task_fields:
@@ -122,8 +127,9 @@ def _split(call: Mapping[str, object], max_tasks: int, problems: Problems) -> li
 class _Parser:
     """Parses tasks, and continues after a problem to find the next one."""
 
-    def __init__(self, check_schema: CheckSchema) -> None:
+    def __init__(self, check_schema: CheckSchema, task_fields: tuple[str, ...]) -> None:
         self.problems = Problems()
+        self.task_fields = task_fields
         self._check_schema = check_schema
 
     def task(self, given: object, path: str) -> Task | None:
@@ -152,8 +158,8 @@ class _Parser:
             message = f'`{path}` is {kind_of(given)}, not a task such as {{"goal": "..."}}'
             raise CallError("wrong_type", message, field=path)
         task = cast("Mapping[str, object]", given)
-        self.problems.unknown_fields(task, TASK_FIELDS, path)
-        fields = {name: task[name] for name in TASK_FIELDS if not is_blank(task.get(name))}
+        self.problems.unknown_fields(task, self.task_fields, path)
+        fields = {name: task[name] for name in self.task_fields if not is_blank(task.get(name))}
         if "goal" not in fields:
             self.problems.add("empty", join(path, "goal"), "is empty" if "goal" in task else "is missing")
             fields["goal"] = "?"  # so that validation reports only problems of the other fields

@@ -236,8 +236,9 @@ class Delegator:
         `background` is for hosts that run calls by `background.start_call` where the parent asks for it.
         """
         limits = self._admission.limits_of(self._runs.context(parent))
+        roles = {name: role.description for name, role in self.settings.roles.items()}
         return contract.tool(
-            dialect, name=self.settings.tool_name, variant=variant, limits=limits, background=background
+            dialect, name=self.settings.tool_name, variant=variant, limits=limits, background=background, roles=roles
         )
 
     async def call(
@@ -256,7 +257,7 @@ class Delegator:
         """
         await self._preparation.wait(_CHILDREN)
         try:
-            tasks = contract.parse_call(arguments, check_schema=check_schema)
+            tasks = contract.parse_call(arguments, check_schema=check_schema, has_roles=bool(self.settings.roles))
             context = self._runs.context(parent, author="model", on_approval=on_approval)
             return await self._admission.execute(
                 tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation

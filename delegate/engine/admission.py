@@ -19,6 +19,7 @@ from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
+from delegate.engine.roles import in_role, role_of
 from delegate.engine.working_folder import in_workspace
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
@@ -79,6 +80,7 @@ class Admission:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
+        tasks = self._in_roles(tasks, context, are_resumed=resumed is not None)
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
         connections = [
@@ -157,6 +159,33 @@ class Admission:
             usd_left=context.ledger.left("cost_usd") if context.ledger.is_limited("cost_usd") else None,
             depth_left=deepest - context.depth - 1 if deepest > 1 else None,
         )
+
+    def _in_roles(self, tasks: Sequence[Task], context: RunContext, *, are_resumed: bool) -> list[Task]:
+        """The tasks in their roles. The record of one that is resumed has what its role adds.
+
+        Raises:
+            CallError: There is no such role, or the runner wouldn't keep to it.
+        """
+        done: list[Task] = []
+        for n, task in enumerate(tasks):
+            try:
+                role = role_of(task, self.settings)
+                if role and role.limits_tools and not self.executor.services.uses_job_tools:
+                    message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
+                    raise CallError("no_role", message, hint="leave out `role`")
+            except CallError as error:
+                error.field = f"tasks[{n}].role" if len(tasks) > 1 else "role"
+                raise
+            if role is not None and not are_resumed:
+                bounds = context.bounds(self.settings)
+                task = in_role(task, role, bounds, self._known_tools, self._callable_model)
+            done.append(task)
+        return done
+
+    def _callable_model(self, name: str) -> Model | None:
+        """The model of this name, if it can be called."""
+        model = self.catalog.find(name)
+        return model if model and (model.provider, model.endpoint) in self.connections.available else None
 
     def _refuse_unknown_tools(self, task: Task) -> None:
         """Raise CallError if the task names a tool that doesn't exist. A runner's own tools aren't known here.

@@ -20,6 +20,8 @@ from delegate.types import ProbeCriterion, Task
 
 if TYPE_CHECKING:
     from delegate.child.permissions import Permissions
+    from delegate.policy.roles import Role
+    from delegate.policy.rules import Policy
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class ChildTools:
         tools = [tool for tool in self._all() if tool.name in names]
         if services.host_tools is None:
             tools = [tool for tool in tools if tool.effects == frozenset(("network",))]
-        if services.settings.policy.restricts:  # what reaches out may need an approval
+        if self._policy.restricts:  # what reaches out may need an approval
             tools = [tool for tool in tools if tool.read_only]
         return tuple(tools)
 
@@ -75,7 +77,7 @@ class ChildTools:
         self, context: RunContext, recorder: Recorder, events: TaskEvents, waiting: Waiting, seconds: float
     ) -> tuple[Tool, ...]:
         settings = self.call.services.settings
-        if not (settings.policy.restricts or settings.commands == "ask" or self.task.steps):
+        if not (self._policy.restricts or settings.commands == "ask" or self.task.steps):
             return self._available(context)
         from delegate.child.permissions import Asker, Permissions  # loaded only where anything could be refused
         from delegate.child.steps import Steps
@@ -95,7 +97,7 @@ class ChildTools:
             while_waiting=context.permit.released if context.permit else nullcontext,
         )
         self.permissions = permissions = Permissions(
-            settings.policy,
+            self._policy,
             asker,
             ledger=context.ledger,
             seconds_left=lambda: end - time.monotonic(),
@@ -106,13 +108,28 @@ class ChildTools:
 
     def _available(self, context: RunContext) -> tuple[Tool, ...]:
         """The tools that the task names, except those that its parent doesn't have."""
-        services = self.call.services
+        services, role = self.call.services, self._role
         tools = self._all()
-        if context.depth < context.run.settings.max_depth:
+        # A child of a child in a role has no role, so it would be free of the role's policy.
+        if context.depth < context.run.settings.max_depth and (role is None or role.policy is None):
             tools = (*tools, services.child_delegate_tool())
             self.folder.expect_writers()  # the child's own children may work in it
         selections = [names for names in (self.task.tools, self.call.context.tools) if names is not None]
-        return tuple(tool for tool in tools if all(tool.name in names for names in selections))
+        chosen = tuple(tool for tool in tools if all(tool.name in names for names in selections))
+        if role is None:
+            return chosen
+        return tuple(
+            tool for tool in chosen if tool.name not in role.without_tools and (tool.read_only or not role.read_only)
+        )
+
+    @property
+    def _role(self) -> "Role | None":
+        roles = self.call.services.settings.roles
+        return roles[self.task.role] if self.task.role is not None else None  # it was admitted
+
+    @property
+    def _policy(self) -> "Policy":
+        return self.call.services.settings.policy.narrowed(self._role.policy if self._role else None)
 
     def _all(self) -> tuple[Tool, ...]:
         services, model = self.call.services, self.model

@@ -74,6 +74,16 @@ class Policy(Value):
         more = self.max_requests > allowed.max_requests or self.answer_seconds > allowed.answer_seconds
         return wider or more or any(rule not in self.rules for rule in allowed.rules)
 
+    def narrowed(self, other: "Policy | None") -> "Policy":
+        """Itself and the other policy, where that one is stricter."""
+        if other is None:
+            return self
+        changes: dict[str, Any] = {
+            name: max(getattr(self, name), getattr(other, name), key=_rank) for name in SITUATIONS
+        }
+        changes |= {name: min(getattr(self, name), getattr(other, name)) for name in ("max_requests", "answer_seconds")}
+        return self.model_copy(update={**changes, "rules": (*self.rules, *other.rules)})
+
     @model_validator(mode="before")
     @classmethod
     def _from_table(cls, value: Any) -> Any:

@@ -83,6 +83,10 @@ class Task(Value):
     steps: bool = False
     """Whether the child declares each step before it changes anything. What it calls outside of a step's tools is for
     the policy to decide: by default it has to be approved."""
+    role: Text | None = None
+    """One of the setting `roles`, which narrows what the child may do."""
+    instructions: Text | None = None
+    """How the child works, which its system prompt says after delegate's own rules. A role's instructions precede."""
 
     if TYPE_CHECKING:
         # Type checkers know only the validated types, but criteria and the workspace also have short forms.
@@ -106,6 +110,8 @@ class Task(Value):
             mode: TaskMode = "once",
             max_claims: int = 3,
             steps: bool = False,
+            role: str | None = None,
+            instructions: str | None = None,
         ) -> None: ...
 
     @model_validator(mode="before")

@@ -70,6 +70,9 @@ MaxClaimsOption = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="With --until-verified: how often the child may claim to be done [3]."),
 ]
+RoleOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Let the child work in a role, which narrows what it may do.")
+]
 FileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Run the tasks of a .json, .yaml or .toml file instead of GOAL.")
 ]
@@ -107,6 +110,7 @@ def run(
     runner_output: RunnerOutputOption = None,
     runner_env: RunnerEnvOption = None,
     plan: PlanOption = False,
+    role: RoleOption = None,
     trace: TraceOption = None,
     resume: ResumeOption = None,
     format: FormatOption = Format.pretty,
@@ -138,8 +142,8 @@ def run(
     A task file is a list of tasks, or an object with the list as `tasks`. A
     task has the fields goal, context, acceptance_criteria, output_schema, tier,
     model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode,
-    max_claims and steps. A criterion in it is a sentence or a typed object, and a
-    relative workspace is resolved against the folder of the file. What reaches
+    max_claims, steps, role and instructions. A criterion in it is a sentence or a
+    typed object, and a relative workspace is resolved against the folder of the file. What reaches
     further than that folder or your settings needs `delegate trust FILE`.
 
     The child gets a new, empty folder; with --in, --worktree or --copy, it gets
@@ -177,6 +181,7 @@ def run(
         "max_cost_usd": max_cost,
         "mode": "goal" if until_verified else None,
         "max_claims": max_claims,
+        "role": role,
     }
     options = {name: value for name, value in fields.items() if value is not None}
     if resume is not None:

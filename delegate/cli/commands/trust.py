@@ -18,7 +18,7 @@ from delegate.trust import SettingsFile, is_model_key
 from delegate.types import Task
 
 _TASKS = (".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".toml")
-_PATH = typer.Argument(help="The settings file, its folder, a .mcp.json, or a file of tasks.")
+_PATH = typer.Argument(help="The settings file, its folder, a .mcp.json, a role or their folder, or a file of tasks.")
 _LIST = typer.Option("--list", help="List the trusted files instead.")
 _REVOKE = typer.Option("--revoke", help="End the trust in this file instead.")
 
@@ -28,13 +28,14 @@ def trust(
     listed: Annotated[bool, _LIST] = False,
     revoke: Annotated[bool, _REVOKE] = False,
 ) -> None:
-    """Let a folder's delegate.toml or .mcp.json, a file of tasks, or a .delegate/criteria.toml count in full.
+    """Let a folder's delegate.toml, .mcp.json or roles, a file of tasks, or a .delegate/criteria.toml count in full.
 
     Without trust, a delegate.toml may only narrow what your own settings allow,
-    a .mcp.json isn't read, a file of tasks may ask for no more than your
-    settings do, and for no workspace outside of its folder, and commands of
-    criteria for a hook count as those of a model. Each could be a repository's:
-    read it first. Any change of the file ends the trust.
+    a .mcp.json and roles (agents/NAME.md) aren't read, a file of tasks may ask
+    for no more than your settings do, and for no workspace outside of its
+    folder, and commands of criteria for a hook count as those of a model. Each
+    could be a repository's: read it first. Any change of the file ends the
+    trust.
     """
     if listed:
         for file in sorted(trusting.trusted()):
@@ -45,12 +46,22 @@ def trust(
         print(f"{path} is no longer trusted")
     elif path.parts[-2:] == CRITERIA_FILE.parts:
         _trust_tasks(path, criteria_as_tasks)
-    elif not path.is_dir() and path.name not in (trusting.NAME, trusting.MCP_NAME) and path.suffix.lower() in _TASKS:
-        _trust_tasks(path, tasks_in)
-    else:
+    elif path.is_dir() and path.resolve().name == "agents":
+        files = [trusting.read(file) for file in sorted(filter(trusting.is_role, path.resolve().iterdir()))]
+        print("\n".join(map(_reach, files)) or f"{path} has no roles")
+        for file in files:
+            trusting.trust(file)
+    elif _is_of_settings(path):
         file = trusting.read(path)
         print(_reach(file))
         trusting.trust(file)
+    else:
+        _trust_tasks(path, tasks_in)
+
+
+def _is_of_settings(path: Path) -> bool:
+    is_named = path.name in (trusting.NAME, trusting.MCP_NAME) or trusting.is_role(path.absolute())
+    return path.is_dir() or is_named or path.suffix.lower() not in _TASKS
 
 
 def _trust_tasks(path: Path, read: Callable[[Path], list[tuple[str, Task]] | None]) -> None:
@@ -82,6 +93,8 @@ def _reach(file: SettingsFile) -> str:
         where = server.url or f"`{shlex.join((server.command or '', *server.args))}`, which runs outside of any sandbox"
         gets = ", ".join(f"${variable}" for variable in sorted(server.variables)) or "no variable"
         lines.append(f"the MCP server {name} is {where}; it gets {gets}, and what children send to its tools")
+    for name, role in settings.roles.items():
+        lines.append(f"the role {name} has {len(role.instructions):,} characters of instructions for its children")
     for endpoint in settings.endpoints:
         what = f"${endpoint.key_env}" if endpoint.key_env else "no key"
         if endpoint.key_command:
