@@ -86,7 +86,8 @@ class BatchRunner:
 
     def admit(self, task: Task) -> Model | None:
         """The model that will run the task; None if the runner chooses its own. Raises CallError."""
-        return self.admission.admit(task, self.context)
+        (done_in_role,) = self.admission.in_roles([task], self.context)
+        return self.admission.admit(done_in_role, self.context)
 
     def check(self, task: Task) -> None:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""

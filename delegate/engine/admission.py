@@ -80,7 +80,7 @@ class Admission:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
-        tasks = self._in_roles(tasks, context, are_resumed=resumed is not None)
+        tasks = self.in_roles(tasks, context, are_resumed=resumed is not None)
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
         connections = [
@@ -160,7 +160,7 @@ class Admission:
             depth_left=deepest - context.depth - 1 if deepest > 1 else None,
         )
 
-    def _in_roles(self, tasks: Sequence[Task], context: RunContext, *, are_resumed: bool) -> list[Task]:
+    def in_roles(self, tasks: Sequence[Task], context: RunContext, *, are_resumed: bool = False) -> list[Task]:
         """The tasks in their roles. The record of one that is resumed has what its role adds.
 
         Raises:

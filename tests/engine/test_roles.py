@@ -4,13 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from delegate import Delegator, Task
 from delegate.child.job import Job
+from delegate.cli.app import app
 from delegate.contract import DIALECTS, tool
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.testing import Scripted
+from delegate.trust import own_folder
 from delegate.types import JsonObject, Parent
 
 REVIEWER: JsonObject = {"description": "Reviews a change.", "instructions": "Read the whole file, not only the diff."}
@@ -140,6 +143,19 @@ async def test_an_unknown_role_is_refused_before_anything_is_spent(call: JsonObj
     field = "tasks[1].role" if "tasks" in call else "role"
     assert (report.error.code, report.error.field, client.requests) == ("unknown_role", field, [])
     assert "reviewer" in (report.error.hint or "")
+
+
+def test_a_plan_is_made_in_the_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+    folder = own_folder() / "agents"
+    folder.mkdir(parents=True)
+    (folder / "reviewer.md").write_text("---\ndescription: Reviews.\ntier: fast\n---\n")
+
+    def plan(*options: str) -> Result:
+        return CliRunner().invoke(app, ["run", "Review.", "--plan", "--format", "json", *options])
+
+    assert plan("--role", "reviewer").output == plan("--tier", "fast").output != plan().output
+    assert "there is no role 'reviwer'" in str(plan("--role", "reviwer").exception)
 
 
 async def test_a_runner_that_would_not_keep_to_a_role_is_refused() -> None:
