@@ -71,11 +71,11 @@ CallCode = Literal[
     WorkspaceCode, "workspace_too_large", "invalid_json", "not_an_object", "no_task", "goal_and_tasks",
     "too_many_tasks", "unknown_field", "wrong_type", "empty", "too_large", "unknown_tier", "unknown_criterion_kind",
     "unknown_role", "no_role", "no_goal_mode", "no_steps", "unknown_tool", "mcp_server", "invalid_criterion",
-    "invalid_schema", "duplicate_id", "path_refused", "vacuous_check", "tier_above_parent",
-    "tier_below_floor", "unknown_endpoint", "unknown_model",
-    "unknown_price", "no_api_key", "no_model_for_tier", "budget_exceeded", "too_deep", "home_not_writable",
-    "unknown_handle", "other_run", "ambiguous_id", "unknown_task", "unknown_page", "cannot_resume", "running",
-    "outcome_unknown", "past_the_end", "unreadable", "bad_output_folder", "report_too_long",
+    "invalid_schema", "duplicate_id", "path_refused", "vacuous_check", "tier_above_parent", "tier_below_floor",
+    "unknown_endpoint", "unknown_model", "unknown_price", "no_api_key", "no_model_for_tier", "budget_exceeded",
+    "too_deep", "home_not_writable", "unknown_handle", "other_run", "ambiguous_id", "unknown_task", "unknown_page",
+    "cannot_resume", "running", "outcome_unknown", "past_the_end", "unreadable", "bad_output_folder", "report_too_long",
+    "not_approved",
 ]  # fmt: skip
 """Why a call is refused, or a record can't be read."""
 FileCode = Literal[

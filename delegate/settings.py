@@ -89,6 +89,9 @@ class Settings(Value):
     default_max_cost_usd: float | None = Field(default=5, gt=0)
     """Maximum cost in US dollars, as far as prices are known, of a run in which a model makes a call, if `max_cost_usd`
     isn't set. Calls by people and batches aren't limited by it. None or `inf`: no limit."""
+    ask_above_usd: float | None = Field(default=None, gt=0)
+    """A model's call that will likely cost more, in US dollars, or whose cost can't be estimated, needs a person's
+    approval. None: none does."""
     max_run_model_calls: int | None = Field(default=None, ge=1)
     """Maximum number of model calls per run, by children and judges together. None: no limit."""
     max_run_tokens: int | None = Field(default=None, gt=0)
@@ -179,6 +182,7 @@ class SettingsOptions(TypedDict, total=False):
     timeout_seconds: float
     max_cost_usd: float | None
     default_max_cost_usd: float | None
+    ask_above_usd: float | None
     max_run_model_calls: int | None
     max_run_tokens: int | None
     run_timeout_seconds: float | None

@@ -100,4 +100,10 @@ class BatchRunner:
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
-        return await plan(source, model_for=self.admit, costs=self.records.costs, skip_bad=skip_bad)
+        return await plan(
+            source,
+            model_for=self.admit,
+            past=self.records.past_tasks,
+            left_usd=self.context.ledger.left("cost_usd"),
+            skip_bad=skip_bad,
+        )

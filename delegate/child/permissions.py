@@ -226,7 +226,8 @@ class Permissions:
         try:
             with asker.waiting("approval"):
                 async with asker.while_waiting():
-                    answer, outcome = await self._answer_to(request)
+                    assert self._asker.on_approval is not None
+                    answer, outcome = await answer_to(self._asker.on_approval, request)
         finally:
             asker.notify(
                 ApprovalAnswered,
@@ -246,39 +247,39 @@ class Permissions:
         if outcome == "refused":
             self._again[request.sha256] = False
         note = f": {one_line(answer.note, 1_000)}" if answer.note else ""
-        return None if answer.approved else f"{_WHY_NOT[outcome]}{note}"
+        return None if answer.approved else f"{WHY_NOT[outcome]}{note}"
 
-    async def _answer_to(self, request: ApprovalRequest) -> tuple[ApprovalAnswer, ApprovalOutcome]:
-        """A person's answer, and what came of it. Only cancellation of the child is raised."""
-        no, ask = ApprovalAnswer(approved=False), self._asker.on_approval
-        assert ask is not None
-        try:
-            async with asyncio.timeout(self._policy.answer_seconds):
-                answer: Any = ask(request)
-                answer = await answer if inspect.isawaitable(answer) else answer
-        except TimeoutError:
-            return no, "no_answer"
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            return no, "no_answer"
-        except Exception:
-            _log.exception("nobody could be asked for an approval")
-            return no, "failed"
-        if answer is None:
-            return no, "failed"
-        if isinstance(answer, bool):
-            answer = ApprovalAnswer(approved=answer)
-        if not isinstance(answer, ApprovalAnswer) or answer.approved not in (True, False):
-            _log.warning("an approval was answered by a %s, which is no answer", type(answer).__name__)
-            return no, "failed"
-        if answer.sha256 is not None and answer.sha256 != request.sha256:
-            return replace(answer, approved=False), "other_call"
-        return answer, "approved" if answer.approved else "refused"
+
+async def answer_to(ask: OnApproval, request: ApprovalRequest) -> tuple[ApprovalAnswer, ApprovalOutcome]:
+    """A person's answer, and what came of it. Only cancellation of the caller is raised."""
+    no = ApprovalAnswer(approved=False)
+    try:
+        async with asyncio.timeout(request.answer_seconds):
+            answer: Any = ask(request)
+            answer = await answer if inspect.isawaitable(answer) else answer
+    except TimeoutError:
+        return no, "no_answer"
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise
+        return no, "no_answer"
+    except Exception:
+        _log.exception("nobody could be asked for an approval")
+        return no, "failed"
+    if answer is None:
+        return no, "failed"
+    if isinstance(answer, bool):
+        answer = ApprovalAnswer(approved=answer)
+    if not isinstance(answer, ApprovalAnswer) or answer.approved not in (True, False):
+        _log.warning("an approval was answered by a %s, which is no answer", type(answer).__name__)
+        return no, "failed"
+    if answer.sha256 is not None and answer.sha256 != request.sha256:
+        return replace(answer, approved=False), "other_call"
+    return answer, "approved" if answer.approved else "refused"
 
 
 _NO_SANDBOX = Decision("ask", "no_sandbox", "there is no sandbox here that confines the command")
-_WHY_NOT: Mapping[str, str] = {
+WHY_NOT: Mapping[str, str] = {
     "refused": "a person refused it",
     "no_answer": "it needs an approval, and nobody answered",
     "failed": "it needs an approval, and nobody could be asked",

@@ -110,13 +110,16 @@ class Batches:
         )
         return Batch(setup)
 
-    async def plan(self, tasks: Iterable[Task | Item] | Source, *, skip_bad: bool = False) -> BatchPlan:
+    async def plan(
+        self, tasks: Iterable[Task | Item] | Source, *, max_cost_usd: float | None = None, skip_bad: bool = False
+    ) -> BatchPlan:
         """Return what a batch of these tasks would run and its estimated cost. Nothing is spent.
 
         Raises:
             CallError: The tasks are invalid.
         """
-        items = BatchRunner(self._admission, self._records, self._runs.batch(concurrency=1))
+        context = self._runs.batch(concurrency=1, max_cost_usd=max_cost_usd)
+        items = BatchRunner(self._admission, self._records, context)
         return await items.plan(source_of(tasks), skip_bad=skip_bad)
 
     def backend(self, concurrency: int) -> Backend:

@@ -83,6 +83,12 @@ class Admission:
         tasks = self.in_roles(tasks, context, are_resumed=resumed is not None)
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
+        if author == "model" and self.settings.ask_above_usd is not None:
+            from delegate.engine.expensive import refuse_unapproved  # loaded only where it is asked for
+
+            await refuse_unapproved(
+                list(zip(tasks, models, strict=True)), context, self.executor.services, self.settings.ask_above_usd
+            )
         connections = [
             await self._connect(model, task, context) if model else None
             for model, task in zip(models, tasks, strict=True)

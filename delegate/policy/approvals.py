@@ -29,7 +29,7 @@ _LARGEST_BYTES = 5_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """One call of a child that waits for an approval."""
+    """One call of a child, or of a parent (`expensive`), that waits for an approval."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -62,13 +62,14 @@ class ApprovalRequest:
         what = self.command
         text = what if what is not None else json.dumps(_plain(self.arguments), ensure_ascii=False, default=str)
         noun = "command" if what is not None else "arguments"
+        who = f"Task {self.task_index + 1} ({one_line(self.goal, 100)})" if self.code != "expensive" else "A model"
         lines = [
-            f"Task {self.task_index + 1} ({one_line(self.goal, 100)}) wants to call {one_line(self.tool, 80)}:",
+            f"{who} wants to call {one_line(self.tool, 80)}:",
             *(f"  | {line}" for line in shown(text).split("\n")),
             *(f"  ! {note}" for note in notes(text, noun)),
             f"  why it asks: {one_line(self.reason, 300)} ({self.code})",
             *([f"  it expects:  {one_line(self.expected, 300)}"] if self.expected else []),
-            f"  in:          {one_line(self.workspace, 300)}",
+            *([f"  in:          {one_line(self.workspace, 300)}"] if self.workspace else []),
             *(f"  file:        {one_line(name, 200)} ({one_line(real, 200)})" for name, real in self.files.items()),
             f"  sha256:      {self.sha256}",
         ]

@@ -28,6 +28,7 @@ PolicyCode = Literal[
     "outside_scope",  # the open step doesn't name the tool
     "rule",  # a rule of the policy applies
     "no_sandbox",  # commands = "ask", and nothing would confine the command
+    "expensive",  # a parent's call will likely cost more than `ask_above_usd`
 ]
 Met = Literal["no", "may", "does"]
 """Whether a rule is about a call; `may` if that can't be read from the call, so that a person has to decide."""

@@ -23,8 +23,10 @@ from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import logger, redactor
 from delegate._util.threads import run_in_thread_if
+from delegate.budget.estimate import PastTask
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
+from delegate.models.catalog import tokens_of
 from delegate.records import candidate_lists, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
@@ -32,7 +34,7 @@ from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
-from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult
+from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult, Usage
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -90,10 +92,12 @@ SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost
     CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END, task_index
 FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
 """
-_SELECT_COSTS = """
-SELECT cost_usd FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
-WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer')
-    AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') END = ? LIMIT 200
+_SELECT_PAST = """
+SELECT json_extract(result, '$.requested_model'), cost_usd, json_extract(result, '$.verification_share'),
+    json_extract(result, '$.usage'), task
+FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
+WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer') AND json_valid(result) AND json_valid(task)
+    AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') = ?1 OR ?1 IS NULL END LIMIT 200
 """
 _SELECT_RUN = """
 WITH first AS (SELECT depth, began_at, task FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT 1)
@@ -341,12 +345,14 @@ class Records:
         """The latest runs, newest first. Raises DelegateError if the records can't be read."""
         return await self._query(lambda connection: list(_latest_runs(connection, limit))) or []
 
-    async def costs(self, model: str) -> list[float]:
-        """The known costs, in US dollars, of the latest completed tasks that requested this model."""
-        return (
-            await self._query(lambda connection: [cost for (cost,) in connection.execute(_SELECT_COSTS, (model,))])
-            or []
-        )
+    async def past_tasks(self, model: str | None) -> list[PastTask]:
+        """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""
+
+        def select(connection: sqlite3.Connection) -> list[PastTask]:
+            rows = map(_past_task, connection.execute(_SELECT_PAST, (model,)))
+            return [task for task in rows if task is not None]
+
+        return await self._query(select) or []
 
     async def endings(self, handles: Sequence[str]) -> dict[str, Ending]:
         """How far these tasks got, as far as they are on record. Raises DelegateError if the records can't be read."""
@@ -554,6 +560,16 @@ def _criteria_of(verdict: object) -> list[JsonObject]:
 
 def _endings(connection: sqlite3.Connection, handles: Sequence[str]) -> sqlite3.Cursor:
     return connection.execute(_SELECT_ENDINGS.format(handles=", ".join("?" * len(handles))), list(handles))
+
+
+def _past_task(row: tuple[Any, ...]) -> PastTask | None:
+    """What is on record of a completed task; None if its record is damaged."""
+    model, cost, share, usage, task = row
+    with suppress(ValueError, TypeError, AttributeError, LookupError):
+        said = json.loads(task)
+        length = sum(tokens_of(text) for text in (said["goal"], said.get("context") or ""))
+        return PastTask(str(model), float(cost), float(share or 0), Usage.model_validate_json(usage or "{}"), length)
+    return None
 
 
 def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[TaskSummary]:

@@ -58,6 +58,26 @@ async def session(transport: str, settings: Settings, person: Any) -> AsyncGener
 
 
 @on_every_transport
+async def test_the_user_of_a_client_is_asked_about_what_a_call_will_cost(transport: str, world: World) -> None:
+    messages: list[str] = []
+
+    async def person(message: str) -> JsonObject:
+        messages.append(message)
+        return {"action": "decline"}
+
+    dear = load_settings(model=WORKER, judge_model=JUDGE, ask_above_usd=0.000001)
+    async with session(transport, dear, person) as client:
+        answer = await asyncio.wait_for(client.call(CALL), TIMEOUT_SECONDS)
+    assert "not_approved" in text_of(answer)
+    assert "a person refused it" in text_of(answer)
+    assert world.server.calls == []
+    (message,) = messages
+    assert message.startswith("A model wants to call delegate_task:")
+    assert " likely, " in message
+    assert "$5.00 at most; calls above" in message
+
+
+@on_every_transport
 async def test_the_user_of_a_client_approves_one_command_and_not_another(
     transport: str, settings: Settings, world: World
 ) -> None:

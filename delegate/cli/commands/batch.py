@@ -219,7 +219,7 @@ def _run(args: _Arguments) -> Batch:
 
 def _plan(args: _Arguments, format: Format) -> None:
     delegator, source = Delegator(), _source(_options(args))
-    plan = work(delegator, lambda _: delegator.batches.plan(source, skip_bad=args.skip_bad))
+    plan = work(delegator, lambda _: delegator.batches.plan(source, max_cost_usd=args.max_cost, skip_bad=args.skip_bad))
     file = None if source.is_table else source.path
     show(plan, requests_of(file, located_tasks(source), delegator.settings), format, file)
 

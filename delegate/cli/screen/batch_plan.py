@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.text import Text
 
 from delegate._util.fencing import one_line
-from delegate.batch.plan import BatchPlan, Group
+from delegate.batch.plan import BatchPlan
+from delegate.budget.estimate import Group
 from delegate.cli.input.options import Format
 from delegate.cli.input.task_trust import Requests, lines_of
 from delegate.cli.screen.layout import Prose
@@ -22,7 +23,9 @@ _NAME_CHARS = 40
 def show(plan: BatchPlan, requests: Requests, format: Format, file: Path | None) -> None:
     """Print the plan, and what the tasks of the file ask for."""
     if format is not Format.pretty:
-        print_json({**dataclasses.asdict(plan), "usd": plan.usd, **dataclasses.asdict(requests)})
+        print_json(
+            {**dataclasses.asdict(plan), "usd": plan.usd, "low_usd": plan.low_usd, **dataclasses.asdict(requests)}
+        )
         return
     lines = (*_lines(plan), *lines_of(requests, file), "nothing was run")
     console().print(Prose(Text("\n").join(map(Text, lines)), hang=2))
@@ -36,7 +39,7 @@ def _lines(plan: BatchPlan) -> Iterator[str]:
         yield f"  stage {n}: {', '.join(one_line(id, _NAME_CHARS) for id in stage[:_SHOWN_IDS])}{more}"
     for group in plan.groups:
         yield f"  {group.tasks} on {group.model or 'the runner'}: {_estimate(group)}"
-    yield f"estimated total cost: {usd(plan.usd)}" if plan.usd is not None else "estimated total cost: unknown"
+    yield f"estimated total cost: {plan.estimate}"
 
 
 def _estimate(group: Group) -> str:
@@ -44,6 +47,7 @@ def _estimate(group: Group) -> str:
         return "cost unknown"
     basis = {
         "records": f"median of {counted(group.records, 'task')} of any kind on record for this model, judging included",
+        "steps": f"median of {counted(group.records, 'task')} on record for other models, at the prices of this one",
         "assumed": "assumes 20,000 input and 2,000 output tokens per child, without judging",
         "unknown": "",
     }[group.basis]

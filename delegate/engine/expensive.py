@@ -1,0 +1,58 @@
+"""Asks a person before a call is run that will likely cost more than the operator lets models spend alone."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from delegate.budget.estimate import Estimator
+from delegate.budget.runs import RunContext
+from delegate.child.permissions import WHY_NOT, answer_to
+from delegate.engine.scope import Services
+from delegate.errors import CallError, DelegateError
+from delegate.events import read_only
+from delegate.models.catalog import Model
+from delegate.money import usd
+from delegate.policy.approvals import ApprovalRequest, digest_of
+from delegate.types import Task
+
+
+async def refuse_unapproved(
+    tasks: Sequence[tuple[Task, Model | None]], context: RunContext, services: Services, above_usd: float
+) -> None:
+    """Raise CallError if the tasks of a call will likely cost more than this, or if that can't be told, and no person
+    approves it. The answer holds for this call alone.
+    """
+    estimator = Estimator()
+    for task, model in tasks:
+        estimator.add(task, model)
+    try:
+        estimate = await estimator.estimate(services.records.past_tasks, left_usd=context.ledger.left("cost_usd"))
+    except DelegateError as error:
+        raise CallError("unreadable", f"what the call will cost can't be estimated: {error}") from None
+    if estimate.usd is not None and estimate.usd <= above_usd:
+        return
+    cost = "what it will cost is unknown" if estimate.usd is None else f"it will cost {estimate}"
+    reason = f"{cost}; calls above {usd(above_usd)} need an approval (setting ask_above_usd)"
+    request = _request([task for task, _ in tasks], context, services, reason)
+    hint = "nothing was run; send fewer or shorter tasks or a lower tier, or do the work yourself"
+    if (ask := context.on_approval or services.on_approval) is None:
+        raise CallError("not_approved", f"{reason}, and nobody is there to give one", hint=hint)
+    async with context.permit.released() if context.permit else nullcontext():
+        answer, outcome = await answer_to(ask, request)
+    if not answer.approved:
+        raise CallError("not_approved", f"{reason}; {WHY_NOT[outcome]}", hint=hint)
+
+
+def _request(tasks: Sequence[Task], context: RunContext, services: Services, reason: str) -> ApprovalRequest:
+    settings = services.settings
+    arguments = {"tasks": [task.model_dump(mode="json", exclude_defaults=True) for task in tasks]}
+    return ApprovalRequest(
+        tool=settings.tool_name,
+        arguments=read_only(arguments, chars=None),
+        sha256=digest_of(settings.tool_name, arguments, ""),
+        workspace="",
+        code="expensive",
+        reason=reason,
+        run_id=context.run.id,
+        goal=tasks[0].goal,
+        answer_seconds=settings.policy.answer_seconds,
+    )
