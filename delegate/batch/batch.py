@@ -60,6 +60,8 @@ class Tally:
     judge_cost_usd: float = 0
     unpriced: bool = False
     """Whether part of the cost is unknown."""
+    estimated: bool = False
+    """Whether part of the cost is estimated."""
 
     @property
     def settled(self) -> int:
@@ -87,6 +89,7 @@ class Tally:
         self.unknown += outcome.state == "outcome_unknown"
         self.cost_known_usd += outcome.cost_known_usd
         self.unpriced = self.unpriced or outcome.unpriced
+        self.estimated = self.estimated or outcome.estimated
         if result is not None:
             self.judge_cost_usd += (result.verification_share or 0) * (result.cost_usd or 0)
 
@@ -221,6 +224,7 @@ class Batch:
             await self._restore(journal.outcomes(run_id), validated)
             # These include earlier runs of items that now run again.
             self.tally.cost_known_usd, self.tally.unpriced = summary.cost_known_usd, summary.unpriced
+            self.tally.estimated = summary.estimated
             if config.resumed is not None:
                 await config.resumed(summary)
         except BaseException:

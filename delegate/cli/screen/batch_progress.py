@@ -20,7 +20,7 @@ from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.progress import shown
 from delegate.cli.screen.screens import REASON_CHARS
 from delegate.contract.amounts import percent
-from delegate.money import usd
+from delegate.money import rough_usd, usd
 
 LINE_SECONDS = 5.0
 """Seconds between two lines when stderr is not a terminal."""
@@ -93,7 +93,8 @@ class BatchProgress:
         if progress and tally.settled < tally.total:
             parts[-1] += f", {_clock_time((tally.total - tally.settled) * seconds / progress)} left"
         if tally.settled:
-            parts.append(usd(tally.cost_known_usd) + (" known" if tally.unpriced else ""))
+            cost = rough_usd(tally.cost_known_usd, estimated=tally.estimated)
+            parts.append(cost + (" known" if tally.unpriced else ""))
         return parts
 
 
@@ -124,7 +125,7 @@ def counts(tally: Tally) -> str:
 
 def costs(tally: Tally) -> str:
     """The cost so far, and the share of it that verification took."""
-    cost = usd(tally.cost_known_usd)
+    cost = usd(tally.cost_known_usd) + (" (estimated)" if tally.estimated else "")
     text = f"cost unknown, known part {cost}" if tally.unpriced else f"cost {cost}"
     if tally.cost_known_usd and tally.judge_cost_usd:
         text += f", verification {percent(tally.judge_cost_usd / tally.cost_known_usd)} of it"
