@@ -17,7 +17,8 @@ from rich.console import Console
 
 from delegate import Delegator, Task
 from delegate.batch.batch import Batch
-from delegate.cli.screen.batch_progress import BatchProgress, failure
+from delegate.batch.item import ItemOutcome
+from delegate.cli.screen.batch_progress import BatchProgress, Failures
 from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
@@ -317,9 +318,45 @@ async def test_the_progress_line_has_a_bar_and_never_wraps(width: int) -> None:
             with console.capture() as shown:
                 console.print(progress)
             with console.capture() as failed:
-                console.print(failure(bad))
+                console.print(Failures().line(bad))
     (line,) = shown.get().splitlines()
     assert line.startswith("━" * 4)
     assert "2 of 4 · 1 PASS, 1 FAIL" in line
     assert all(len(one) <= width for one in [line, *failed.get().splitlines()])
     assert failed.get().startswith("✗ FAIL  ")
+
+
+async def test_equal_failures_are_shown_once_and_counted_at_the_end() -> None:
+    outcomes = [ItemOutcome(f"t{n}", "blocked", why="`a` failed" if n % 4 else f"`b{n}` failed") for n in range(40)]
+    failures = Failures()
+    shown = [text for outcome in outcomes if (text := failures.line(outcome))]
+    assert len(shown) == 11
+    console = Console(width=80)
+    with console.capture() as printed:
+        for line in failures.repeated():
+            console.print(line)
+    assert printed.get().strip() == "✗ blocked  30 × `a` failed"
+
+
+def test_a_batch_whose_server_is_gone_stops_and_can_be_resumed(home: Path) -> None:
+    Path("tasks.csv").write_text("company\n" + "".join(f"C{n}\n" for n in range(30)))
+    Path("delegate.toml").write_text(
+        '[[endpoints]]\nname = "e"\nbase_url = "http://127.0.0.1:9/v1"\nprotocol = "openai"\n'
+        '[[endpoints.models]]\nid = "m"\ntier = "standard"\ninput_price = 1\noutput_price = 1\n'
+    )
+    where = {"DELEGATE_CONFIG": str(Path("delegate.toml").absolute())}
+    command = ("batch", "tasks.csv", "-o", "r.jsonl", "--goal", "Look at {company}", "--concurrency", "2")
+    done = delegate(*command, **where)
+    assert done.returncode == 3
+    settled = int(re.search(r"^(\d+) of 30 done", done.stdout, re.M)[1])  # type: ignore[index]
+    assert 5 <= settled <= 7
+    assert "5 tasks in a row failed as `connection`; see `--rerun fail`" in " ".join(done.stdout.split())
+    run = re.search(r"--resume (\S+)", done.stdout)
+    assert run
+    with ModelServer(lambda _: Reply("Looked.")) as server:
+        Path("delegate.toml").write_text(
+            Path("delegate.toml").read_text().replace("http://127.0.0.1:9/v1", server.openai_url)
+        )
+        again = delegate("batch", "--resume", run[1], "--rerun", "fail", **where)
+    assert "30 of 30 done" in again.stdout
+    assert len(server.calls) == 30

@@ -28,7 +28,7 @@ from delegate.cli.screen.transcript import approvals, latest_text, receipts, tra
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import CallError
-from delegate.money import usd
+from delegate.money import rough_usd
 from delegate.records.history import TaskSummary
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 
@@ -228,6 +228,7 @@ def _print_run(selection: _Selection) -> None:
         handle = "  " * (task.depth - top) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
         cells = [str(selection.numbers.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
-        table.add_row(*map(Text, [*cells, state, task.verdict or "-", usd(task.cost_usd)]), title(task.goal))
+        cells += [state, task.verdict or "-", rough_usd(task.cost_usd, estimated=task.estimated)]
+        table.add_row(*map(Text, cells), title(task.goal))
     out.print(Trimmed(table))
     _print_rest(selection)
