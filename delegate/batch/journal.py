@@ -88,6 +88,7 @@ _BEGIN = """
 INSERT INTO items (run_id, id, row, state) VALUES (?, ?, ?, 'begun')
 ON CONFLICT (run_id, id) DO UPDATE SET state = 'begun' WHERE state = 'again'
 """
+_HANDLES = "SELECT handle, id FROM handles WHERE run_id = ?"
 # The number of changed rows stays 0 for an item that was started before.
 _HANDLE = "INSERT OR REPLACE INTO handles SELECT ?, ?, ? WHERE changes() > 0"
 _INPUT = "INSERT OR REPLACE INTO inputs SELECT ?, ?, ? WHERE changes() > 0"
@@ -282,6 +283,10 @@ class Journal:
         counts = await self._read(lambda connection: connection.execute(_COUNTS, (run_id,)).fetchone())
         assert counts is not None
         return await self._summary(row, counts)
+
+    async def handles(self, run_id: str) -> dict[str, str]:
+        """The ids of the items, by the handle of the latest attempt at each. Empty for what is no batch."""
+        return dict(await self._read(lambda connection: connection.execute(_HANDLES, (run_id,)).fetchall()) or ())
 
     async def latest(self, limit: int = 20, *, digest: str | None = None) -> list[BatchSummary]:
         """The latest batches, newest first; with `digest`, only those of the same tasks."""

@@ -338,25 +338,47 @@ async def test_equal_failures_are_shown_once_and_counted_at_the_end() -> None:
     assert printed.get().strip() == "✗ blocked  30 × `a` failed"
 
 
-def test_a_batch_whose_server_is_gone_stops_and_can_be_resumed(home: Path) -> None:
-    Path("tasks.csv").write_text("company\n" + "".join(f"C{n}\n" for n in range(30)))
-    Path("delegate.toml").write_text(
-        '[[endpoints]]\nname = "e"\nbase_url = "http://127.0.0.1:9/v1"\nprotocol = "openai"\n'
-        '[[endpoints.models]]\nid = "m"\ntier = "standard"\ninput_price = 1\noutput_price = 1\n'
-    )
-    where = {"DELEGATE_CONFIG": str(Path("delegate.toml").absolute())}
-    command = ("batch", "tasks.csv", "-o", "r.jsonl", "--goal", "Look at {company}", "--concurrency", "2")
-    done = delegate(*command, **where)
-    assert done.returncode == 3
-    settled = int(re.search(r"^(\d+) of 30 done", done.stdout, re.M)[1])  # type: ignore[index]
-    assert 5 <= settled <= 7
-    assert "5 tasks in a row failed as `connection`; see `--rerun fail`" in " ".join(done.stdout.split())
-    run = re.search(r"--resume (\S+)", done.stdout)
-    assert run
-    with ModelServer(lambda _: Reply("Looked.")) as server:
-        Path("delegate.toml").write_text(
-            Path("delegate.toml").read_text().replace("http://127.0.0.1:9/v1", server.openai_url)
-        )
-        again = delegate("batch", "--resume", run[1], "--rerun", "fail", **where)
+def test_a_batch_whose_models_cannot_be_reached_stops_and_can_be_resumed(home: Path) -> None:
+    refuses = [True]
+
+    def script(call: Call) -> Reply | Fault:
+        return Fault(401) if refuses else Reply("Looked.")
+
+    with ModelServer(script) as server:
+        command = ("batch", _companies(*map(str, range(30))), "-o", "r.jsonl", "--goal", "Look at {company}")
+        done = delegate(*command, "--model", "gpt-6-luna", "--concurrency", "2", **openai_at(server))
+        refused = len(server.calls)
+        refuses.clear()
+        assert done.returncode == 3
+        assert re.search(r"[5-9] tasks in a row failed as `auth`; see `--rerun fail`", " ".join(done.stdout.split()))
+        assert 5 <= refused <= 9
+        run = re.search(r"^resume with: delegate batch --resume (\S+)$", done.stdout, re.MULTILINE)
+        assert run
+        again = delegate("batch", "--resume", run[1], "--rerun", "fail", **openai_at(server))
     assert "30 of 30 done" in again.stdout
-    assert len(server.calls) == 30
+    assert len(server.calls) == refused + 30
+
+
+def test_the_latest_attempt_at_a_row_counts_and_the_others_are_shown_on_request(home: Path) -> None:
+    answers = iter(["no", "no", *["as asked"] * 10])
+
+    def script(call: Call) -> Reply:
+        return Reply(f"{_goal(call)}: part {next(answers)}")
+
+    with ModelServer(script) as server:
+        command = ("batch", _companies("A", "B", "C"), "-o", "r.jsonl", "--goal", "Look at {company}")
+        first = delegate(*command, "-c", "regex: part as asked", "--concurrency", "1", **openai_at(server))
+        run = re.search(r"^run (\S+)", first.stdout, re.MULTILINE)
+        assert run
+        again = delegate("batch", "--resume", run[1], "--rerun", "fail", **openai_at(server))
+    assert "3 of 3 done: 3 PASS" in again.stdout
+    assert delegate("show", run[1], "--failed").stdout == "no task of this run failed\n"
+    lines = [line for line in delegate("show", run[1], COLUMNS="200").stdout.splitlines() if "Look at" in line]
+    assert [line.split()[2] for line in lines] == ["1", "2", "3"]
+    assert all(" PASS " in line for line in lines)
+    assert delegate("show", run[1], "1", "--format", "json").stdout.count("part as asked") >= 1
+    everything = delegate("show", run[1], "--attempts", COLUMNS="200").stdout
+    assert (everything.count("Look at"), everything.count("run again")) == (5, 2)
+    assert delegate("show", run[1], "--failed", "--attempts").stdout.count("✗") >= 2
+    exported = {flag: delegate("export", run[1], "--format", "atif", *flag).stdout for flag in ((), ("--attempts",))}
+    assert [len(text.splitlines()) for text in exported.values()] == [3, 5]
