@@ -46,8 +46,10 @@ def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dic
         assert each.source is not None
         page[f"statement {id}"] = _cleaned(each.statement.shown[:_STATEMENT_CHARS])
         host = f" (answered by {each.source.answered_by})" if each.source.answered_by else ""
-        page[f"address {id}"] = _cleaned(f"{each.target}{host}")
-        page[f"source {id}"] = sources[f"source {id}"] = _cleaned(_nearest(each))
+        shown = _nearest(each)
+        extent = "parts of it are shown" if _LEFT_OUT in shown else "all of it is shown"
+        page[f"address {id}"] = _cleaned(f"{each.target}{host}: {extent}")
+        page[f"source {id}"] = sources[f"source {id}"] = _cleaned(shown)
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
     question = JudgeQuestion(
