@@ -149,14 +149,14 @@ def _lost(
         usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=min(most, unseen))
     else:
         usage = _usage_so_far(partial, _estimated_usage(model, partial, input_tokens), most, unseen)
-    price = model.price(date.today(), usage.input_tokens)
+    price, searches_usd = model.price(date.today(), usage.input_tokens), _search_usd(model, request.web_searches)
     if price is None:
-        return Charge(usage, None, 0, "unknown")
+        return Charge(usage, None, searches_usd, "unknown")
     is_reported = usage.cached_tokens or usage.cache_write_tokens
     # An estimated input may have been written to the provider's cache.
     cost = cost_usd(model, usage, date.today()) if is_reported else None
     cost = price.usd(written=usage.input_tokens, output=usage.output_tokens) if cost is None else cost
-    cost += _search_usd(model, request.web_searches)
+    cost += searches_usd
     return Charge(usage, cost, cost, "estimated")
 
 
@@ -207,10 +207,11 @@ def _metered(
     cost = cost_usd(served, usage, today) if served else None
     if cost is None:
         is_known, cost = is_known and served is model, cost_usd(model, usage, today)
-    if cost is None:
-        return MeteredReply(reply, Charge(usage, None, 0, "unknown"), served, served is not model, seconds)
     # At the price of the one that was asked: searches are the provider's, whichever of its models reads them.
-    cost += _search_usd(model, reply.web_search.count if reply.web_search else 0)
+    searches_usd = _search_usd(model, reply.web_search.count if reply.web_search else 0)
+    if cost is None:
+        return MeteredReply(reply, Charge(usage, None, searches_usd, "unknown"), served, served is not model, seconds)
+    cost += searches_usd
     observed = is_counted and is_known and usage is reply.usage
     charge = Charge(usage, cost, cost, "observed" if observed else "estimated")
     return MeteredReply(reply, charge, served, served is not model, seconds)

@@ -80,7 +80,7 @@ def search_tool(
         DESCRIPTION,
         PARAMETERS,
         search,
-        read_only=True,
+        # Not read-only, as `fetch_url`: it sends something away, and costs money, so a policy may refuse it.
         effects=frozenset(("network",)),
         cost_usd=_most_searches(connection) * (connection.model.search_usd or 0),
     )

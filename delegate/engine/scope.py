@@ -75,7 +75,7 @@ class Services:
             return []
         tools = list(map(ToolInfo.of, (*toolbox_definitions(self.commands), *server_tools)))
         if self.settings.web_search == "provider":
-            tools.append(ToolInfo(SEARCH_WEB, "Search the web.", "reads"))
+            tools.append(ToolInfo(SEARCH_WEB, "Search the web.", "acts"))
         return tools
 
     def tools_of(self, context: RunContext) -> dict[str, bool]:
