@@ -2,15 +2,24 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from delegate import Delegator, Task
-from delegate.errors import ConfigError
-from delegate.models.overrides import DeclaredEndpoint
+from delegate.budget.ledger import Ledger
+from delegate.child.web_search import can_search, search_tool
+from delegate.errors import ConfigError, ToolError
+from delegate.models.catalog import Catalog
+from delegate.models.connections import Connection
+from delegate.models.overrides import DeclaredEndpoint, declared_models
+from delegate.models.providers import Endpoint, connect
+from delegate.models.ratelimit import RateLimiter
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
+from delegate.records.recorder import Recorder
+from delegate.report.atif import RecordedTask, run_trajectory
 from delegate.testing import Scripted
 from delegate.types import JsonObject, TaskResult
 from tests.support.model_server import Call, Fault, ModelServer, Reply
@@ -135,6 +144,36 @@ async def test_what_a_hostile_page_says_reaches_the_child_as_data(tmp_path: Path
     lines = receipt["output"].split("\n")
     assert json.loads(lines[1])["url"] == MILL
     assert lines[3] == ""  # two pages, and no line of a page's own before the answer
+
+
+async def test_a_model_above_the_parents_tier_may_not_answer_but_is_paid(tmp_path: Path) -> None:
+    recorder, ledger = Recorder(), Ledger({})
+    with ModelServer([Fault(200, messages())]) as server:
+        model = declared_models([endpoint(server, "anthropic")])[0]
+        client = connect(Endpoint("anthropic", server.anthropic_url, "dummy"), timeout_seconds=10)
+        link = Connection(model, client, RateLimiter(), Catalog([model]))
+        assert can_search(link)
+        tool = search_tool(link, ceiling="fast", ledger=ledger, recorder=recorder, waiting=lambda _: nullcontext())
+        with pytest.raises(ToolError, match="above the parent's tier fast"):
+            await tool.call({"query": "mill"})
+        await client.aclose()
+    assert recorder.charge.cost_usd == ledger.spent["cost_usd"]
+    assert ledger.spent["cost_usd"] > SEARCH_USD
+
+
+async def test_an_export_shows_the_search_with_the_turn_that_asked_for_it(tmp_path: Path) -> None:
+    with ModelServer(searching(messages())) as server:
+        settings: JsonObject = {"endpoints": (endpoint(server, "anthropic"),), "model": "m", "home": tmp_path}
+        async with Delegator(web_search="provider", **settings) as delegator:
+            report = await delegator.run(Task(goal="Find out what the mill made."))
+            record = await delegator.records.read(report.results[0].handle or "")
+    assert record is not None
+    _, asked, searched, last = run_trajectory(report.run_id or "", [RecordedTask(record, 1)])["steps"]
+    assert [call["function_name"] for call in asked["tool_calls"]] == ["search_web"]
+    assert len(asked["observation"]["results"]) == 1
+    assert "tool_calls" not in searched
+    assert searched["metrics"]["prompt_tokens"] == 9_000
+    assert last["message"] == "I am done."
 
 
 @pytest.mark.parametrize("arguments", [{"query": " "}, {"query": "x" * 1_001}, {"q": "x"}, {"query": "x", "n": 3}])
