@@ -3,6 +3,11 @@
 from typing import Literal
 
 
+def rough_usd(amount: float | None, *, estimated: bool) -> str:
+    """Format an amount where there is little room: `~$0.0123` if a part of it is estimated."""
+    return f"~{usd(amount)}" if estimated and amount else usd(amount)
+
+
 def usd(amount: float | None, style: Literal["usual", "short", "exact"] = "usual") -> str:
     """Format an amount as `$0.0123`, or `unknown` if it is None. An amount above zero is never shown as $0.00.
 

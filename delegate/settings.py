@@ -117,6 +117,9 @@ class Settings(Value):
     """The least level of a criterion that counts as met, in tasks that don't name one: `proven`, `seen`, `own_checks`,
     `said` or `trusted`. None: as much as the criterion asks for, and no command that needs other changes of the child
     than what it was asked for."""
+    project_notes: bool = True
+    """Whether a child reads the `AGENTS.md` or `CLAUDE.md` of the project that delegate runs in, if it works there. It
+    is data from the project's owner, up to 32 kB of it."""
     strict_checks: bool = False
     """Whether to try each criterion before a child starts, and refuse those that cannot fail: commands in an empty
     folder and on a copy of the workspace, conditions on reports that say nothing. If false, a command that succeeds
@@ -206,6 +209,7 @@ class SettingsOptions(TypedDict, total=False):
     call_timeout_seconds: float | None
     gate: bool
     min_level: Level | None
+    project_notes: bool
     strict_checks: bool
     sandbox: Sandbox
     commands: CommandPolicy

@@ -310,6 +310,7 @@ ORDERS: Mapping[str, tuple[object, ...]] = {
     "strict_checks": (True, False),
     "min_level": (*LEVELS, None),
     "escalate": (True, False),
+    "project_notes": (False, True),
 }
 """Values from the narrowest to the widest."""
 NARROWEST: Mapping[str, object] = {"web_search": "off"}

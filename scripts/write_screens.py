@@ -23,7 +23,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from delegate import Delegator, Task
-from delegate.cli.screen.batch_progress import BatchProgress, failure
+from delegate.cli.screen.batch_progress import BatchProgress, Failures
 from delegate.cli.screen.screens import task_screen
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
@@ -197,11 +197,11 @@ async def _after_two_outcomes(width: int) -> str:
         console = Console(width=width, file=StringIO(), record=True, markup=False, highlight=False)
         async with Delegator(client=Scripted(reply)) as delegator:
             batch = delegator.batches.run(tasks, concurrency=2)
-            progress = BatchProgress(batch, lambda: batch.began + 12)
+            progress, failures = BatchProgress(batch, lambda: batch.began + 12), Failures()
             async with aclosing(batch.outcomes()) as outcomes:
                 for outcome in (await anext(outcomes), await anext(outcomes)):
                     if not outcome.good:
-                        console.print(failure(outcome))
+                        console.print(failures.line(outcome) or "")
                 console.print(progress)
     return console.export_text()
 

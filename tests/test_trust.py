@@ -61,6 +61,7 @@ NARROWED = {
     "run_timeout_seconds": "run_timeout_seconds = 60",
     "call_timeout_seconds": "call_timeout_seconds = 60",
     "strict_checks": "strict_checks = true",
+    "project_notes": "project_notes = false",
     "min_level": 'min_level = "seen"',
     "policy": 'policy = {irreversible = "ask", rules = [{decision = "deny", reason = "r"}]}',
 }
@@ -79,6 +80,7 @@ WIDENED = {
     "run_timeout_seconds": "run_timeout_seconds = 61",
     "call_timeout_seconds": "call_timeout_seconds = inf",
     "strict_checks": "strict_checks = false",
+    "project_notes": "project_notes = true",
     "min_level": 'min_level = "own_checks"',
     "policy": 'policy = {irreversible = "deny"}',
 }
@@ -109,6 +111,7 @@ BY_DEFAULT = {
     "max_tier": (None, 'max_tier = "parent"'),
     "escalate": (None, "escalate = false"),
     "strict_checks": (None, "strict_checks = false"),
+    "project_notes": (None, "project_notes = true"),
     "policy": (None, "policy = {rules = []}"),
 }
 """What has no limit by default, or another one than the setting says: a wider value, if any, and one that is not."""

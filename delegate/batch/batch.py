@@ -34,6 +34,9 @@ _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
 """Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run
 later. `slot_free` means that its child has ended, so another item may start."""
 _MAX_CONCURRENCY = 10_000
+MOST_UNREACHABLE = 5
+"""How many tasks in a row may fail because no model can be reached. All others would fail too."""
+_UNREACHABLE = ("connection", "auth")
 _NO_TIME_LIMIT = 60 * 24 * 365
 """Minutes."""
 
@@ -60,6 +63,8 @@ class Tally:
     judge_cost_usd: float = 0
     unpriced: bool = False
     """Whether part of the cost is unknown."""
+    estimated: bool = False
+    """Whether part of the cost is estimated."""
 
     @property
     def settled(self) -> int:
@@ -87,6 +92,7 @@ class Tally:
         self.unknown += outcome.state == "outcome_unknown"
         self.cost_known_usd += outcome.cost_known_usd
         self.unpriced = self.unpriced or outcome.unpriced
+        self.estimated = self.estimated or outcome.estimated
         if result is not None:
             self.judge_cost_usd += (result.verification_share or 0) * (result.cost_usd or 0)
 
@@ -108,7 +114,8 @@ class BatchConfig:
     max_minutes: float | None = None
     """Maximum wall time of this session. Items that are running when it is over are canceled."""
     stop_after_failures: int | None = None
-    """Start no more items after this many failures in this session: FAIL, or a child that didn't complete."""
+    """Start no more items after this many failures in this session: FAIL, or a child that didn't complete. Items that
+    are being judged then count toward the concurrency, since they may be failures."""
     resume: bool = False
     """Resume the batch with this run id, instead of creating a new one."""
     rerun: Collection[Rerun] = ()
@@ -153,7 +160,8 @@ class Batch:
         self._children = set[str]()
         """Ids of the items whose child may be running; the others are being judged."""
         self._tasks = set[asyncio.Task[None]]()
-        self._failures = 0
+        self._failures = self._unreachable = 0
+        self._latest_error = ""
         self._failure: DelegateError | None = None
         self._messages: asyncio.Queue[_Message] = asyncio.Queue()
         # One for all items, so that a slow one is moved off the event loop only once.
@@ -222,6 +230,7 @@ class Batch:
             await self._restore(journal.outcomes(run_id), validated)
             # These include earlier runs of items that now run again.
             self.tally.cost_known_usd, self.tally.unpriced = summary.cost_known_usd, summary.unpriced
+            self.tally.estimated = summary.estimated
             if config.resumed is not None:
                 await config.resumed(summary)
         except BaseException:
@@ -300,10 +309,11 @@ class Batch:
         """Start as many items as the limits allow. Returns whether any item is running.
 
         An item that is being judged doesn't count toward the concurrency, so the next child can start; at most twice
-        as many items as `concurrency` are running.
+        as many items as `concurrency` are running. With `stop_after_failures`, it may be the last failure.
         """
         slots = min(self._config.concurrency, self._config.engine.capacity or _MAX_CONCURRENCY)
-        while len(self._children) < slots and self._running < 2 * slots and self._may_start():
+        most = 2 * slots if self._config.stop_after_failures is None else slots
+        while len(self._children) < slots and self._running < most and self._may_start():
             item = self._schedule.next()
             if item is None:
                 break
@@ -322,6 +332,8 @@ class Batch:
             self._stop(f"max_cost_usd ({limits.max_cost_usd:g}) is reached")
         if limits.stop_after_failures is not None and self._failures >= limits.stop_after_failures:
             self._stop(f"stop_after_failures ({limits.stop_after_failures}) is reached")
+        if self._unreachable >= MOST_UNREACHABLE:
+            self._stop(f"{self._unreachable} tasks in a row failed as `{self._latest_error}`; see `--rerun fail`")
         return not self.stopped
 
     def _fail(self, error: DelegateError) -> None:
@@ -394,6 +406,9 @@ class Batch:
             self._fail(error)
         self.tally.add(outcome)
         self._failures += not outcome.good and outcome.state in ("done", "outcome_unknown")
+        error = outcome.result.error if outcome.result is not None else None
+        self._unreachable = self._unreachable + 1 if error is not None and error.code in _UNREACHABLE else 0
+        self._latest_error = error.code if error is not None else ""
         self._schedule.finished(outcome)
 
 

@@ -76,6 +76,11 @@ class ItemOutcome:
         """Whether part of its cost is unknown, as that of the call that a lost process waited for."""
         return self.result.cost_usd is None if self.result else self.state == "outcome_unknown"
 
+    @property
+    def estimated(self) -> bool:
+        """Whether part of its cost is estimated."""
+        return self.result is not None and self.result.cost_provenance == "estimated"
+
     @classmethod
     def of_result(
         cls, id: str, result: TaskResult, *, row: int | None, input: Mapping[str, str], stopped: bool

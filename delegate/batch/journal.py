@@ -88,6 +88,7 @@ _BEGIN = """
 INSERT INTO items (run_id, id, row, state) VALUES (?, ?, ?, 'begun')
 ON CONFLICT (run_id, id) DO UPDATE SET state = 'begun' WHERE state = 'again'
 """
+_HANDLES = "SELECT handle, id FROM handles WHERE run_id = ?"
 # The number of changed rows stays 0 for an item that was started before.
 _HANDLE = "INSERT OR REPLACE INTO handles SELECT ?, ?, ? WHERE changes() > 0"
 _INPUT = "INSERT OR REPLACE INTO inputs SELECT ?, ?, ? WHERE changes() > 0"
@@ -96,7 +97,7 @@ _END = """
 INSERT INTO items (run_id, id, row, state, good, verdict, cost_usd, unpriced, why, result)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, id) DO UPDATE SET state = excluded.state, good = excluded.good, verdict = excluded.verdict,
-    cost_usd = excluded.cost_usd, unpriced = items.unpriced OR excluded.unpriced, why = excluded.why,
+    cost_usd = excluded.cost_usd, unpriced = items.unpriced | excluded.unpriced, why = excluded.why,
     result = excluded.result
 """
 _RUNNING = """
@@ -122,7 +123,8 @@ _COUNTS = """
 SELECT COUNT(*) FILTER (WHERE good AND verdict = 'PASS'), COUNT(*) FILTER (WHERE verdict = 'FAIL'),
     COUNT(*) FILTER (WHERE state = 'outcome_unknown'), COUNT(*) FILTER (WHERE state NOT IN ('begun', 'again')),
     COUNT(*) FILTER (WHERE state = 'begun'), COUNT(*) FILTER (WHERE good),
-    COALESCE(SUM(cost_usd + spent_before_usd), 0), COALESCE(SUM(unpriced), 0)
+    COALESCE(SUM(cost_usd + spent_before_usd), 0), COALESCE(MAX(unpriced & 1), 0),
+    COALESCE(MAX(unpriced & 2), 0)
 FROM items WHERE run_id = ?
 """
 _DELETE_OLD = (
@@ -175,6 +177,8 @@ class BatchSummary(NamedTuple):
     cost_known_usd: float
     unpriced: bool
     """Whether part of the cost is unknown."""
+    estimated: bool
+    """Whether part of the cost is estimated."""
 
     @property
     def left(self) -> int:
@@ -245,7 +249,7 @@ class Journal:
         result = outcome.result
         verdict = result.verdict.verdict if result and result.verdict else None
         head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict)
-        cost = (outcome.cost_known_usd, outcome.unpriced)
+        cost = (outcome.cost_known_usd, outcome.unpriced | outcome.estimated << 1)  # two bits in one column
         # Without the list of candidate judges, which is most of a result and is kept in the records.
         text = result.model_dump_json(exclude=candidate_lists.OF_RESULT) if result else None
         input = (run_id, outcome.id, json.dumps(dict(outcome.input)))
@@ -280,6 +284,10 @@ class Journal:
         assert counts is not None
         return await self._summary(row, counts)
 
+    async def handles(self, run_id: str) -> dict[str, str]:
+        """The ids of the items, by the handle of the latest attempt at each. Empty for what is no batch."""
+        return dict(await self._read(lambda connection: connection.execute(_HANDLES, (run_id,)).fetchall()) or ())
+
     async def latest(self, limit: int = 20, *, digest: str | None = None) -> list[BatchSummary]:
         """The latest batches, newest first; with `digest`, only those of the same tasks."""
         where, values = (" WHERE digest = ?", (digest,)) if digest is not None else ("", ())
@@ -306,7 +314,7 @@ class Journal:
 
     async def _summary(self, row: Sequence[Any], counts: Sequence[Any]) -> BatchSummary:
         run_id, digest, source, results, options, title, total, process, began_at, ended_at = row
-        passed, failed, unknown, settled, unfinished, good, cost, unpriced = counts
+        passed, failed, unknown, settled, unfinished, good, cost, unpriced, estimated = counts
         running = _runs(row)
         for item in await self._lost(run_id) if unfinished and not running else ():
             if (outcome := item.outcome) is None:
@@ -317,12 +325,13 @@ class Journal:
             unknown += outcome.state == "outcome_unknown"
             cost += outcome.cost_known_usd
             unpriced += outcome.unpriced
+            estimated += outcome.estimated
         state: BatchState = (
             "running" if running else "interrupted" if process else "ended" if settled == total else "stopped"
         )
         return BatchSummary(
             run_id, state, source, results, options, title, digest, began_at, ended_at, total, settled, passed, failed,
-            unknown, good, round(cost, 9), bool(unpriced),
+            unknown, good, round(cost, 9), bool(unpriced), bool(estimated),
         )  # fmt: skip
 
     async def _row(self, run_id: str) -> Sequence[Any]:

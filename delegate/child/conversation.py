@@ -83,7 +83,7 @@ class Conversation:
             tools=[tool.name for tool in job.tools],
             readings=job.readings,
         )
-        self._assignment = prompt.assignment(job.task)
+        self._assignment = prompt.assignment(job.task) + prompt.notes(job.notes, self._mark)
         self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]
         self._results = ShortenedResults()
         self.own_tools = _own_tools(job.tools, self._results)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
 from delegate.child import prompt
+from delegate.child.project_notes import ProjectNotes
 from delegate.errors import ToolDenied, ToolError
 from delegate.events import ChildToolStarted, Notify, WaitReason
 from delegate.models.connections import Connection
@@ -102,6 +103,8 @@ class Job:
     """What is known of what the criteria are about, by their ids. A model may still be reading them."""
     done_before: str = ""
     """What the child did before its process was lost, as text, if it continues from its record."""
+    notes: ProjectNotes | None = None
+    """What the project says to agents."""
     incoming: Incoming = field(default_factory=Incoming)
     """What comes of the model's replies while they are written. The child makes one model call at a time."""
 

@@ -143,6 +143,12 @@ class Batches:
         """
         return await self._journal.summary(run_id)
 
+    async def handles(self, run_id: str) -> dict[str, str]:
+        """Return the ids of a batch's tasks, by the handle of the latest attempt at each. Empty for what is no batch,
+        and for one that ran elsewhere.
+        """
+        return await self._journal.handles(run_id)
+
     async def aclose(self) -> None:
         """Close the journal. It is opened again on the next use."""
         await self._journal.aclose()

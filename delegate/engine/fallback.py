@@ -49,7 +49,7 @@ class Fallback:
     def _can_pay(self, model: Model) -> bool:
         left = self.ledger.left("cost_usd")
         cost = usual_child_usd(model, date.today())
-        return left is None or (cost is not None and cost <= left)
+        return left is None or cost is None or cost <= left
 
 
 def has_done_nothing(receipts: Sequence[Receipt], tools: Collection[Tool]) -> bool:

@@ -23,6 +23,7 @@ from delegate.budget.ledger import Ledger, RunningChild
 from delegate.budget.runs import RunContext, use_context
 from delegate.child.job import Job
 from delegate.child.loop import AgentLoop
+from delegate.child.project_notes import ProjectNotes, is_own_project, read_notes
 from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
 from delegate.engine.deadline import ChildDeadline
@@ -89,6 +90,8 @@ class TaskRun:
     """The shell checks on the files of before, while the child works."""
     _start: JsonObject | None = None
     """In goal mode, what is stored for another process; None if the task can't be resumed."""
+    _notes: ProjectNotes | None = None
+    """What the project says to agents, if the child is given it."""
     _tools: ChildTools | None = None
     """The child's tools, once its workspace is open."""
     _fallback: Fallback | None = None
@@ -270,7 +273,9 @@ class TaskRun:
             artifacts = self._claims.artifacts_of(child) if self._claims else None
             if artifacts is None:
                 artifacts = await folder.artifacts()
-            return child.model_copy(update={"artifacts": artifacts}) if artifacts else child
+            found: dict[str, object] = {"artifacts": artifacts} if artifacts else {}
+            found |= {"project_notes": self._notes.name} if self._notes else {}
+            return child.model_copy(update=found) if found else child
         finally:
             if running_child is not None:
                 running_child.leave()
@@ -401,6 +406,9 @@ class TaskRun:
             self._start = start = await run_in_thread(partial(start_state, folder))
             if start is not None:
                 await services.records.started(self.handle, start)
+        reads_them = isinstance(services.runner, AgentLoop) and services.settings.project_notes
+        if reads_them and is_own_project(self.task.workspace):
+            self._notes = await run_in_thread(partial(read_notes, folder.root))
         return folder
 
     def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
@@ -427,6 +435,7 @@ class TaskRun:
             )
         return Job(
             task=self.task,
+            notes=self._notes,
             task_index=self.index,
             run_id=context.run.id,
             connection=self.connection,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from delegate._util.documents import loads
+from delegate._util.similar import most_similar
 from delegate.policy.rules import Policy
 from delegate.types import Criterion, Text, Tier, Value
 
@@ -70,6 +71,7 @@ _WIDER = frozenset({
     "modelproviders", "env", "commands", "sandbox", "network", "fetchhosts", "workspace", "settings",
 })  # fmt: skip
 """Fields that would let a child reach or run more, without `_` and `-`, in small letters."""
+_MAX_FIELDS = 100
 _WIDER_MODES = {"permissionMode": "bypassPermissions", "sandbox_mode": "danger-full-access"}
 
 
@@ -82,11 +84,7 @@ def read_role(path: PurePath, text: str) -> tuple[str, dict[str, Any]]:
         ValueError: It isn't such a file, or it asks for more than a task may have.
     """
     given, body = (cast("dict[str, Any]", loads(text, "toml")), "") if path.suffix == ".toml" else _split(text)
-    for name, value in given.items():
-        if name.replace("_", "").replace("-", "").lower() in _WIDER or _WIDER_MODES.get(name, "") == value:
-            raise ValueError(
-                f"`{name}` would give its children more than a task has, and a role only narrows; remove it"
-            )
+    _refuse_wrong_fields(given)
     fields = {_OF_OTHERS.get(name, name): value for name, value in given.items() if value is not None}
     fields = {name: value for name, value in fields.items() if name in Role.model_fields}
     if body:
@@ -104,6 +102,20 @@ def read_role(path: PurePath, text: str) -> tuple[str, dict[str, Any]]:
     return (name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name) else path.stem), fields
 
 
+def _refuse_wrong_fields(given: Mapping[str, Any]) -> None:
+    """Raise ValueError for a field that would widen, or that is meant to narrow but misspelled."""
+    for name, value in given.items():
+        if name.replace("_", "").replace("-", "").lower() in _WIDER or _WIDER_MODES.get(name, "") == value:
+            raise ValueError(
+                f"`{name}` would give its children more than a task has, and a role only narrows; remove it"
+            )
+    if len(given) > _MAX_FIELDS:
+        raise ValueError(f"it has more than {_MAX_FIELDS} fields")
+    for name in given.keys() - Role.model_fields.keys() - _OF_OTHERS.keys() - {"name"}:
+        if meant := most_similar(name, Role.model_fields):
+            raise ValueError(f"`{name}` is no field of a role; did you mean `{meant}`?")
+
+
 def _split(text: str) -> tuple[dict[str, Any], str]:
     """The front matter of a Markdown file, and what follows it."""
     found = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)(.*)", text, re.DOTALL | re.MULTILINE)
@@ -111,12 +123,20 @@ def _split(text: str) -> tuple[dict[str, Any], str]:
         raise ValueError("it has no front matter between two lines `---`")
     try:
         fields = loads(found[1], "yaml")
-    except ValueError:  # as where a description has colons, which Claude Code accepts
-        lines = re.findall(r"^([A-Za-z_-]+):[ \t]*(.*)$", found[1], re.MULTILINE)
-        fields = {name: value.strip().strip("\"'") for name, value in lines}
-    if not isinstance(fields, dict):
+    except ValueError as error:  # as where a description has colons, which Claude Code accepts
+        fields = _lines(found[1], error)
+    if not isinstance(fields, dict) or not all(isinstance(name, str) for name in cast("dict[Any, Any]", fields)):
         raise ValueError("its front matter isn't `name: value` lines")
     return cast("dict[str, Any]", fields), found[2].strip()
+
+
+def _lines(front: str, error: ValueError) -> dict[str, Any]:
+    """The fields of lines `name: value` that aren't YAML. Any other line could narrow, so it can't be left out."""
+    lines = [re.fullmatch(r"([A-Za-z_-]+):[ \t]*(\S.*)", line.rstrip()) for line in front.splitlines() if line.strip()]
+    read = {line[1]: line[2].strip("\"' []") for line in lines if line}
+    if len(read) < len(lines):
+        raise error
+    return read
 
 
 def _tools(names: object, *, denied: bool) -> object:

@@ -89,7 +89,8 @@ _FINISH_TASK = (
 )
 _SELECT_TASKS = """
 SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd,
-    CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END, task_index
+    CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END, task_index,
+    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0)
 FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
 """
 _SELECT_PAST = """
@@ -106,6 +107,7 @@ SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_
     CASE WHEN COUNT(cost_usd) FILTER (WHERE top) = COUNT(*) FILTER (WHERE top) 
         THEN ROUND(SUM(cost_usd) FILTER (WHERE top), 9) END,
     CASE WHEN json_valid(MAX(first.task)) THEN json_extract(MAX(first.task), '$.goal') END,
+    MAX(CASE WHEN top THEN COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) ELSE 0 END),
     MAX(typeof(tasks_.began_at) NOT IN ('real', 'integer') OR typeof(ended_at) NOT IN ('real', 'integer', 'null')
         OR typeof(cost_usd) NOT IN ('real', 'integer', 'null') OR typeof(process) <> 'text')
 FROM (SELECT tasks.*, tasks.depth = first.depth AS top FROM tasks, first WHERE run_id = ?) AS tasks_, first
@@ -169,6 +171,8 @@ class TaskSummary(NamedTuple):
     goal: str
     task_index: int = 0
     """Position in its call or batch, from 0."""
+    estimated: bool = False
+    """Whether a part of the cost is estimated."""
 
 
 class Ending(NamedTuple):
@@ -200,6 +204,8 @@ class RunSummary(NamedTuple):
     """None if a part of it is unknown."""
     goal: str
     """The goal of its first task."""
+    estimated: bool = False
+    """Whether a part of the cost is estimated."""
 
 
 class Records:
@@ -577,7 +583,8 @@ def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[Task
 
 
 def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
-    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = row
+    *read_row, is_estimated = row
+    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = read_row
     summary = TaskSummary(
         str(handle),
         str(run_id),
@@ -590,8 +597,10 @@ def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
         _number(cost_usd),
         goal if isinstance(goal, str) else _DAMAGED,
         index if isinstance(index, int) else 0,
+        bool(is_estimated),
     )
     read = (handle, run_id, depth, "damaged", began_at, ended_at, status, verdict, cost_usd, goal, index)
+    read = (*read, bool(is_estimated))
     return (
         summary._replace(state=_state(process, ended_at)) if summary == read and isinstance(process, str) else summary
     )
@@ -605,7 +614,7 @@ def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSumm
 def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
     """The summary of a run whose first task was delegated by the root. SQLite adds up: there may be 10,000 tasks."""
     row = connection.execute(_SELECT_RUN, (run_id, run_id)).fetchone()
-    began_at, ended_at, tasks, passed, failed, cost_usd, goal, is_damaged = row
+    began_at, ended_at, tasks, passed, failed, cost_usd, goal, is_estimated, is_damaged = row
     other = tasks - passed - failed
     if is_damaged or not isinstance(goal, str):
         began_at, ended_at, cost_usd = map(_number, (began_at, ended_at, cost_usd))
@@ -613,7 +622,9 @@ def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
         return RunSummary(run_id, "damaged", began_at or 0.0, ended_at, tasks, passed, failed, other, cost_usd, goal)
     states = {_state(process, None) for (process,) in connection.execute(_SELECT_OPEN, (run_id,))}
     state: TaskState = "running" if "running" in states else "outcome_unknown" if states else "ended"
-    return RunSummary(run_id, state, began_at, ended_at, tasks, passed, failed, other, cost_usd, str(goal))
+    return RunSummary(
+        run_id, state, began_at, ended_at, tasks, passed, failed, other, cost_usd, str(goal), bool(is_estimated)
+    )
 
 
 def _state(process: str, ended_at: float | None) -> TaskState:

@@ -5,7 +5,7 @@ import time
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, percent
-from delegate.money import usd
+from delegate.money import rough_usd, usd
 from delegate.report.values import BillRow
 from delegate.types import TaskResult, Totals, Usage
 
@@ -43,7 +43,8 @@ def task_bill(result: TaskResult) -> list[BillRow]:
     delegated = result.delegated
     if result.usage.model_calls or result.usage.total_tokens or result.cost_usd is not None:
         model = result.model or result.requested_model or ""
-        rows.append(_row("child", model, result.usage, usd(costs.child_usd(result))))
+        own = rough_usd(costs.child_usd(result), estimated=result.cost_provenance == "estimated")
+        rows.append(_row("child", model, result.usage, own))
     record = result.verdict.judge if result.verdict else None
     if result.claims:
         claims = [claim for claim in result.claims if claim.usage.model_calls or claim.cost_usd is None]
@@ -62,9 +63,10 @@ def run_bill(totals: Totals) -> list[BillRow]:
     """The lines of all children, of all judges, and their total."""
     share = totals.verification_share
     note = f"{percent(share)} for judging" if share is not None else ""
+    estimated = totals.cost_provenance == "estimated"
     return [
-        _row("children", "", totals.child_usage, usd(totals.child_cost_usd)),
-        _row("judges", "", totals.judge_usage, usd(totals.judge_cost_usd)),
+        _row("children", "", totals.child_usage, rough_usd(totals.child_cost_usd, estimated=estimated)),
+        _row("judges", "", totals.judge_usage, rough_usd(totals.judge_cost_usd, estimated=estimated)),
         BillRow("total", note, "", "", cost(totals), is_total=True),
     ]
 

@@ -18,7 +18,7 @@ from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
 from delegate.contract.amounts import percent
 from delegate.errors import CallError
-from delegate.money import usd
+from delegate.money import rough_usd
 from delegate.records.history import Ending, Records, RunSummary, TaskSummary
 from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline
@@ -285,7 +285,9 @@ def _batch_totals(batch: BatchSummary, outcomes: Sequence[ItemOutcome]) -> Total
     known_usd = batch.cost_known_usd
     cost_usd = None if batch.unpriced or totals.cost_usd is None or batch.unknown else known_usd
     share = costs.share(totals.judge_cost_usd, cost_usd)
-    return totals.model_copy(update={"cost_usd": cost_usd, "cost_known_usd": known_usd, "verification_share": share})
+    sums: JsonObject = {"cost_usd": cost_usd, "cost_known_usd": known_usd, "verification_share": share}
+    sums |= {"cost_provenance": "estimated"} if batch.estimated and cost_usd is not None else {}
+    return totals.model_copy(update=sums)
 
 
 def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]) -> Course:
@@ -341,7 +343,11 @@ def _tally(passed: int, total: int) -> str:
 def _figures(totals: Totals, *, live: bool) -> list[str]:
     share = totals.verification_share
     shares = [f"verification {percent(share)}"] if share is not None and totals.passed + totals.failed else []
-    cost = f"{usd(totals.cost_known_usd)} so far" if live else money(totals)
+    cost = (
+        f"{rough_usd(totals.cost_known_usd, estimated=totals.cost_provenance == 'estimated')} so far"
+        if live
+        else money(totals)
+    )
     return [cost, *shares, duration(totals.seconds)]
 
 
@@ -440,7 +446,8 @@ def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:
 
 def _run_line(run: RunSummary) -> RunLine:
     seconds = (run.ended_at or time.time()) - run.began_at
-    figures = [usd(run.cost_usd) if run.cost_usd is not None else "cost unknown", duration(seconds)]
+    cost = rough_usd(run.cost_usd, estimated=run.estimated) if run.cost_usd is not None else "cost unknown"
+    figures = [cost, duration(seconds)]
     if run.state == "outcome_unknown":
         figures = figures[:1]
     return RunLine(
@@ -456,7 +463,7 @@ def _run_line(run: RunSummary) -> RunLine:
 
 
 def _batch_line(batch: BatchSummary) -> RunLine:
-    cost = "cost unknown" if batch.unpriced else usd(batch.cost_known_usd)
+    cost = "cost unknown" if batch.unpriced else rough_usd(batch.cost_known_usd, estimated=batch.estimated)
     seconds = (batch.ended_at or time.time()) - batch.began_at
     return RunLine(
         batch.run_id,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self, cast, get_args
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from delegate.codes import ChildCode, CouldNotRunCode, VerdictCode
-from delegate.money import usd
+from delegate.money import rough_usd, usd
 from delegate.types.base import AS_TEXT, GoalEnd, Tier, Value
 from delegate.types.lines import html_table, one_line
 from delegate.types.verdict import CriterionResult, DecidedBy, Verdict, VerdictWord, criteria_table
@@ -227,7 +227,9 @@ class Report(Value):
     def _headline(self) -> str:
         words = [result.verdict.verdict if result.verdict else "without criteria" for result in self.results]
         counts = [f"{words.count(word)} {word}" for word in ("PASS", "FAIL", "without criteria") if word in words]
-        cost = "cost unknown" if self.totals.cost_usd is None else usd(self.totals.cost_usd)
+        totals = self.totals
+        cost = "cost unknown" if totals.cost_usd is None else usd(totals.cost_usd)
+        cost += " (estimated)" if totals.cost_usd is not None and totals.cost_provenance == "estimated" else ""
         parts = [", ".join(counts) or "no results", f"{self.totals.seconds:.1f} s", cost]
         return ", ".join([*parts, *([f"run {self.run_id}"] if self.run_id else [])])
 
@@ -240,7 +242,7 @@ class Report(Value):
                 result.status,
                 "" if result.good else str(result).partition(": ")[2],
                 f"{result.seconds:.1f}",
-                usd(result.cost_usd),
+                rough_usd(result.cost_usd, estimated=result.cost_provenance == "estimated"),
             )
             for result in self.results
         ]

@@ -140,6 +140,8 @@ class ChildRun(Value):
     cost_provenance: Provenance = "unknown"
     steps: int = 0
     seconds: float = 0
+    project_notes: str | None = None
+    """The file of the workspace that the child was given with its task, such as `AGENTS.md`."""
     plan: tuple[PlanStep, ...] = ()
     """The child's plan and which of its steps are done."""
     pending: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from delegate import Delegator, Task
 from delegate.budget.ledger import Ledger
 from delegate.child.web_search import can_search, search_tool
 from delegate.errors import ConfigError, ToolError
+from delegate.events import WaitReason
 from delegate.models.catalog import Catalog
 from delegate.models.connections import Connection
 from delegate.models.overrides import DeclaredEndpoint, declared_models
@@ -153,7 +154,11 @@ async def test_a_model_above_the_parents_tier_may_not_answer_but_is_paid(tmp_pat
         client = connect(Endpoint("anthropic", server.anthropic_url, "dummy"), timeout_seconds=10)
         link = Connection(model, client, RateLimiter(), Catalog([model]))
         assert can_search(link)
-        tool = search_tool(link, ceiling="fast", ledger=ledger, recorder=recorder, waiting=lambda _: nullcontext())
+
+        def waiting(reason: WaitReason | None = None) -> nullcontext[None]:
+            return nullcontext()
+
+        tool = search_tool(link, ceiling="fast", ledger=ledger, recorder=recorder, waiting=waiting)
         with pytest.raises(ToolError, match="above the parent's tier fast"):
             await tool.call({"query": "mill"})
         await client.aclose()

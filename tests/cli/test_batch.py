@@ -17,7 +17,8 @@ from rich.console import Console
 
 from delegate import Delegator, Task
 from delegate.batch.batch import Batch
-from delegate.cli.screen.batch_progress import BatchProgress, failure
+from delegate.batch.item import ItemOutcome
+from delegate.cli.screen.batch_progress import BatchProgress, Failures
 from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
@@ -317,9 +318,67 @@ async def test_the_progress_line_has_a_bar_and_never_wraps(width: int) -> None:
             with console.capture() as shown:
                 console.print(progress)
             with console.capture() as failed:
-                console.print(failure(bad))
+                console.print(Failures().line(bad))
     (line,) = shown.get().splitlines()
     assert line.startswith("━" * 4)
     assert "2 of 4 · 1 PASS, 1 FAIL" in line
     assert all(len(one) <= width for one in [line, *failed.get().splitlines()])
     assert failed.get().startswith("✗ FAIL  ")
+
+
+async def test_equal_failures_are_shown_once_and_counted_at_the_end() -> None:
+    outcomes = [ItemOutcome(f"t{n}", "blocked", why="`a` failed" if n % 4 else f"`b{n}` failed") for n in range(40)]
+    failures = Failures()
+    shown = [text for outcome in outcomes if (text := failures.line(outcome))]
+    assert len(shown) == 11
+    console = Console(width=80)
+    with console.capture() as printed:
+        for line in failures.repeated():
+            console.print(line)
+    assert printed.get().strip() == "✗ blocked  30 × `a` failed"
+
+
+def test_a_batch_whose_models_cannot_be_reached_stops_and_can_be_resumed(home: Path) -> None:
+    refuses = [True]
+
+    def script(call: Call) -> Reply | Fault:
+        return Fault(401) if refuses else Reply("Looked.")
+
+    with ModelServer(script) as server:
+        command = ("batch", _companies(*map(str, range(30))), "-o", "r.jsonl", "--goal", "Look at {company}")
+        done = delegate(*command, "--model", "gpt-6-luna", "--concurrency", "2", **openai_at(server))
+        refused = len(server.calls)
+        refuses.clear()
+        assert done.returncode == 3
+        assert re.search(r"[5-9] tasks in a row failed as `auth`; see `--rerun fail`", " ".join(done.stdout.split()))
+        assert 5 <= refused <= 9
+        run = re.search(r"^resume with: delegate batch --resume (\S+)$", done.stdout, re.MULTILINE)
+        assert run
+        again = delegate("batch", "--resume", run[1], "--rerun", "fail", **openai_at(server))
+    assert "30 of 30 done" in again.stdout
+    assert len(server.calls) == refused + 30
+
+
+def test_the_latest_attempt_at_a_row_counts_and_the_others_are_shown_on_request(home: Path) -> None:
+    answers = iter(["no", "no", *["as asked"] * 10])
+
+    def script(call: Call) -> Reply:
+        return Reply(f"{_goal(call)}: part {next(answers)}")
+
+    with ModelServer(script) as server:
+        command = ("batch", _companies("A", "B", "C"), "-o", "r.jsonl", "--goal", "Look at {company}")
+        first = delegate(*command, "-c", "regex: part as asked", "--concurrency", "1", **openai_at(server))
+        run = re.search(r"^run (\S+)", first.stdout, re.MULTILINE)
+        assert run
+        again = delegate("batch", "--resume", run[1], "--rerun", "fail", **openai_at(server))
+    assert "3 of 3 done: 3 PASS" in again.stdout
+    assert delegate("show", run[1], "--failed").stdout == "no task of this run failed\n"
+    lines = [line for line in delegate("show", run[1], COLUMNS="200").stdout.splitlines() if "Look at" in line]
+    assert [line.split()[2] for line in lines] == ["1", "2", "3"]
+    assert all(" PASS " in line for line in lines)
+    assert delegate("show", run[1], "1", "--format", "json").stdout.count("part as asked") >= 1
+    everything = delegate("show", run[1], "--attempts", COLUMNS="200").stdout
+    assert (everything.count("Look at"), everything.count("run again")) == (5, 2)
+    assert delegate("show", run[1], "--failed", "--attempts").stdout.count("✗") >= 2
+    exported = {flag: delegate("export", run[1], "--format", "atif", *flag).stdout for flag in ((), ("--attempts",))}
+    assert [len(text.splitlines()) for text in exported.values()] == [3, 5]

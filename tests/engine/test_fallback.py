@@ -189,3 +189,11 @@ async def test_a_secret_in_the_error_is_redacted(home: Path, monkeypatch: pytest
     (failed,) = report.results[0].failed_models
     assert secret not in report.model_dump_json()
     assert "no " in failed.error.message
+
+
+async def test_a_models_call_may_give_way_to_one_without_a_price_where_nobody_limits_the_cost(home: Path) -> None:
+    own = DeclaredModel(id="own", tier="standard")
+    with ModelServer(failing("a")) as server:
+        async with Delegator(settings(home, server.openai_url, (model("a", 1), own))) as delegator:
+            (result,) = (await delegator.call({"goal": "Say hello."})).results
+    assert (result.summary, result.cost_usd) == ("Hello from own.", None)

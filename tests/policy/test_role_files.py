@@ -23,7 +23,7 @@ def test_a_file_of_claude_code_is_read_as_it_is() -> None:
     text = markdown(
         "name: reviewer",
         "description: Use it for reviews. Examples: user: review this",  # no YAML, because of its colons
-        "tools: Read, Grep, Bash, TodoWrite, mcp__web__search",
+        "tools: [Read, Grep, Bash, TodoWrite, mcp__web__search]",
         "model: haiku",
         "color: blue",
         "maxTurns: 12",
@@ -105,6 +105,15 @@ def test_a_file_that_asks_for_more_is_refused(line: str) -> None:
     ("text", "why"),
     [
         ("Only text.", "no front matter"),
+        (
+            markdown("description: a: b", "disallowedTools:", "  - Bash"),
+            "mapping values",
+        ),  # read by lines, it'd be lost
+        (markdown("description: a: b", "tools : Read"), "mapping values"),
+        (markdown("description: x", "1: x"), "isn't `name: value` lines"),
+        (markdown("description: x", "tool: Read"), "did you mean `tools`"),
+        (markdown("description: x", "max-steps: 3"), "did you mean `max_steps`"),
+        (markdown("description: x", *(f"f{n}: 1" for n in range(100))), "more than 100 fields"),
         ("---\n- a\n---\n", "isn't `name: value` lines"),
         (markdown("name: x"), "roles.x.description"),
         (markdown("description: x", "tier: huge"), "roles.reviewer.tier"),

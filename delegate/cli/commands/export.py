@@ -52,6 +52,9 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
     ] = None,
+    attempts: Annotated[
+        bool, typer.Option("--attempts", help="Also the attempts at rows of a batch that were run again since.")
+    ] = False,
     labels: Annotated[
         Labels | None,
         typer.Option(
@@ -74,9 +77,9 @@ def export(
         raise typer.BadParameter("can only be used with --format preference", param_hint="--labels")
     delegator = Delegator()
     if kind is ExportFormat.atif:
-        lines = _trajectories(delegator, run)
+        lines = _trajectories(delegator, run, attempts=attempts)
     else:
-        lines = _preferences(delegator, run, with_judges=labels is Labels.judge)
+        lines = _preferences(delegator, run, attempts=attempts, with_judges=labels is Labels.judge)
     work(delegator, lambda _: _write(lines, out))
 
 
@@ -116,9 +119,9 @@ class _Source(NamedTuple):
     tasks: Sequence[TaskSummary]
 
 
-async def _find(delegator: Delegator, text: str) -> _Source:
+async def _find(delegator: Delegator, text: str, *, attempts: bool) -> _Source:
     """What `text` names. Raises CallError if there is nothing on record."""
-    record, tasks = await find(delegator, text, None)
+    record, tasks = await find(delegator, text, None, attempts=attempts)
     run_id, is_batch = tasks[0].run_id, True
     if record is not None:
         (own,) = (task for task in tasks if task.handle == record["handle"])
@@ -140,8 +143,8 @@ async def _recorded(delegator: Delegator, tasks: Sequence[TaskSummary]) -> Async
             yield RecordedTask(record, task.depth, tuple(rulings))
 
 
-async def _trajectories(delegator: Delegator, text: str) -> AsyncGenerator[str]:
-    source = await _find(delegator, text)
+async def _trajectories(delegator: Delegator, text: str, *, attempts: bool) -> AsyncGenerator[str]:
+    source = await _find(delegator, text, attempts=attempts)
     if source.is_batch and len({task.depth for task in source.tasks}) == 1:
         async for task in _recorded(delegator, source.tasks):
             yield as_json(trajectories([task])[0])
@@ -157,8 +160,8 @@ async def _trajectories(delegator: Delegator, text: str) -> AsyncGenerator[str]:
         yield as_json(run_trajectory(source.run_id, tasks), indent=2)
 
 
-async def _preferences(delegator: Delegator, text: str, *, with_judges: bool) -> AsyncGenerator[str]:
-    preferences, source = Preferences(with_judges=with_judges), await _find(delegator, text)
+async def _preferences(delegator: Delegator, text: str, *, attempts: bool, with_judges: bool) -> AsyncGenerator[str]:
+    preferences, source = Preferences(with_judges=with_judges), await _find(delegator, text, attempts=attempts)
     tasks = source.tasks if source.handle is None else source.tasks[:1]
     async for task in _recorded(delegator, tasks):
         if example := preferences.example(task):

@@ -26,7 +26,7 @@ from delegate.cli.screen.transcript import when, when_shortly
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
-from delegate.money import usd
+from delegate.money import rough_usd
 from delegate.records import history, recovery
 from delegate.records.history import RunSummary
 from delegate.records.recovery import Recovery
@@ -116,6 +116,7 @@ def _batch_line(batch: BatchSummary) -> RunSummary:
         batch.total - batch.passed - batch.failed,
         None if batch.unpriced else batch.cost_known_usd,
         f"batch {batch.source}: {batch.title}",
+        batch.estimated,
     )
 
 
@@ -136,6 +137,6 @@ def _print(lines: Sequence[RunSummary]) -> None:
         cells = {"run": run.run_id if full else ids[run.run_id]}
         cells |= {"started": when(run.began_at) if full else when_shortly(run.began_at), "state": run.state}
         cells |= {"tasks": str(run.tasks), "PASS": str(run.passed), "FAIL": str(run.failed), "other": str(run.other)}
-        cells |= {"cost": usd(run.cost_usd)}
+        cells |= {"cost": rough_usd(run.cost_usd, estimated=run.estimated)}
         table.add_row(*(Text(cell) for name, cell in cells.items() if name not in left_out), title(run.goal))
     out.print(Trimmed(table))

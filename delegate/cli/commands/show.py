@@ -12,7 +12,7 @@ from rich.text import Text
 from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run, find, numbers, short_ids
+from delegate.cli.input.recorded import complete_run, earlier_attempts, find, numbers, rows_of, short_ids
 from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
 from delegate.cli.screen.output import (
     VERY_ROOMY,
@@ -28,12 +28,13 @@ from delegate.cli.screen.transcript import approvals, latest_text, receipts, tra
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import CallError
-from delegate.money import usd
+from delegate.money import rough_usd
 from delegate.records.history import TaskSummary
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 
 ROWS, SCREENS = 100, 20
 """How many tasks a page has: in a table, and with the reasons of each."""
+_ROW_CHARS = 20
 
 
 def show(
@@ -53,6 +54,9 @@ def show(
     failed: Annotated[
         bool, typer.Option("--failed", help="Only the tasks of the run that didn't pass, with the reasons.")
     ] = False,
+    attempts: Annotated[
+        bool, typer.Option("--attempts", help="Also the attempts at rows of a batch that were run again since.")
+    ] = False,
     page: Annotated[
         int | None, typer.Option("--page", min=1, metavar="N", help="Which page of a run with many tasks. [default: 1]")
     ] = None,
@@ -66,9 +70,9 @@ def show(
     always contain the transcript, and all tasks of a run unless a --page is
     given.
     """
-    delegator, pretty = Delegator(), format is Format.pretty
+    delegator, pretty, shown = Delegator(), format is Format.pretty, _Shown(failed, attempts)
     with refusals_as(format):
-        selection = work(delegator, lambda _: _find(delegator, run, number, failed=failed, pretty=pretty, page=page))
+        selection = work(delegator, lambda _: _find(delegator, run, number, shown=shown, pretty=pretty, page=page))
     rows = [task._asdict() for task in selection.tasks]
     if print_as_json(format, selection.record or rows, None if selection.record else rows):
         return
@@ -78,6 +82,13 @@ def show(
         _print_failed(selection)
     else:
         _print_run(selection)
+
+
+class _Shown(NamedTuple):
+    """Which tasks of a run are asked for."""
+
+    failed: bool
+    attempts: bool
 
 
 class _Selection(NamedTuple):
@@ -90,6 +101,8 @@ class _Selection(NamedTuple):
     """Those of one page."""
     numbers: Mapping[str, int] = MappingProxyType({})
     """The numbers of the run's tasks, from 1, by their handles."""
+    rows: Mapping[str, str] = MappingProxyType({})
+    """The ids of a batch's rows, by the handles of the attempts at them; `run again` for earlier ones."""
     name: str = ""
     """How the run was named."""
     rest: str = ""
@@ -99,10 +112,11 @@ class _Selection(NamedTuple):
 
 
 async def _find(
-    delegator: Delegator, text: str, number: int | None, *, failed: bool, pretty: bool, page: int | None
+    delegator: Delegator, text: str, number: int | None, *, shown: _Shown, pretty: bool, page: int | None
 ) -> _Selection:
     """What `text` and `number` name. For people, a run of one task is this task, and one of many is a page of them."""
-    record, tasks = await find(delegator, text, number)
+    failed = shown.failed
+    record, tasks = await find(delegator, text, number, attempts=shown.attempts)
     positions = numbers(tasks)
     if record is None and pretty and not failed and len(tasks) == 1:
         record = await delegator.records.read(tasks[0].handle)
@@ -112,7 +126,7 @@ async def _find(
         tasks = [task for task in tasks if task.handle in positions and task.state != "running" and _has_failed(task)]
     if failed or len(positions) == len(tasks):
         tasks = sorted(tasks, key=lambda task: positions[task.handle])
-    more = f"{PROGRAM} show {text}{' --failed' if failed else ''}"
+    more = f"{PROGRAM} show {text}{' --failed' if failed else ''}{' --attempts' if shown.attempts else ''}"
     page_tasks, rest = tasks, ""
     if pretty or page is not None:
         page_tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
@@ -121,7 +135,9 @@ async def _find(
         for task in page_tasks
         if failed and pretty
     }
-    return _Selection(tasks=page_tasks, numbers=positions, name=text, rest=rest, records=records)
+    rows = await rows_of(delegator, tasks[0].run_id) if tasks else {}
+    rows |= dict.fromkeys(earlier_attempts(tasks, rows), "run again")
+    return _Selection(tasks=page_tasks, numbers=positions, rows=rows, name=text, rest=rest, records=records)
 
 
 def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) -> tuple[Sequence[TaskSummary], str]:
@@ -220,14 +236,18 @@ def _print_run(selection: _Selection) -> None:
     out, tasks = console(), selection.tasks
     table, full = slim_table(out), out.width >= VERY_ROOMY
     run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]
-    for name in ("n", "handle", *(["started"] if full else []), "state", "verdict", "cost"):
+    rows = ["row"] if selection.rows else []
+    for name in ("n", "handle", *rows, *(["started"] if full else []), "state", "verdict", "cost"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("n", "cost") else "left")
     add_title_column(table, "goal")
     top = min(task.depth for task in tasks)
     for task in tasks:
         handle = "  " * (task.depth - top) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
-        cells = [str(selection.numbers.get(task.handle, "")), handle, *([when(task.began_at)] if full else [])]
-        table.add_row(*map(Text, [*cells, state, task.verdict or "-", usd(task.cost_usd)]), title(task.goal))
+        cells = [str(selection.numbers.get(task.handle, "")), handle]
+        cells += [one_line(selection.rows.get(task.handle, ""), _ROW_CHARS)] if rows else []
+        cells += [when(task.began_at)] if full else []
+        cells += [state, task.verdict or "-", rough_usd(task.cost_usd, estimated=task.estimated)]
+        table.add_row(*map(Text, cells), title(task.goal))
     out.print(Trimmed(table))
     _print_rest(selection)

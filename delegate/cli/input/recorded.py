@@ -1,11 +1,12 @@
 """Finds recorded runs and tasks by what a person types: an id, its first characters, or `last`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from delegate._util.fencing import one_line
 from delegate.delegator import Delegator
-from delegate.errors import CallError
+from delegate.errors import CallError, DelegateError
 from delegate.records.history import TaskSummary
 from delegate.types import JsonObject
 
@@ -40,10 +41,13 @@ async def run_id_of(delegator: Delegator, text: str, *, only_batches: bool = Fal
     return matching[0] if matching else text
 
 
-async def find(delegator: Delegator, text: str, number: int | None) -> tuple[JsonObject | None, Sequence[TaskSummary]]:
+async def find(
+    delegator: Delegator, text: str, number: int | None, *, attempts: bool = False
+) -> tuple[JsonObject | None, Sequence[TaskSummary]]:
     """The record of a task, or None if `text` names a run and `number` is None, and all tasks of its run.
 
-    Raises CallError if there is nothing on record.
+    Of a batch, these are the latest attempts at its rows, unless all `attempts` are asked for. Raises CallError if
+    there is nothing on record.
     """
     record = await delegator.records.read(text)
     if record is None and (parts := text.rpartition("-"))[0] and parts[2].isdigit():
@@ -53,6 +57,9 @@ async def find(delegator: Delegator, text: str, number: int | None) -> tuple[Jso
     if not tasks:
         hint = "use `last`, or an id from `delegate runs` or its first characters; records are stored in DELEGATE_HOME"
         raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
+    if record is None and not attempts:
+        earlier = earlier_attempts(tasks, await rows_of(delegator, run_id))
+        tasks = [task for task in tasks if task.handle not in earlier]
     if number is None:
         return record, tasks
     handles = {n: handle for handle, n in numbers(tasks).items()}
@@ -60,6 +67,22 @@ async def find(delegator: Delegator, text: str, number: int | None) -> tuple[Jso
         hint = f"it has {'task' if len(handles) == 1 else 'tasks 1 to'} {max(handles)}"
         raise CallError("unknown_task", f"run {run_id} has no task {number}", hint=hint)
     return await delegator.records.read(handles[number]), tasks
+
+
+async def rows_of(delegator: Delegator, run_id: str) -> dict[str, str]:
+    """The ids of a batch's rows, by the handles of the latest attempts at them, as far as they are known."""
+    with suppress(DelegateError):  # the records of tasks can be read without them
+        return await delegator.batches.handles(run_id)
+    return {}
+
+
+def earlier_attempts(tasks: Sequence[TaskSummary], rows: Mapping[str, str]) -> set[str]:
+    """The handles of the tasks at the same places of a batch as the latest attempts, which are `rows`."""
+    places = {task.task_index for task in tasks if task.handle in rows}
+    top = tasks[0].depth if tasks else 0
+    return {
+        task.handle for task in tasks if task.depth == top and task.task_index in places and task.handle not in rows
+    }
 
 
 def numbers(tasks: Sequence[TaskSummary]) -> dict[str, int]:

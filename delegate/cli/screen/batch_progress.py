@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -20,16 +21,19 @@ from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.progress import shown
 from delegate.cli.screen.screens import REASON_CHARS
 from delegate.contract.amounts import percent
-from delegate.money import usd
+from delegate.money import rough_usd, usd
 
 LINE_SECONDS = 5.0
 """Seconds between two lines when stderr is not a terminal."""
+_MOST_WAYS, _OTHERS = 1_000, "for other reasons"
+"""How many ways to fail are told apart."""
 _BAR = (8, 30)
 """Minimum and maximum number of columns of the bar."""
 
 
 async def run_with_progress(batch: Batch) -> None:
-    """Run the batch to its end and show its progress: a line that is redrawn, and above it the failures as they come.
+    """Run the batch to its end and show its progress: a line that is redrawn, and above it the failures as they come,
+    of equal ones only the first; how many there were comes at the end.
 
     If stderr is not a terminal, the line is printed every few seconds.
     """
@@ -38,12 +42,15 @@ async def run_with_progress(batch: Batch) -> None:
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     live = Live(progress, console=console, refresh_per_second=4, redirect_stdout=False, transient=True)
     printer = None if on_terminal else asyncio.create_task(_print_lines(progress))
+    failures = Failures()
     try:
         with shown(live) if on_terminal else nullcontext():
             async for outcome in batch:
-                if on_terminal and not outcome.good:
-                    console.print(failure(outcome))
+                if on_terminal and not outcome.good and (line := failures.line(outcome)):
+                    console.print(line)
     finally:
+        for line in failures.repeated():
+            console.print(line)
         if printer is not None:
             printer.cancel()
 
@@ -93,7 +100,8 @@ class BatchProgress:
         if progress and tally.settled < tally.total:
             parts[-1] += f", {_clock_time((tally.total - tally.settled) * seconds / progress)} left"
         if tally.settled:
-            parts.append(usd(tally.cost_known_usd) + (" known" if tally.unpriced else ""))
+            cost = rough_usd(tally.cost_known_usd, estimated=tally.estimated)
+            parts.append(cost + (" known" if tally.unpriced else ""))
         return parts
 
 
@@ -124,15 +132,36 @@ def counts(tally: Tally) -> str:
 
 def costs(tally: Tally) -> str:
     """The cost so far, and the share of it that verification took."""
-    cost = usd(tally.cost_known_usd)
+    cost = usd(tally.cost_known_usd) + (" (estimated)" if tally.estimated else "")
     text = f"cost unknown, known part {cost}" if tally.unpriced else f"cost {cost}"
     if tally.cost_known_usd and tally.judge_cost_usd:
         text += f", verification {percent(tally.judge_cost_usd / tally.cost_known_usd)} of it"
     return text
 
 
-def failure(outcome: ItemOutcome) -> Prose:
-    """One item that didn't succeed, with the reason."""
+class Failures:
+    """Shows each way to fail once, and in the end how often it was."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[tuple[str, str]]()
+
+    def line(self, outcome: ItemOutcome) -> Prose | None:
+        """One item that didn't succeed, with the reason. None if another one failed in the same way."""
+        word, reason = _why(outcome)
+        if (way := (word, reason)) not in self._counts and len(self._counts) == _MOST_WAYS:
+            way = word, _OTHERS
+        self._counts[way] += 1
+        if self._counts[way] > 1:
+            return None
+        return _failure(word, f"{one_line(outcome.id, 40)}: ", reason)
+
+    def repeated(self) -> list[Prose]:
+        """Those that there was more than one of."""
+        return [_failure(word, f"{n} × ", reason) for (word, reason), n in self._counts.most_common() if n > 1]
+
+
+def _why(outcome: ItemOutcome) -> tuple[str, str]:
+    """How an item didn't succeed, in one word, and the reason."""
     result = outcome.result
     verdict = result.verdict if result else None
     if result is not None and result.error is not None:
@@ -140,7 +169,11 @@ def failure(outcome: ItemOutcome) -> Prose:
     else:
         reason = verdict.reasoning if verdict else outcome.why
     word = verdict.verdict if verdict else result.status if result else outcome.state
-    parts = ((f"✗ {word}", "red"), (f"  {one_line(outcome.id, 40)}: ", "bold"), (one_line(reason, REASON_CHARS), "dim"))
+    return word, reason
+
+
+def _failure(word: str, which: str, reason: str) -> Prose:
+    parts = ((f"✗ {word}", "red"), (f"  {which}", "bold"), (one_line(reason, REASON_CHARS), "dim"))
     return Prose(Text.assemble(*parts), hang=2)
 
 

@@ -259,7 +259,7 @@ def _goal(result: TaskResult) -> Iterator[Row]:
 def _claims(result: TaskResult) -> Iterator[Row]:
     """What was claimed when, and why it was refused."""
     for claim in result.claims:
-        cost = f", {usd(claim.cost_usd)}" if claim.usage.model_calls else ""
+        cost = f", {paid(claim)}" if claim.usage.model_calls else ""
         how = "verified" if claim.verdict == "PASS" else f"refused: {claim.code}"
         label = f"claim {claim.n}"
         yield row(

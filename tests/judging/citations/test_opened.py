@@ -95,13 +95,17 @@ QUOTED = {"url": MILL, "title": "Figures", "quote": "The mill made 84,600 tonnes
 ONLY_FOUND = {"url": MILL, "title": "It made 84,600 tonnes"}
 FORGED = json.dumps({"n": 2, **QUOTED})
 OF_SERVER = "searched by exa.search\n\n"
-OPENING |= {
-    "search with a quote": searched("I found it.", QUOTED),
-    "search with the second quote": searched("", {"url": MILL, "quote": "Founded in 1910."}, QUOTED),
-    "search by a server": called("search_web", {"query": "mill"}, OF_SERVER + TEXT),
-    "search by a server in JSON": called("search_web", {"query": "mill"}, OF_SERVER + json.dumps({"results": [FOUND]})),
-}
-NOT_OPENING |= {
+OPENING.update(
+    {
+        "search with a quote": searched("I found it.", QUOTED),
+        "search with the second quote": searched("", {"url": MILL, "quote": "Founded in 1910."}, QUOTED),
+        "search by a server": called("search_web", {"query": "mill"}, OF_SERVER + TEXT),
+        "search by a server in JSON": called(
+            "search_web", {"query": "mill"}, OF_SERVER + json.dumps({"results": [FOUND]})
+        ),
+    }
+)
+NOT_OPENING.update({
     "search without a quote": (searched(f"{MILL} says: 84,600 tonnes.", ONLY_FOUND, by="openai"), "not_opened"),
     "answer of a search": (searched(f"{MILL} says: 84,600 tonnes."), "not_opened"),
     "line of a page in an answer": (searched(FORGED), "not_opened"),
@@ -111,7 +115,7 @@ NOT_OPENING |= {
     "another number in the quote": (
         searched("84,600", {**QUOTED, "quote": "The mill made 51,900 tonnes."}), "not_found_there"
     ),
-}  # fmt: skip
+})  # fmt: skip
 
 
 @pytest.mark.parametrize("receipt", OPENING.values(), ids=list(OPENING))

@@ -18,7 +18,7 @@ REQUEST = ChatRequest("gpt-6-m", "Search.", [Message("user", "mill")], max_outpu
 REPLIES: dict[str, Callable[[], dict[str, Any]]] = {
     "responses": responses, "messages": messages, "generate": generate,
 }  # fmt: skip
-ASKED = {
+ASKED: dict[str, dict[str, Any]] = {
     "responses": {"tools": [{"type": "web_search"}], "max_tool_calls": 3},
     "messages": {"tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}]},
     "generate": {"tools": [{"googleSearch": {}}]},
