@@ -131,6 +131,9 @@ class ChatRequest:
     should be written to a paid cache."""
     incoming: Incoming | None = field(default=None, repr=False, compare=False)
     """What the caller wants to know of the reply before it has come as a whole. A client may ignore it."""
+    web_searches: int = 0
+    """How often the provider itself may search the web for the reply. 0: not at all. Only for clients that have
+    `searches_web`; Google's API knows no such maximum, so there it is only what is reserved."""
 
 
 StopReason = Literal[
@@ -161,6 +164,27 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSource:
+    """A page that a provider's web search found. `quote` is text of the page itself, if the provider returns any."""
+
+    url: str
+    title: str = ""
+    quote: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearch:
+    """What came of the web searches that a provider made for a reply."""
+
+    count: int
+    """The number of searches that it charges for."""
+    sources: tuple[WebSource, ...] = ()
+    """The pages that the reply cites come first."""
+    error: str = ""
+    """Why the searches failed, in the provider's words, if none succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChatReply:
     """The reply of one model call."""
 
@@ -177,13 +201,16 @@ class ChatReply:
     """The quota from the rate-limit headers, if there were any."""
     output_limit: int | None = None
     """The `max_output_tokens` of the call, if a budget bought fewer than were asked for."""
+    web_search: WebSearch | None = None
+    """None if the provider made no search."""
 
 
 class ChatClient(Protocol):
     """A client for a model provider. Its methods raise only `ProviderError`, and propagate `CancelledError`.
 
     A client whose calls have OpenTelemetry spans of their own has an attribute `traces_itself` that is true; otherwise
-    its tokens would be counted twice.
+    its tokens would be counted twice. One whose provider searches the web for a reply, if a request allows it, has an
+    attribute `searches_web` that is true.
     """
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -205,6 +232,10 @@ Effect = Literal[
     "external",  # changes anything else, such as a database or somebody's mailbox
 ]
 """What a call of a tool may change."""
+
+
+SEARCH_WEB = "search_web"
+"""The name of the tool for searching the web, whoever searches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from delegate import trust
@@ -154,9 +154,23 @@ class Settings(Value):
     mcp_servers: dict[ServerName, McpServer] = Field(default_factory=dict)
     """MCP servers whose tools the built-in child may call, as `SERVER.TOOL`, by name (only in `delegate.toml` or
     Python). A `.mcp.json` in the working folder adds to them once it is trusted."""
+    web_search: str = "off"
+    """Who searches the web for the tool `search_web` of the built-in child. `off`: it has no such tool. `provider`: the
+    provider of the child's model, at the provider's price per search, if it has one and the catalog has its price.
+    `SERVER.TOOL`: this tool of an MCP server, which is then called `search_web`."""
     roles: Annotated[dict[RoleName, Role], Field(max_length=MAX_ROLES)] = Field(default_factory=dict)
     """Roles that tasks may name (only in files or Python): those of `agents/` beside your own `delegate.toml`, and
     trusted ones of the working folder."""
+
+    @field_validator("web_search")
+    @classmethod
+    def _check_web_search(cls, value: str) -> str:
+        server, _, tool = value.partition(".")
+        if value not in ("off", "provider") and not (server and tool):
+            raise ValueError(
+                f"{value!r:.80} is none of off, provider, and SERVER.TOOL of an MCP server; use one of them"
+            )
+        return value
 
 
 class SettingsOptions(TypedDict, total=False):
@@ -209,6 +223,7 @@ class SettingsOptions(TypedDict, total=False):
     endpoints: Sequence[DeclaredEndpoint | Mapping[str, Any]]
     models: Sequence[Model | Mapping[str, Any]]
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]]
+    web_search: str
     roles: Mapping[str, Role | Mapping[str, Any]]
 
 

@@ -313,6 +313,8 @@ ORDERS: Mapping[str, tuple[object, ...]] = {
     "project_notes": (False, True),
 }
 """Values from the narrowest to the widest."""
+NARROWEST: Mapping[str, object] = {"web_search": "off"}
+"""Values that anyone may choose, of fields whose other values can't be ordered."""
 LISTS = frozenset({"endpoints", "models", "fetch_hosts"})
 """A part of what the operator lists narrows."""
 
@@ -344,7 +346,7 @@ def widens(field: str, value: Any, allowed: Any) -> bool:
     if field == "max_tier":
         ceilings = [(Bounds.under(one, max_tier=value), Bounds.under(one, max_tier=allowed)) for one in (None, *TIERS)]
         return any(is_above(wanted.ceiling, limit.ceiling) for wanted, limit in ceilings)
-    return True
+    return field not in NARROWEST or value != NARROWEST[field]
 
 
 _OTHER_SERVICES = "AWS_|AZURE_(?!OPENAI)|GITHUB_|GITLAB_|STRIPE_|NPM_|PYPI_"

@@ -78,7 +78,8 @@ HISTORY = timedelta(days=365)
 HEADER = """\
 # The models that delegate knows: their tier, limits, capabilities and prices.
 #
-# Maintained by hand: id, provider, family, tier, aliases, judge_accuracy, token_factor, caches_from_tokens.
+# Maintained by hand: id, provider, family, tier, aliases, judge_accuracy, token_factor, caches_from_tokens,
+# search_usd.
 # `make catalog` keeps these and writes the rest. To add a model, write these fields and run it. A tier describes the
 # work that a model is suitable for today, not its price (deep: the hardest work; standard: everyday agent work; fast:
 # small, well-defined work, judging included), so a price cut doesn't move a model to another tier.
@@ -98,6 +99,11 @@ HEADER = """\
 # (https://ai.google.dev/gemini-api/docs/caching, which doesn't mention Flash-Lite models: they are assumed to equal the
 # others of their generation). Anthropic caches only on request, so its models have none
 # (https://platform.claude.com/docs/en/build-with-claude/prompt-caching).
+#
+# search_usd: US dollars per web search that the provider itself makes; omitted if it makes none, or charges otherwise.
+# OpenAI 0.01 per call (https://developers.openai.com/api/docs/pricing), Anthropic 0.01
+# (https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool), Google 0.014 per query
+# (https://ai.google.dev/gemini-api/docs/pricing; Gemini 2.5 is charged per prompt). The results are input tokens.
 #
 # Sources: {sources} (both MIT). Prices are those of genai-prices; limits, capabilities and
 # shutdown dates those of litellm. Comments say where they differ or where one of them has no value.
@@ -322,7 +328,7 @@ def render(entries: list[Entry], sources: str) -> str:
 ORDER = (
     "id", "provider", "family", "tier", "aliases", "context_tokens", "max_output_tokens", "structured_output", "tools",
     "effort", "images", "pdfs", "deprecated_on", "judge_accuracy", "token_factor", "caches_from_tokens", "prices",
-    "source", "checked_on",
+    "search_usd", "source", "checked_on",
 )  # fmt: skip
 
 

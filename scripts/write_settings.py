@@ -37,6 +37,8 @@ def trust_table() -> str:
         "a part of yours": trust.LISTS,
         "the same or stricter in each field, with all of your rules": {"policy"},
     }
+    for field, value in trust.NARROWEST.items():
+        allowed[f"the same, or `{value}`"] = {field}
     for field, values in trust.ORDERS.items():
         what = f"the same or one that stands before it: {', '.join(f'`{_shown(value)}`' for value in values)}"
         allowed[what] = {field, *allowed.get(what, ())}

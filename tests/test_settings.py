@@ -92,6 +92,7 @@ WORDS = {
     "result_chars": "999",
     "min_level": "seen",
     "judge_page_tokens": "9999",
+    "web_search": "provider",
 }
 """Values for the settings that don't accept `1`."""
 

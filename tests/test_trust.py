@@ -45,6 +45,7 @@ WIDER = {
     "models": MODEL,
     "mcp_servers": '[mcp_servers.files]\ncommand = "npx"',
     "roles": '[roles.reviewer]\ndescription = "reviews"',
+    "web_search": 'web_search = "provider"',
 }
 NARROWED = {
     "escalate": "escalate = true",
@@ -125,6 +126,18 @@ def test_a_folders_file_is_compared_with_what_holds_without_it(field: str) -> No
         folder_settings(wider)
         with pytest.raises(ConfigError, match=field):
             load()
+
+
+@pytest.mark.parametrize(("folders", "is_refused"), [("off", False), ("provider", False), ("x.search", True)])
+def test_a_folders_file_may_only_end_the_operators_searches(folders: str, is_refused: bool) -> None:
+    trust.own_folder().mkdir(parents=True, exist_ok=True)
+    trust.own_file().write_text('web_search = "provider"', encoding="utf-8")
+    folder_settings(f'web_search = "{folders}"')
+    if is_refused:
+        with pytest.raises(ConfigError, match="sets web_search"):
+            load()
+    else:
+        assert load().web_search == folders
 
 
 def test_the_default_time_of_a_call_is_the_clients() -> None:

@@ -11,6 +11,9 @@ have written. A provider that is left waiting (a timeout, a cancel) may write al
 breaks off, or whose answer can't be read, has written at most what fits in the time until then. Of a reply that was
 being streamed, what came is known, and no more is written once its connection is closed: it is charged with that, and
 with the reasoning that may have been written in silence before it.
+
+Searches of the web that a provider makes for a reply cost a price each, and what they find is input. Both are reserved
+for as many as the request allows, the input by an estimate.
 """
 
 import asyncio
@@ -38,6 +41,8 @@ PATIENCE_SECONDS = 300.0
 _LONG_CHARS = 10_000
 TOKENS_PER_SECOND = 3_000
 """More than any model writes."""
+SEARCH_TOKENS = 20_000
+"""Estimated input that one web search of a provider adds: its results, in each of the model's turns that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ async def complete(
     ProviderError as the client does.
     """
     incoming = incoming or Incoming()
+    input_tokens += request.web_searches * SEARCH_TOKENS
     async for attempt in connection.limiter.attempts(patience=patience, on_wait=on_wait):
         today = date.today()
         # Reserved after the wait for the rate limit, so that calls that wait for it reserve nothing.
@@ -108,7 +114,7 @@ async def complete(
                     charge = metered.charge
                     operation.replied(reply, charge.usage, charge.cost_usd, charge.provenance)
             except BaseException as error:
-                if charge := _lost(error, connection.model, input_tokens, most, start, incoming):
+                if charge := _lost(error, connection.model, limited_request, input_tokens, start, incoming):
                     reservation.settle(_amounts(charge))
                     on_lost(charge)
                 raise
@@ -127,13 +133,13 @@ def _outcome(error: BaseException) -> Outcome:
 
 
 def _lost(
-    error: BaseException, model: Model, input_tokens: int, most: int, start: float, incoming: Incoming
+    error: BaseException, model: Model, request: ChatRequest, input_tokens: int, start: float, incoming: Incoming
 ) -> Charge | None:
     """The charge of a call that ended with this error; None if it can't have cost anything.
 
-    `most` is the number of output tokens that the request allowed, `start` the time when it was sent.
+    `start` is the time when the request was sent.
     """
-    outcome = _outcome(error)
+    outcome, most = _outcome(error), request.max_output_tokens
     if outcome in ("not_sent", "rejected", "errored"):
         return None
     partial = incoming.so_far() if outcome != "answered" else None
@@ -143,13 +149,14 @@ def _lost(
         usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=min(most, unseen))
     else:
         usage = _usage_so_far(partial, _estimated_usage(model, partial, input_tokens), most, unseen)
-    price = model.price(date.today(), usage.input_tokens)
+    price, searches_usd = model.price(date.today(), usage.input_tokens), _search_usd(model, request.web_searches)
     if price is None:
-        return Charge(usage, None, 0, "unknown")
+        return Charge(usage, None, searches_usd, "unknown")
     is_reported = usage.cached_tokens or usage.cache_write_tokens
     # An estimated input may have been written to the provider's cache.
     cost = cost_usd(model, usage, date.today()) if is_reported else None
     cost = price.usd(written=usage.input_tokens, output=usage.output_tokens) if cost is None else cost
+    cost += searches_usd
     return Charge(usage, cost, cost, "estimated")
 
 
@@ -164,11 +171,16 @@ def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date
     """What a call takes in any case, and its output."""
     price = model.price(today, input_tokens)
     input_usd = price.usd(written=input_tokens) if price else 0  # an upper bound: all of it written to the cache
+    input_usd += _search_usd(model, request.web_searches)
     each: Amounts = {"tokens": 1, "cost_usd": price.usd(output=1) if price else 0}
     return (
         {"model_calls": 1, "tokens": input_tokens, "cost_usd": input_usd},
         Output(request.max_output_tokens, each),
     )
+
+
+def _search_usd(model: Model, searches: int) -> float:
+    return searches * (model.search_usd or 0)
 
 
 def _amounts(charge: Charge) -> Amounts:
@@ -195,8 +207,11 @@ def _metered(
     cost = cost_usd(served, usage, today) if served else None
     if cost is None:
         is_known, cost = is_known and served is model, cost_usd(model, usage, today)
+    # At the price of the one that was asked: searches are the provider's, whichever of its models reads them.
+    searches_usd = _search_usd(model, reply.web_search.count if reply.web_search else 0)
     if cost is None:
-        return MeteredReply(reply, Charge(usage, None, 0, "unknown"), served, served is not model, seconds)
+        return MeteredReply(reply, Charge(usage, None, searches_usd, "unknown"), served, served is not model, seconds)
+    cost += searches_usd
     observed = is_counted and is_known and usage is reply.usage
     charge = Charge(usage, cost, cost, "observed" if observed else "estimated")
     return MeteredReply(reply, charge, served, served is not model, seconds)

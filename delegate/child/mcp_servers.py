@@ -26,7 +26,7 @@ from delegate._util.threads import run_in_thread
 from delegate.budget.runs import Run
 from delegate.errors import CallError, ConfigError, ToolError
 from delegate.policy.mcp_servers import McpServer
-from delegate.ports import Attachment, Tool, ToolOutput
+from delegate.ports import SEARCH_WEB, Attachment, Tool, ToolOutput
 from delegate.sandbox.filesystem import media
 from delegate.types import JsonObject, Task
 
@@ -50,13 +50,21 @@ _log = logger(__name__)
 class McpServers:
     """The servers that the settings declare, for each run of its own."""
 
-    def __init__(self, declared: Mapping[str, McpServer], other_tools: Iterable[str]) -> None:
-        """Raises ConfigError if one of the `other_tools` could be taken for a tool of a server."""
+    def __init__(
+        self, declared: Mapping[str, McpServer], other_tools: Iterable[str], *, web_search: str = "off"
+    ) -> None:
+        """Raises ConfigError if one of the `other_tools` could be taken for a tool of a server.
+
+        The tool that `web_search` names, as the setting does, is called `search_web`.
+        """
         for name in other_tools:
+            if name == SEARCH_WEB and "." in web_search:
+                raise ConfigError(f"web_search: a tool is called {name!r} already; give it another name")
             if (server := name.replace(".", "__").partition("__")[0]) != name and server in declared:
                 message = f"mcp_servers.{server}: the tool {name!r} could be taken for one of this server's"
                 raise ConfigError(f"{message}; give either another name")
         self._declared = declared
+        self._web_search = web_search
         self._of_runs: dict[tuple[str, asyncio.AbstractEventLoop], _RunServers] = {}
         redactor.add_variables({name for server in declared.values() for name in server.variables})
 
@@ -78,7 +86,8 @@ class McpServers:
         key = (run.id, asyncio.get_running_loop())
         if (servers := self._of_runs.get(key)) is None:
             close = partial(self._of_runs.pop, key, None)
-            servers = self._of_runs[key] = _RunServers(self._declared, 0 if run.is_one_call else LINGER_SECONDS, close)
+            linger = 0 if run.is_one_call else LINGER_SECONDS
+            servers = self._of_runs[key] = _RunServers(self._declared, self._web_search, linger, close)
         servers.enter()
         try:
             tools = await servers.tools(names)
@@ -89,7 +98,12 @@ class McpServers:
 
     def names(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Those of the names that can be a tool of a server, which isn't known before the server runs."""
-        return tuple(name for name in wanted if name.partition(".")[0] in self._declared and "." in name)
+        possible = tuple(name for name in wanted if name.partition(".")[0] in self._declared and "." in name)
+        return (*possible, SEARCH_WEB) if self._has_search and SEARCH_WEB in wanted else possible
+
+    @property
+    def _has_search(self) -> bool:
+        return "." in self._web_search
 
     async def aclose(self) -> None:
         """Close the servers of all runs. Those on other event loops end with these."""
@@ -103,8 +117,13 @@ class McpServers:
         return [
             server
             for server in self._declared
-            if any(all(any(name.startswith(f"{server}.") for name in names) for names in each) for each in limits)
+            if any(all(any(self._is_of(server, name) for name in names) for names in each) for each in limits)
         ]
+
+    def _is_of(self, server: str, name: str) -> bool:
+        """Whether a tool of this name would be one of the server's."""
+        name = self._web_search if name == SEARCH_WEB else name
+        return name.startswith(f"{server}.")
 
 
 def for_model(tools: Sequence[Tool], readable: Collection[str]) -> tuple[Tool, ...]:
@@ -138,8 +157,10 @@ def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Colle
 class _RunServers:
     """The servers of one run, on one event loop."""
 
-    def __init__(self, declared: Mapping[str, McpServer], linger: float, on_closed: Callable[[], object]) -> None:
-        self._servers = {name: _Server(name, server) for name, server in declared.items()}
+    def __init__(
+        self, declared: Mapping[str, McpServer], web_search: str, linger: float, on_closed: Callable[[], object]
+    ) -> None:
+        self._servers = {name: _Server(name, server, web_search) for name, server in declared.items()}
         self._linger, self._on_closed = linger, on_closed
         self._users = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -179,9 +200,12 @@ class _RunServers:
 class _Server:
     """One server of a run, which is started again once if it ends."""
 
-    def __init__(self, name: str, declared: McpServer) -> None:
+    def __init__(self, name: str, declared: McpServer, web_search: str) -> None:
         self.name = name
         self._declared = declared
+        server, _, tool = web_search.partition(".")
+        self._search = tool if server == name else ""
+        """The tool that is called `search_web`."""
         self._connection: McpConnection | None = None
         self._was_restarted = False
         self._tools: list[Tool] | None = None
@@ -215,6 +239,8 @@ class _Server:
                 tools[tool.spec.name] = tool
         if missing := [name for name in wanted or () if name not in names]:
             raise self._unusable(f"it has no tool {missing[0]!r}, which `tools` names")
+        if self._search and SEARCH_WEB not in tools:
+            raise self._unusable(f"it offers no tool {self._search!r}, which `web_search` names")
         return list(tools.values())
 
     def _tool(self, name: str, definition: Mapping[str, Any]) -> Tool | None:
@@ -224,7 +250,7 @@ class _Server:
         if (parameters := _parameters(definition.get("inputSchema"))) is None:
             return None
         tool = Tool(
-            f"{self.name}.{name}",
+            SEARCH_WEB if name == self._search else f"{self.name}.{name}",
             _cleaned(description[: 2 * MAX_DESCRIPTION_CHARS])[:MAX_DESCRIPTION_CHARS],
             parameters,
             partial(self._call, name),
@@ -246,7 +272,9 @@ class _Server:
         except ServerEnded as error:
             message = f"the server {self.name} ended during this call, which may have been done or not"
             raise ToolError(message) from error
-        return await run_in_thread(partial(_output_of, result))
+        output = await run_in_thread(partial(_output_of, result))
+        is_search = tool == self._search
+        return replace(output, text=f"searched by {self.name}.{tool}\n\n{output.text}") if is_search else output
 
     async def _connected(self) -> "McpConnection":
         async with self._starting:

@@ -486,11 +486,16 @@ class Delegator:
 
 def _servers_of(settings: Settings, tools: Sequence[Tool] | None) -> "McpServers | None":
     """The MCP servers of the settings. Raises ConfigError if a tool has a name that one of theirs could have."""
+    server, _, tool = settings.web_search.partition(".")
+    if tool and server not in settings.mcp_servers:
+        hint = f"add [mcp_servers.{server}], or use off or provider"
+        raise ConfigError(f"web_search: there is no MCP server {server[:80]!r}; {hint}")
     if not settings.mcp_servers:
         return None
     from delegate.child.mcp_servers import McpServers  # only where it is needed
 
-    return McpServers(settings.mcp_servers, (*(tool.name for tool in tools or ()), settings.tool_name))
+    names = (*(tool.name for tool in tools or ()), settings.tool_name)
+    return McpServers(settings.mcp_servers, names, web_search=settings.web_search)
 
 
 def _refuse_unenforceable(settings: Settings, runner: ChildRunner) -> None:

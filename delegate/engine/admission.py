@@ -28,7 +28,7 @@ from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
-from delegate.ports import Tool
+from delegate.ports import SEARCH_WEB, Tool
 from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
@@ -218,7 +218,9 @@ class Admission:
         """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""
         services = self.executor.services
         names = toolbox_names() if services.host_tools is None else [tool.name for tool in services.host_tools]
-        return (*names, self.settings.tool_name, *(services.servers.names(asked) if services.servers else ()))
+        search = (SEARCH_WEB,) if self.settings.web_search == "provider" and services.host_tools is None else ()
+        of_servers = services.servers.names(asked) if services.servers else ()
+        return (*names, *search, self.settings.tool_name, *of_servers)
 
     def _callable_tools(self, task: Task) -> Collection[str] | None:
         """The tools that a child may have receipts of; None if its runner has tools of its own, or nothing asks."""

@@ -11,7 +11,7 @@ from delegate.child.job import Waiting
 from delegate.child.toolbox import toolbox
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
-from delegate.models.catalog import Model
+from delegate.models.connections import Connection
 from delegate.ports import Tool
 from delegate.records.recorder import Recorder
 from delegate.sandbox.filesystem.media import readable_types
@@ -30,8 +30,8 @@ class ChildTools:
 
     call: CallScope
     task: Task
-    model: Model | None
-    """The selected model of the child, if it is known."""
+    connection: Connection | None
+    """The connection to the child's model, if it is known."""
     folder: Folder
     offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""
@@ -78,7 +78,7 @@ class ChildTools:
     ) -> tuple[Tool, ...]:
         settings = self.call.services.settings
         if not (self._policy.restricts or settings.commands == "ask" or self.task.steps):
-            return self._available(context)
+            return self._available(context, recorder, waiting)
         from delegate.child.permissions import Asker, Permissions  # loaded only where anything could be refused
         from delegate.child.steps import Steps
 
@@ -103,13 +103,13 @@ class ChildTools:
             seconds_left=lambda: end - time.monotonic(),
             steps=steps,
         )
-        tools = tuple(map(permissions.guarded, self._available(context)))
+        tools = tuple(map(permissions.guarded, self._available(context, recorder, waiting)))
         return tools if steps is None else (*tools, *steps.offered(tools))
 
-    def _available(self, context: RunContext) -> tuple[Tool, ...]:
+    def _available(self, context: RunContext, recorder: Recorder, waiting: Waiting) -> tuple[Tool, ...]:
         """The tools that the task names, except those that its parent doesn't have."""
         services, role = self.call.services, self._role
-        tools = self._all()
+        tools = (*self._all(), *self._search(context, recorder, waiting))
         # A child of a child in a role has no role, so it would be free of the role's policy.
         if context.depth < context.run.settings.max_depth and (role is None or role.policy is None):
             tools = (*tools, services.child_delegate_tool())
@@ -122,6 +122,22 @@ class ChildTools:
             tool for tool in chosen if tool.name not in role.without_tools and (tool.read_only or not role.read_only)
         )
 
+    def _search(self, context: RunContext, recorder: Recorder, waiting: Waiting) -> tuple[Tool, ...]:
+        """The tool with which the child's own model searches the web, if the settings and its provider have it.
+
+        It spends what the child may spend, so neither a judge nor a probe calls it.
+        """
+        services = self.call.services
+        if services.settings.web_search != "provider" or services.host_tools is not None or self.connection is None:
+            return ()
+        from delegate.child.web_search import can_search, search_tool  # loaded only where it is used
+
+        if not can_search(self.connection):
+            return ()
+        ceiling, ledger = self.call.ceiling, context.ledger
+        tool = search_tool(self.connection, ceiling=ceiling, ledger=ledger, recorder=recorder, waiting=waiting)
+        return (tool,)
+
     @property
     def _role(self) -> "Role | None":
         roles = self.call.services.settings.roles
@@ -132,7 +148,7 @@ class ChildTools:
         return self.call.services.settings.policy.narrowed(self._role.policy if self._role else None)
 
     def _all(self) -> tuple[Tool, ...]:
-        services, model = self.call.services, self.model
+        services, model = self.call.services, self.connection.model if self.connection else None
         readable = frozenset[str]() if model is None else readable_types(images=model.images, pdfs=model.pdfs)
         servers = self.call.server_tools
         if servers:

@@ -17,7 +17,7 @@ from delegate.judging.reading.reader import CallReading
 from delegate.judging.reading.statements import ToolInfo
 from delegate.judging.verdict import Judging
 from delegate.models.connections import Connections
-from delegate.ports import Tool
+from delegate.ports import SEARCH_WEB, Tool
 from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Author, Commands
 from delegate.sandbox.workspace.write_locks import WriteLocks
@@ -73,7 +73,10 @@ class Services:
             return list(map(ToolInfo.of, (*self.host_tools, *server_tools)))
         if not self.uses_job_tools:
             return []
-        return list(map(ToolInfo.of, (*toolbox_definitions(self.commands), *server_tools)))
+        tools = list(map(ToolInfo.of, (*toolbox_definitions(self.commands), *server_tools)))
+        if self.settings.web_search == "provider":
+            tools.append(ToolInfo(SEARCH_WEB, "Search the web.", "acts"))
+        return tools
 
     def tools_of(self, context: RunContext) -> dict[str, bool]:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""

@@ -413,7 +413,7 @@ class TaskRun:
 
     def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings
-        self._tools = ChildTools(self.call, self.task, self._model, folder)
+        self._tools = ChildTools(self.call, self.task, self.connection, folder)
         tools = self._tools.offer(context, recorder, self.events, self._waiting, seconds)
         if self.task.mode == "goal":
             from delegate.engine.claims import TaskClaims  # loaded only in goal mode

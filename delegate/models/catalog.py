@@ -154,6 +154,8 @@ class Model(Value):
     aliases: tuple[Text, ...] = ()
     prices: Prices = ()
     """Empty if the price is unknown. A model is free only if it has a price of 0."""
+    search_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """US dollars per web search that the provider itself makes. None: its children get no such search."""
     source: str = ""
     checked_on: date | None = None
 

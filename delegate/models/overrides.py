@@ -36,6 +36,8 @@ class DeclaredModel(Value):
     output_price: float | None = Field(default=None, ge=0)
     cached_input_price: float | None = Field(default=None, ge=0)
     prices: Prices = ()
+    search_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """US dollars per web search that the server itself makes. None: its children get no such search."""
 
     @model_validator(mode="after")
     def _check_price_fields(self) -> Self:

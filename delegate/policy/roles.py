@@ -63,7 +63,7 @@ _TIERS = {"opus": "deep", "sonnet": "standard", "haiku": "fast"}
 _TOOLS = {
     "Read": ("read_file",), "Write": ("write_file",), "Edit": ("edit_file",), "MultiEdit": ("edit_file",),
     "Glob": ("list_files", "search_files"), "Grep": ("search_files",), "LS": ("list_files",), "Bash": ("run_shell",),
-    "WebFetch": ("fetch_url",),
+    "WebFetch": ("fetch_url",), "WebSearch": ("search_web",),
 }  # fmt: skip
 """The tools of Claude Code, with those that do the same. Others are left out: they have no equal here."""
 _WIDER = frozenset({

@@ -191,6 +191,11 @@ class _Step:
         }
         return _known(step)
 
+    def asks_for(self, receipt: JsonObject) -> bool:
+        """Whether the reply asked for this call."""
+        asked: Sequence[JsonObject] = self.usage["calls"] if self.usage else ()
+        return any((call["tool"], call["args"] or {}) == (receipt["tool"], receipt["args"]) for call in asked)
+
     def _calls(self) -> Iterator[tuple[JsonObject, JsonObject | None]]:
         """The tool calls that the reply asked for, each with its receipt, and then receipts of other calls."""
         receipts = sorted(self.tools, key=lambda receipt: receipt["n"])
@@ -217,7 +222,8 @@ def _steps(events: Sequence[JsonObject]) -> list[_Step]:
         elif event["kind"] == "child.tool":
             if not steps:
                 steps.append(_Step(event["at"] - event["seconds"], None))
-            steps[-1].tools.append(event)
+            # A tool that calls a model itself, as a search does, has added a step since it was asked for.
+            next((step for step in reversed(steps) if step.asks_for(event)), steps[-1]).tools.append(event)
     return steps
 
 

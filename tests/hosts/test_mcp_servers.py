@@ -453,3 +453,41 @@ async def test_three_children_research_with_a_pair_of_servers_of_the_sdk(tmp_pat
         pages_found = [f"page{page:03}.txt" for page in range(n, 200, 3)]
         assert (found["tool"], found["output"].splitlines()) == ("web.search", pages_found)
         assert (read["tool"], read["output"]) == ("files.read", f"company {n} has {n + 3} employees")
+
+
+# ------------------------------------------------------------------------------------------------- searching the web
+
+
+async def test_a_servers_tool_searches_the_web_under_that_name(log: Path) -> None:
+    servers, client = {"things": stdio(log)}, calling(("search_web", {"a": 1, "b": 2}))
+    async with delegating(client, servers, web_search="things.add") as delegator:
+        report = await delegator.run(Task(goal="Search.", tools=["search_web"]))
+        (receipts,) = await receipts_of(delegator, report)
+    assert [(one["tool"], one["status"], one["output"]) for one in receipts] == [
+        ("search_web", "ok", "searched by things.add\n\n3")
+    ]
+    assert [tool.name for tool in client.requests[0].tools if "earlier" not in tool.name] == ["search_web"]
+
+
+async def test_the_policy_applies_to_a_search_by_a_server(log: Path) -> None:
+    policy = {"rules": [{"tools": ["search_web"], "decision": "deny", "reason": "no searches"}]}
+    call = ("search_web", {"a": 1, "b": 2})
+    (receipt,) = await play({"things": stdio(log)}, call, web_search="things.add", policy=policy)
+    assert receipt["status"] == "denied"
+    assert "call add" not in lines(log)
+
+
+async def test_a_search_that_the_server_does_not_have_is_said(log: Path) -> None:
+    async with delegating(calling(), {"things": stdio(log)}, web_search="things.find") as delegator:
+        report = await delegator.run(Task(goal="Search."))
+    assert report.error is not None
+    assert "it offers no tool 'find', which `web_search` names" in report.error.message
+
+
+async def test_a_host_tool_of_that_name_is_refused(log: Path) -> None:
+    def search_web(query: str) -> str:
+        """Search."""
+        return query
+
+    with pytest.raises(ConfigError, match="web_search: a tool is called 'search_web' already"):
+        Delegator(client=calling(), mcp_servers={"things": stdio(log)}, web_search="things.add", tools=[search_web])

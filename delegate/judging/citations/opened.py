@@ -2,7 +2,9 @@
 
 A web page was opened by `fetch_url`, or by any other tool that was called with its URL, or whose result names it, such
 as a search. A file was opened by a tool that reads, called with its path. What a child can write itself is no source:
-its files, its thoughts, and what its commands print.
+its files, its thoughts, what its commands print, and what a model answers to its search.
+
+A search doesn't open what it finds: of each page, there is only the text that the search returned of it.
 """
 
 import json
@@ -19,6 +21,7 @@ from delegate._util.redaction import redactor
 from delegate.judging.citations.compare import Text
 from delegate.judging.proof.calls import Calls, failed, leaves, recorded
 from delegate.judging.submission import Submission
+from delegate.ports import SEARCH_WEB
 from delegate.records.recorder import canonical, is_cut
 from delegate.types import Receipt
 
@@ -30,6 +33,8 @@ _OWN_TEXT = ("think", "list_files", "search_files")
 _IN_TEXT = re.compile(r"https?://[^\s<>\"'()\[\]{}|\\^`]+", re.IGNORECASE)
 MAX_NAMED = 500
 """Of so many URLs in one result, it is known what stands beside them."""
+_SEARCHED = re.compile(r"\Asearched by \S+\n\n")
+"""Above what an MCP server found."""
 _ECHO_CHARS = 12
 """So long an argument isn't a source where the result repeats it."""
 
@@ -124,7 +129,8 @@ class Opened:
     def _read(self, receipt: Receipt, calls: Calls) -> None:
         """Note what one call opened."""
         texts = [text for text in leaves(receipt.args) if text]
-        asked = {key: text for text in texts if _is_url(text) for key in _url_keys(text)[:1]}
+        names = receipt.tool != SEARCH_WEB  # what a search looks for is neither a page nor a file
+        asked = {key: text for text in texts if names and _is_url(text) for key in _url_keys(text)[:1]}
         effect = calls.effect(receipt)
         is_source = effect not in ("files", "commands") and receipt.tool not in _OWN_TEXT
         if is_source and receipt.status == "ok" and (receipt.tool == _FETCH or not failed(receipt)):
@@ -150,14 +156,14 @@ class Opened:
                 opened.add(_FETCH, receipt, page)
                 opened.ended = _url_key(answer[1])
             return
-        paths = [self._path(text) for text in texts if self._is_file(text)]
+        paths = [self._path(text) for text in texts if receipt.tool != SEARCH_WEB and self._is_file(text)]
         for text in texts:
             if len(text) > _ECHO_CHARS and text not in asked.values():
                 output = output.replace(text, " ")
         for key in (*asked, *paths):
             self._by_key.setdefault(key, _Openings()).add(f"{receipt.tool} {arguments}", receipt, output)
         if not asked and not paths:
-            for key, text in self._named(output):
+            for key, text in self._named(output, receipt):
                 self._by_key.setdefault(key, _Openings()).add(f"{receipt.tool} {arguments}", receipt, text)
 
     def _is_file(self, text: str) -> bool:
@@ -172,10 +178,14 @@ class Opened:
         path = self._path(text)
         return path[:2] != ".." and "\0" not in path and os.path.isfile(folder.root / path)
 
-    def _named(self, output: str) -> Iterator[tuple[str, str]]:
+    def _named(self, output: str, receipt: Receipt) -> Iterator[tuple[str, str]]:
         """The URLs that a result names, each with what stands beside it. One that the child wrote before is an echo."""
-        for url, text in _beside(output):
-            if not any(url in written for written in self._written):
+        is_search = receipt.tool == SEARCH_WEB
+        quoted = _quoted(receipt.whole_output) if is_search else None
+        for url, text in _beside(_SEARCHED.sub("", output)) if quoted is None else quoted:
+            if is_search and not re.search(r"\w", text.replace(url, "")):
+                self._failed[_url_keys(url)[0]] = f"call {receipt.n} found it, but nothing opened it"
+            elif quoted is not None or not any(url in written for written in self._written):
                 yield _url_keys(url)[0], text
 
 
@@ -255,6 +265,24 @@ def _beside(output: str) -> Iterator[tuple[str, str]]:
             return
     only = {url for url, _ in found}
     yield from ((url, output if len(only) == 1 else paragraph) for url, paragraph in found)
+
+
+def _quoted(output: str) -> list[tuple[str, str]] | None:
+    """What a provider's search quotes of each page that it found; None if something else searched.
+
+    Each page is a line of JSON, above what the model answered.
+    """
+    head, *lines = output.split("\n")
+    if not head.startswith('{"searched_by":'):
+        return None
+    quotes: dict[str, list[str]] = {}
+    for line in lines:
+        try:
+            source = json.loads(line)
+        except ValueError:  # the pages end here, or the record has no more of them
+            break
+        quotes.setdefault(source["url"], []).append(source.get("quote", ""))
+    return [(url, "\n".join(texts)) for url, texts in quotes.items()]
 
 
 def _objects_with_urls(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,18 @@ from delegate.models.providers._shared import (
     parse_arguments,
 )
 from delegate.models.providers._thoughts import without_thoughts
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply, ToolSpec
+from delegate.ports import (
+    Attachment,
+    ChatReply,
+    ChatRequest,
+    Message,
+    StopReason,
+    ToolCall,
+    ToolReply,
+    ToolSpec,
+    WebSearch,
+    WebSource,
+)
 from delegate.types import JsonObject
 
 # ---------------------------------------------------------------------------------------------------------- request
@@ -41,8 +52,14 @@ def responses_content(request: ChatRequest, extra: JsonObject, *, encrypted_reas
         body["text"] = {"format": form}
     if request.effort is not None:
         body["reasoning"] = {"effort": request.effort}
-    tools = {"tools": encode_all(request.tools, "responses", _tool)} if request.tools else {}
+    if request.web_searches:
+        body["max_tool_calls"] = request.web_searches
+    hosted = (_WEB_SEARCH,) if request.web_searches else ()
+    tools = {"tools": encode_all(request.tools, "responses", _tool, *hosted)} if request.tools or hosted else {}
     return body_with(body, **tools, input=encode_all(request.messages, "responses", _items))
+
+
+_WEB_SEARCH: JsonObject = {"type": "web_search"}
 
 
 def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
@@ -105,6 +122,21 @@ def read_responses(body: JsonObject) -> ChatReply:
         model_served=body.get("model"),
         stop_detail=f"{reason}: {refusal}" if refusal else reason,
         native={"protocol": "responses", "items": items},
+        web_search=_web_search(items, parts),
+    )
+
+
+def _web_search(items: list[JsonObject], parts: list[JsonObject]) -> WebSearch | None:
+    """The searches. Opening a page that was found, and looking into it, are no searches of their own."""
+    calls = [item for item in items if item["type"] == "web_search_call"]
+    if not calls:
+        return None
+    cited = [note for part in parts for note in part.get("annotations") or () if note["type"] == "url_citation"]
+    has_failed = all(call.get("status") == "failed" for call in calls)
+    return WebSearch(
+        sum((dig(call, "action", "type") or "search") == "search" for call in calls),
+        tuple(dict.fromkeys(WebSource(note["url"], note.get("title") or "") for note in cited)),
+        "web_search_call failed" if has_failed else "",
     )
 
 

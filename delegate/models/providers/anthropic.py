@@ -28,12 +28,14 @@ from delegate.models.providers._shared import (
 from delegate.models.providers._stops import NO_REASON, cut_off_unsaid, stop_of
 from delegate.models.providers._stream import Receiver
 from delegate.models.providers._thoughts import without_thoughts
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, WebSearch, WebSource
 from delegate.types import JsonObject, Usage
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 """The efforts of this API. Older models know fewer."""
 _THINKING = ("thinking", "redacted_thinking")
+_WEB_SEARCH = "web_search_20250305"
+"""Later versions have code run that filters the results, which not all models can do."""
 _DROP_FOREIGN: JsonObject = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 _DROP_HEADERS = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
 """Ask the API to leave out thinking that doesn't belong to its conversation, rather than to refuse the request."""
@@ -93,6 +95,7 @@ class Messages(SdkClient):
         super().__init__(transport, timeout_seconds)
         self._path = path
         self._profiles = profiles
+        self.searches_web = transport.endpoint.platform is None
         self._dropping: set[str] = set()
         """The models that refused thinking, and are asked since to leave such thinking out."""
 
@@ -137,11 +140,14 @@ def messages_body(request: ChatRequest) -> JsonObject:
     }
     if request.system:
         body["system"] = request.system if request.conversation is None else [_marked(_text(request.system))]
-    if request.tools:
-        body["tools"] = [
+    if request.tools or request.web_searches:
+        tools: list[JsonObject] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
             for tool in request.tools
         ]
+        if request.web_searches:
+            tools.append({"type": _WEB_SEARCH, "name": "web_search", "max_uses": request.web_searches})
+        body["tools"] = tools
         if request.tool_choice == "none":
             body["tool_choice"] = {"type": "none"}
     output: JsonObject = {}
@@ -238,6 +244,31 @@ def read_message(body: JsonObject) -> ChatReply:
         model_served=body.get("model"),
         stop_detail=f"{reason}: {text}" if text else reason,
         native={"protocol": "messages", "items": blocks},
+        web_search=_web_search(blocks, body.get("usage")),
+    )
+
+
+def _web_search(blocks: list[JsonObject], usage: JsonObject | None) -> WebSearch | None:
+    """The searches. Their results are a list of pages, or an error, which isn't charged."""
+    contents = [block["content"] for block in blocks if block["type"] == "web_search_tool_result"]
+    if not contents:
+        return None
+    found = [cast("list[JsonObject]", content) for content in contents if isinstance(content, list)]
+    pages = [page for content in found for page in content]
+    cited = [
+        note
+        for block in blocks
+        for note in block.get("citations") or ()
+        if note["type"] == "web_search_result_location"
+    ]
+    sources = [WebSource(note["url"], note.get("title") or "", note["cited_text"]) for note in cited]
+    quoted = {source.url for source in sources}
+    sources += [WebSource(page["url"], page.get("title") or "") for page in pages if page["url"] not in quoted]
+    reported = dig(usage, "server_tool_use", "web_search_requests") or 0
+    return WebSearch(
+        min(max(reported, len(found)), len(contents)),
+        tuple(dict.fromkeys(sources)),
+        "" if found else str(dig(contents[0], "error_code") or "unknown error"),
     )
 
 

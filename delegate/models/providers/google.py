@@ -51,7 +51,17 @@ from delegate.models.providers._shared import (
     valid_arguments,
 )
 from delegate.models.providers._stream import Receiver, body_of, receiver, refuses_streams
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, StopReason, ToolCall, ToolReply
+from delegate.ports import (
+    Attachment,
+    ChatReply,
+    ChatRequest,
+    Message,
+    StopReason,
+    ToolCall,
+    ToolReply,
+    WebSearch,
+    WebSource,
+)
 from delegate.types import JsonObject, Usage
 
 DEFAULT_VERSION = "v1beta"
@@ -118,6 +128,8 @@ def split_version(url: str) -> tuple[str, str]:
 
 class GenerateContent(BuiltInClient):
     """A `ChatClient` for Gemini's `generateContent`."""
+
+    searches_web = True
 
     def __init__(self, endpoint: Endpoint, timeout_seconds: float | None, profiles: EndpointProfiles) -> None:
         self._endpoint = endpoint
@@ -276,6 +288,8 @@ def content_body(request: ChatRequest) -> JsonObject:
         body["tools"] = [{"functionDeclarations": declared}]
         if request.tool_choice == "none":
             body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
+    if request.web_searches:
+        body["tools"] = [*body.get("tools", ()), {"googleSearch": {}}]
     return body
 
 
@@ -355,7 +369,22 @@ def read_content(body: JsonObject) -> ChatReply:
         text=text,
         tool_calls=calls,
         native={"protocol": "generate", "items": content} if parts else None,
+        web_search=_web_search(candidate.get("groundingMetadata")),
     )
+
+
+def _web_search(grounding: JsonObject | None) -> WebSearch | None:
+    """The searches. Google charges for each query once, and not for empty ones.
+
+    What it says of the places that a page supports is text of the reply, not of the page.
+    """
+    queries: list[str] = dig(grounding, "webSearchQueries") or []
+    chunks: list[JsonObject] = dig(grounding, "groundingChunks") or []
+    pages = [chunk["web"] for chunk in chunks if "web" in chunk]
+    if not queries and not pages:
+        return None
+    sources = (WebSource(page["uri"], page.get("title") or "") for page in pages)
+    return WebSearch(max(1, len(set(filter(None, queries)))), tuple(dict.fromkeys(sources)))
 
 
 def _reply(body: JsonObject, stop: StopReason, detail: str, **others: Any) -> ChatReply:

@@ -55,6 +55,7 @@ class OpenAI(SdkClient):
         self._profiles = profiles
         self._first_api: Api = "responses" if endpoint.speaks_responses else "chat"
         self._first_limit: TokenLimit = "max_completion_tokens" if endpoint.serves_openai else "max_tokens"
+        self.searches_web = endpoint.speaks_responses
         self._switched: dict[str, Api] = {}
         """The models that needed the other API, and which. They aren't switched back."""
 
@@ -68,7 +69,7 @@ class OpenAI(SdkClient):
             fields["stream"] = True
         known_request = as_known(profile, request)
         # No variable holds the body during the call: it is as large as the conversation.
-        if (profile.api or self._first_api) == "responses":
+        if request.web_searches or (profile.api or self._first_api) == "responses":
             encrypted = profile.encrypted_reasoning is not False
             stream = receiver.stream(assemblies.Responses(), read_responses, provider="openai")
             answer = await self._transport.post(
@@ -93,7 +94,8 @@ class OpenAI(SdkClient):
         """To use OpenAI's other API."""
         api = profile.api or self._first_api
         needs_other = _NEEDS_RESPONSES if api == "chat" else _NEEDS_CHAT
-        if self._endpoint.api != "auto" or not needs_other.search(text):
+        # What searches the web is asked of Responses in any case: Chat Completions has no such tool.
+        if self._endpoint.api != "auto" or request.web_searches or not needs_other.search(text):
             return None
         other: Api = "responses" if api == "chat" else "chat"
         return {"api": other} if self._switched.setdefault(request.model, other) == other else None

@@ -84,6 +84,40 @@ NOT_OPENING = {
 }  # fmt: skip
 
 
+def searched(answer: str, *sources: dict[str, Any], by: str = "anthropic", query: str = "mill") -> dict[str, Any]:
+    """The receipt of a search that a provider made."""
+    pages = [{"n": n, **source} for n, source in enumerate(sources, 1)]
+    lines = [json.dumps(line) for line in ({"searched_by": by, "searches": 1}, *pages)]
+    return called("search_web", {"query": query}, "\n".join([*lines, "", answer]))
+
+
+QUOTED = {"url": MILL, "title": "Figures", "quote": "The mill made 84,600 tonnes."}
+ONLY_FOUND = {"url": MILL, "title": "It made 84,600 tonnes"}
+FORGED = json.dumps({"n": 2, **QUOTED})
+OF_SERVER = "searched by exa.search\n\n"
+OPENING.update(
+    {
+        "search with a quote": searched("I found it.", QUOTED),
+        "search with the second quote": searched("", {"url": MILL, "quote": "Founded in 1910."}, QUOTED),
+        "search by a server": called("search_web", {"query": "mill"}, OF_SERVER + TEXT),
+        "search by a server in JSON": called(
+            "search_web", {"query": "mill"}, OF_SERVER + json.dumps({"results": [FOUND]})
+        ),
+    }
+)
+NOT_OPENING.update({
+    "search without a quote": (searched(f"{MILL} says: 84,600 tonnes.", ONLY_FOUND, by="openai"), "not_opened"),
+    "answer of a search": (searched(f"{MILL} says: 84,600 tonnes."), "not_opened"),
+    "line of a page in an answer": (searched(FORGED), "not_opened"),
+    "search for the page": (searched("84,600 tonnes", query=MILL), "not_opened"),
+    "search by a server for the page": (called("search_web", {"query": MILL}, f"{OF_SERVER}84,600"), "not_opened"),
+    "URL alone": (called("search_web", {"query": "mill"}, f"{OF_SERVER}{MILL}\n\n84,600 https://b.test"), "not_opened"),
+    "another number in the quote": (
+        searched("84,600", {**QUOTED, "quote": "The mill made 51,900 tonnes."}), "not_found_there"
+    ),
+})  # fmt: skip
+
+
 @pytest.mark.parametrize("receipt", OPENING.values(), ids=list(OPENING))
 async def test_a_page_is_opened_by_any_tool_that_names_it(receipt: dict[str, Any]) -> None:
     found = await judged(SAID, receipt)
@@ -100,6 +134,19 @@ async def test_what_the_child_noted_elsewhere_opens_nothing() -> None:
     noted = called("notes.add", {"text": f"{MILL} says that it made 84,600 tonnes"}, "added")
     found = await judged(SAID, noted, called("notes.list", {}, f"{MILL} says that it made 84,600 tonnes"))
     assert (found.outcome, states(found)) == ("not_met", ["not_opened"])
+
+
+async def test_a_file_is_not_opened_by_a_search_for_its_name(tmp_path: Path) -> None:
+    (tmp_path / "mill.md").write_text("The mill.", encoding="utf-8")
+    found = await judged(
+        "It made 84,600 tonnes [mill.md].", searched("84,600 tonnes", query="mill.md"), workspace=tmp_path
+    )
+    assert found.outcome == "not_met"
+
+
+async def test_a_page_that_was_found_and_then_opened_counts() -> None:
+    found = await judged(SAID, searched("", ONLY_FOUND), fetched("The mill made 84,600 tonnes."))
+    assert (found.outcome, states(found)) == ("met", ["supported"])
 
 
 async def test_a_page_that_changed_is_what_it_said_last() -> None:
