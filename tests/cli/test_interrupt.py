@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -203,3 +204,22 @@ def _locked(path: Path) -> Generator[None]:
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def test_a_server_ends_by_a_signal_that_an_import_turns_into_an_error(home: Path, tmp_path: Path) -> None:
+    # pydantic does so while it builds a model, and a server that goes on would never end.
+    package = tmp_path / "packages"
+    (package / "mcp-2.0.0.dist-info").mkdir(parents=True)
+    (package / "mcp-2.0.0.dist-info" / "METADATA").write_text("Name: mcp\nVersion: 2.0.0\n")
+    (package / "mcp.py").write_text(
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    raise ValueError('no model can be built') from None\n"
+    )
+    path = os.pathsep.join((str(package), str(Path(__file__).parents[2])))
+    command = [sys.executable, "-m", "delegate", "mcp"]
+    with subprocess.Popen(
+        command, stdin=-1, stdout=-1, stderr=-1, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as it:
+        assert it.stderr
+        assert it.wait(30) == 130
+        assert it.stderr.read().endswith("delegate: interrupted\n")

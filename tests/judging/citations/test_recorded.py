@@ -17,7 +17,12 @@ RECORDED = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitl
 async def test_honest_research_passes_and_invented_figures_do_not(row: dict[str, Any], tmp_path: Path) -> None:
     for name, text in row["files"].items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    work = {"goal": row["goal"], "output": row["output"], "receipts": row["receipts"], "workspace": tmp_path}
+    work: dict[str, Any] = {
+        "goal": row["goal"],
+        "output": row["output"],
+        "receipts": row["receipts"],
+        "workspace": tmp_path,
+    }
     async with Delegator(client=Scripted([row["judge"]] if row["judge"] else [])) as delegator:
         verdict = await delegator.judge(**work, acceptance_criteria=[row["criterion"]])
     states = {citation.state for citation in verdict.criteria[0].citations}
