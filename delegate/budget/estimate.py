@@ -8,7 +8,6 @@ costs more in each turn.
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from statistics import mean, median
 from typing import Literal
 
 from delegate.budget.costs import sum_usd
@@ -134,6 +133,8 @@ def goal_tokens(task: Task) -> int:
 async def _group(model: Model | None, lengths: Sequence[int], past: PastTasks) -> Group:
     if model is None:
         return Group(None, len(lengths), None, "unknown")
+    from statistics import mean, median  # takes 3 ms to load, and few processes estimate anything
+
     today, length = date.today(), mean(lengths)
     basis: Basis = "records"
     costs = [one.cost_usd + (_longer(model, length, one, today) or 0) for one in await past(model.id)]
