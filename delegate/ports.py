@@ -235,7 +235,7 @@ Effect = Literal[
 
 
 SEARCH_WEB = "search_web"
-"""The name of the tool for searching the web, whoever searches."""
+"""The name of the tool that searches the web, of a provider or of an MCP server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from delegate.cli.input.workfile import to_task
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.sandbox.workspace.folder import Folder
-from delegate.settings import load_settings
+from delegate.settings import load_settings, override
 from delegate.types import JsonObject, Parent, Task, Verdict
 
 SWITCH = "DELEGATE_HOOK"
@@ -58,8 +58,10 @@ def hook(
         ending = read_ending(read_text(STDIN))
         if ending is None or not ending.criteria:
             return
-        memory = _Memory(load_settings().home, ending.key, max_blocks=max_blocks)
-        verdict = _judged(ending, memory, timeout, max_cost_usd)
+        settings = load_settings()
+        memory = _Memory(settings.home, ending.key, max_blocks=max_blocks)
+        allowed = max_cost_usd if settings.max_cost_usd is None else min(settings.max_cost_usd, max_cost_usd)
+        verdict = _judged(ending, memory, Delegator(override(settings, max_cost_usd=allowed)), timeout)
     except Exception as error:  # a hook that fails must neither end nor hold up the session that it is in
         _tell(f"{PROGRAM} didn't judge this work: {one_line(redactor.text(str(error)), _REASON_CHARS)}")
         return
@@ -112,11 +114,9 @@ class _Memory:
                     old.unlink()
 
 
-def _judged(ending: Ending, memory: _Memory, timeout: float, max_cost_usd: float) -> Verdict:
+def _judged(ending: Ending, memory: _Memory, delegator: Delegator, timeout: float) -> Verdict:
     """The verdict on what the agent did: that of the last time, if nothing has changed since. Raises DelegateError."""
     task = to_task(ending.goal or "What the acceptance criteria say.", ending.criteria)
-    allowed = load_settings().max_cost_usd
-    delegator = Delegator(max_cost_usd=max_cost_usd if allowed is None else min(allowed, max_cost_usd))
 
     async def judge() -> Verdict:
         digest = await _digest(ending, task)

@@ -1,12 +1,11 @@
 """`delegate mcp`: serves the tool to hosts that speak MCP."""
 
 import atexit
-import ipaddress
 import os
 import secrets
 import sys
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,8 @@ from delegate._util.cancellation import Cancellation
 from delegate.child.command_line import parse_command, variables
 from delegate.cli import PROGRAM
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutput, RunnerOutputOption, runner_of
-from delegate.errors import ConfigError, DelegateError
+from delegate.cli.input.serving import is_loopback, needs, strong_token
+from delegate.errors import DelegateError
 from delegate.events import EventSink
 from delegate.hosts.mcp import connection, definitions, opening
 from delegate.hosts.mcp.connection import StdioConnection
@@ -35,9 +35,8 @@ Serving = Callable[["Delegator", Cancellation], Coroutine[Any, Any, None]]
 MakeRunner = Callable[[], "CommandRunner | None"]
 
 TOKEN = "DELEGATE_MCP_TOKEN"  # noqa: S105 - the variable's name
-_SDK = ("mcp", "starlette", "uvicorn")
-"""The MCP SDK and the packages that it installs."""
-_TOKEN_CHARS = 16
+_NEEDS = (("mcp", "starlette", "uvicorn"), "`delegate mcp` needs the MCP SDK")
+"""The MCP SDK with the packages that it installs, and what is said where they are missing."""
 _HttpOption = typer.Option("--http", help="Serve over HTTP instead of stdin and stdout.")
 _HostOption = typer.Option(help="With --http: the address to listen on.")
 _PortOption = typer.Option(min=0, max=65_535, help="With --http: the port to listen on; 0 for any free port.")
@@ -119,7 +118,8 @@ def mcp(
     worker = partial(runner_of, runner, runner_output, runner_env)
     if http:
         _refuse_public_host(host, names)
-        _refuse_weak_token(token)
+        if token is not None:
+            strong_token(token, f"--token ({TOKEN})")
         options["shared_records"] = shared_records
         adapter = _adapter("listen", "serve_http", "server")
         _serve(_over_http(adapter, host, port, token, names, options, keep=keep), worker)
@@ -174,7 +174,7 @@ def _serve_stdio(options: dict[str, Any], runner: MakeRunner, settings: Settings
     settings = settings or load_settings()
     effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)  # a client is told of no wrong one
     shown = {name: options[name] for name in ("structured", "workspaces") if name in options}
-    with _sdk_required():
+    with needs(*_NEEDS, extra="mcp"):
         first = opening.Opening(definitions.listed(settings, **shown))
     if keep:
         _leave_the_clients_process()
@@ -233,47 +233,20 @@ def _over_http(
 
 def _adapter(*needed: str) -> Any:
     """The host adapter, with the names that are needed of it. It is untyped, because the SDK may not be installed."""
-    with _sdk_required():
+    with needs(*_NEEDS, extra="mcp"):
         module = import_module("delegate.hosts.mcp")
         for name in needed:
             getattr(module, name)  # imports the SDK
         return module
 
 
-@contextmanager
-def _sdk_required() -> Generator[None]:
-    """Raise ConfigError if the SDK turns out to be missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:  # includes PackageNotFoundError
-        if (error.name or "").partition(".")[0] not in _SDK:
-            raise
-        fix = "run `pip install '.[mcp]'` in a clone of delegate"
-        raise ConfigError(f"`delegate mcp` needs the MCP SDK: {fix}") from None
-
-
 def _refuse_public_host(host: str, names: list[str]) -> None:
-    if not names and not _is_loopback(host):
+    if not names and not is_loopback(host):
         raise typer.BadParameter(
             f"other machines could reach {host} and run children at your cost; name it with --reachable-as to allow "
             "that, or listen on 127.0.0.1",
             param_hint="--host",
         )
-
-
-def _refuse_weak_token(token: str | None) -> None:
-    if token is not None and (len(token) < _TOKEN_CHARS or not token.isascii() or not token.isprintable()):
-        message = f"use a token of at least {_TOKEN_CHARS} printable ASCII characters"
-        raise typer.BadParameter(message, param_hint=f"--token ({TOKEN})")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _log(text: str) -> None:

@@ -1,6 +1,5 @@
 """`delegate serve`: serves delegate to programs in any language over HTTP."""
 
-import ipaddress
 import secrets
 import stat
 import sys
@@ -16,14 +15,13 @@ from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM
 from delegate.cli.input.documents import read_text
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
+from delegate.cli.input.serving import is_loopback, needs, strong_token
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
 from delegate.events import EventSink
 
 TOKEN = "DELEGATE_SERVE_TOKEN"  # noqa: S105 - the variable's name
-_SDK = ("starlette", "uvicorn")
-_TOKEN_CHARS = 16
 
 
 def serve(
@@ -54,9 +52,11 @@ def serve(
     It listens at http://127.0.0.1:8766, which describes itself as
     /openapi.json. Ctrl-C or SIGTERM stop all children and then the server.
     """
-    module = _http()
+    with needs(("starlette", "uvicorn"), "`delegate serve` needs starlette and uvicorn", extra="serve"):
+        module: Any = import_module("delegate.hosts.serve.http")
     clients = _clients(token, tokens)
-    _refuse_public(host)
+    if not is_loopback(host):
+        raise typer.BadParameter("other machines could run children at your cost; use 127.0.0.1", param_hint="--host")
     worker = runner_of(runner, runner_output, runner_env)
     listener = module.listen_on_path(socket) if socket else module.listen(host, port)
     where = str(socket) if socket else f"http://{host}:{listener.getsockname()[1]}"
@@ -77,22 +77,12 @@ def serve(
             socket.unlink(missing_ok=True)
 
 
-def _http() -> Any:
-    try:
-        return import_module("delegate.hosts.serve.http")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _SDK:
-            raise
-        fix = "run `pip install '.[serve]'` in a clone of delegate"
-        raise ConfigError(f"`delegate serve` needs starlette and uvicorn: {fix}") from None
-
-
 def _clients(token: str | None, file: Path | None) -> Mapping[str, str]:
     """The token of each client, by its name. Raises BadParameter for a weak one, CallError and ConfigError."""
     if token is not None and file is not None:
         raise typer.BadParameter("give --token or --tokens, and not both", param_hint="--tokens")
     if file is None:
-        return {"client": _strong(token, f"--token ({TOKEN})") if token is not None else secrets.token_urlsafe(32)}
+        return {"client": strong_token(token, f"--token ({TOKEN})") if token is not None else secrets.token_urlsafe(32)}
     text = read_text(file)
     if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(f"{file} can be read by others; run `chmod 600 {file}`")
@@ -102,25 +92,10 @@ def _clients(token: str | None, file: Path | None) -> Mapping[str, str]:
         if line.strip() and not line.startswith("#"):
             if not equals or not name.strip() or name.strip() in found:
                 raise ConfigError(f"{file}, line {n}: write NAME=TOKEN, each name once")
-            found[name.strip()] = _strong(value.strip(), f"{file}, line {n}")
+            found[name.strip()] = strong_token(value.strip(), f"{file}, line {n}")
     if not found:
         raise ConfigError(f"{file} has no token; write NAME=TOKEN on a line")
     return found
-
-
-def _strong(token: str, where: str) -> str:
-    if len(token) < _TOKEN_CHARS or not token.isascii() or not token.isprintable():
-        raise typer.BadParameter(f"use a token of at least {_TOKEN_CHARS} printable ASCII characters", param_hint=where)
-    return token
-
-
-def _refuse_public(host: str) -> None:
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise typer.BadParameter("other machines could run children at your cost; use 127.0.0.1", param_hint="--host")
 
 
 def _log(text: str) -> None:

@@ -32,7 +32,7 @@ _OWN_TEXT = ("think", "list_files", "search_files")
 """Tools of the built-in child whose results are no source, though they only look."""
 _IN_TEXT = re.compile(r"https?://[^\s<>\"'()\[\]{}|\\^`]+", re.IGNORECASE)
 MAX_NAMED = 500
-"""Of so many URLs in one result, it is known what stands beside them."""
+"""How many URLs of one result are looked up with the text next to them."""
 _SEARCHED = re.compile(r"\Asearched by \S+\n\n")
 """Above what an MCP server found."""
 _ECHO_CHARS = 12
@@ -179,7 +179,7 @@ class Opened:
         return path[:2] != ".." and "\0" not in path and os.path.isfile(folder.root / path)
 
     def _named(self, output: str, receipt: Receipt) -> Iterator[tuple[str, str]]:
-        """The URLs that a result names, each with what stands beside it. One that the child wrote before is an echo."""
+        """The URLs that a result names, each with the text next to it. One that the child wrote before is an echo."""
         is_search = receipt.tool == SEARCH_WEB
         quoted = _quoted(receipt.whole_output) if is_search else None
         for url, text in _beside(_SEARCHED.sub("", output)) if quoted is None else quoted:
