@@ -180,6 +180,15 @@ def test_a_judge_reads_the_report_and_is_asked_once_about_the_same_work() -> Non
         assert (asked, len([call for call in server.calls if call.wants_json])) == (1, 2)
 
 
+def test_a_pass_that_an_agent_wrote_into_the_hooks_memory_is_none(home: Path) -> None:
+    assert told(hook())["decision"] == "block"
+    (memory,) = (home / "hooks").iterdir()
+    state = json.loads(memory.read_text())
+    state["verdict"]["verdict"] = "PASS"
+    memory.write_text(json.dumps(state))
+    assert told(hook())["decision"] == "block"
+
+
 def test_a_judge_that_never_answers_holds_nobody_up() -> None:
     def script(call: Call) -> Reply:
         return Reply("{}", delay=30)

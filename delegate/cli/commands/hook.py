@@ -89,15 +89,16 @@ class _Memory:
     def may_block(self) -> bool:
         return self.blocks < self._max_blocks
 
-    def verdict_on(self, digest: str) -> Verdict | None:
-        """The verdict on the same work, if it was the last one."""
+    def failure_of(self, digest: str) -> Verdict | None:
+        """The last verdict, if it is a FAIL of the same work. No PASS: an agent with a shell could write one here."""
         if self._state.get("digest") != digest:
             return None
         with suppress(ValueError):
-            return Verdict.model_validate(self._state.get("verdict"))
+            verdict = Verdict.model_validate(self._state.get("verdict"))
+            return verdict if verdict.verdict == "FAIL" else None
         return None
 
-    def keep(self, digest: str, verdict: Verdict) -> None:
+    def keep_failure(self, digest: str, verdict: Verdict) -> None:
         self._state |= {"digest": digest, "verdict": verdict.model_dump(mode="json")}
         self._write()
 
@@ -115,12 +116,12 @@ class _Memory:
 
 
 def _judged(ending: Ending, memory: _Memory, delegator: Delegator, timeout: float) -> Verdict:
-    """The verdict on what the agent did: that of the last time, if nothing has changed since. Raises DelegateError."""
+    """The verdict on what the agent did: the last FAIL, if nothing has changed since. Raises DelegateError."""
     task = to_task(ending.goal or "What the acceptance criteria say.", ending.criteria)
 
     async def judge() -> Verdict:
         digest = await _digest(ending, task)
-        if known := memory.verdict_on(digest):
+        if known := memory.failure_of(digest):
             return known
         verdict = await delegator.judge(
             goal=task.goal,
@@ -133,8 +134,8 @@ def _judged(ending: Ending, memory: _Memory, delegator: Delegator, timeout: floa
             worker_model=ending.session.model,
             parent=Parent(seconds_left=timeout),
         )
-        if verdict.examined:
-            memory.keep(digest, verdict)
+        if verdict.verdict == "FAIL" and verdict.examined:
+            memory.keep_failure(digest, verdict)
         return verdict
 
     return work(delegator, lambda _: judge())
