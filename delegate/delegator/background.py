@@ -8,15 +8,15 @@ from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
-from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
-from delegate.engine.task_run import TaskRun
+from delegate.engine.error_mapping import refusal
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventSink
 from delegate.records.history import Records, TaskSummary
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 
 if TYPE_CHECKING:
+    from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
 
 _LISTED_RUNS = 100
@@ -35,7 +35,7 @@ class Background:
         self,
         call: Callable[..., Coroutine[Any, Any, Report]],
         run: Callable[..., Coroutine[Any, Any, Report]],
-        running: Mapping[str, TaskRun],
+        running: "Mapping[str, TaskRun]",
         runs: RunRegistry,
         records: Records,
         *,

@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import logger, redactor
 from delegate._util.threads import run_in_thread_if
-from delegate.budget.estimate import PastTask
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.models.catalog import tokens_of
@@ -35,6 +34,9 @@ from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
 from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult, Usage
+
+if TYPE_CHECKING:
+    from delegate.budget.estimate import PastTask
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -351,10 +353,10 @@ class Records:
         """The latest runs, newest first. Raises DelegateError if the records can't be read."""
         return await self._query(lambda connection: list(_latest_runs(connection, limit))) or []
 
-    async def past_tasks(self, model: str | None) -> list[PastTask]:
+    async def past_tasks(self, model: str | None) -> "list[PastTask]":
         """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""
 
-        def select(connection: sqlite3.Connection) -> list[PastTask]:
+        def select(connection: sqlite3.Connection) -> "list[PastTask]":
             rows = map(_past_task, connection.execute(_SELECT_PAST, (model,)))
             return [task for task in rows if task is not None]
 
@@ -568,8 +570,10 @@ def _endings(connection: sqlite3.Connection, handles: Sequence[str]) -> sqlite3.
     return connection.execute(_SELECT_ENDINGS.format(handles=", ".join("?" * len(handles))), list(handles))
 
 
-def _past_task(row: tuple[Any, ...]) -> PastTask | None:
+def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
     """What is on record of a completed task; None if its record is damaged."""
+    from delegate.budget.estimate import PastTask  # loaded only for estimates
+
     model, cost, share, usage, task = row
     with suppress(ValueError, TypeError, AttributeError, LookupError):
         said = json.loads(task)
