@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from delegate.child.job import ChildRunner
     from delegate.child.mcp_servers import McpServers
     from delegate.delegator.batches import Batches
+    from delegate.delegator.merges import Merges
     from delegate.delegator.task_records import TaskRecords
     from delegate.engine.admission import Admission
     from delegate.engine.task_run import TaskRun
@@ -188,6 +189,14 @@ class Delegator:
         from delegate.delegator.task_records import TaskRecords  # loaded on first use
 
         return TaskRecords(self._records, self._judge_limits)
+
+    @cached_property
+    def merges(self) -> "Merges":
+        """Brings the work of tasks into a checkout, verified there."""
+        from delegate.delegator.merges import Merges  # loaded on first use
+
+        judging = self._admission.executor.services.judging
+        return Merges(self.settings, judging, self._records, self._runs.context())
 
     # ------------------------------------------------------------------------------------------ for hosts
 

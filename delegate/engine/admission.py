@@ -19,7 +19,7 @@ from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
 from delegate.engine.roles import in_role, role_of
-from delegate.engine.working_folder import in_workspace
+from delegate.engine.working_folder import in_workspace, located
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
 from delegate.judging.checks.json_schema import check_schema
@@ -84,7 +84,7 @@ class Admission:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
-        tasks = self.in_roles(tasks, context, are_resumed=resumed is not None)
+        tasks = self.in_roles(list(map(located, tasks)), context, are_resumed=resumed is not None)
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
         if author == "model" and self.settings.ask_above_usd is not None:
