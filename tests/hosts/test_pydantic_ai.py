@@ -25,11 +25,13 @@ from tests.hosts.world import (
     JUDGE_TOKENS,
     PARENT,
     PARENT_TOKENS,
+    SAVING,
     WORKER,
     World,
     answers,
     child_that_calls,
     delegating_with,
+    save,
 )
 from tests.support.model_server import Call, Fault, Reply
 
@@ -175,6 +177,13 @@ async def child_reads(world: World, client: openai.AsyncOpenAI, tool: Any, name:
 
 async def test_a_child_s_tool_gets_the_run_s_dependencies(world: World, client: openai.AsyncOpenAI) -> None:
     assert "it is Ada" in await child_reads(world, client, who, "who", deps="Ada")
+
+
+async def test_what_a_child_s_tool_writes_is_in_the_child_s_workspace(world: World, client: openai.AsyncOpenAI) -> None:
+    world.calls, world.child = [SAVING], child_that_calls("save", {"text": "tide"})
+    async with delegating([save]) as delegator:
+        await parent_of(client, delegator, save).run("Find it out.")
+    assert "\ntask 1: PASS" in world.results[0]
 
 
 async def test_the_run_s_usage_has_tokens_of_a_child_s_tool_but_not_its_call(

@@ -13,7 +13,8 @@ count them. All calls under the run of one root graph share a ledger.
 LangChain doesn't tell tools about deadlines. A sync run can't be stopped while a tool is running; an async run can.
 Arguments that aren't a JSON object don't reach the tool: LangChain puts them in `invalid_tool_calls` or raises.
 
-To give children the parent's tools, in delegate's own loop or as graphs:
+Tools that children call learn their child's folder by `delegate.workspace()`. To give children the parent's
+tools, in delegate's own loop or as graphs:
 
     delegator = Delegator(
         tools=langchain.child_tools(tools),

@@ -12,7 +12,8 @@ before the tool's own `timeout_seconds`. All calls under one `Runner.run` share 
 The SDK has no mark for a result that is an error: the model reads the error in the text. It doesn't wait for tools that
 it cancels, so children end shortly after `Runner.run` has raised.
 
-To give children the parent's tools, in delegate's own loop or as agents of the SDK:
+Tools that children call learn their child's folder by `delegate.workspace()`. To give children the parent's
+tools, in delegate's own loop or as agents of the SDK:
 
     child = Agent(name="child", model="gpt-6-luna")
     delegator = Delegator(tools=openai_agents.child_tools(tools), runner=openai_agents.runner(child))

@@ -14,7 +14,8 @@ A refused call is an ordinary return with `metadata["error"]`: if it were marked
 its text as JSON inside JSON. Arguments that aren't JSON don't reach the tool: the framework asks the model for them
 again. `run_sync` works too.
 
-To give children the parent's tools, in delegate's own loop or as agents of the framework:
+Tools that children call learn their child's folder by `delegate.workspace()`. To give children the parent's
+tools, in delegate's own loop or as agents of the framework:
 
     delegator = Delegator(
         tools=pydantic_ai.child_tools(tools), runner=pydantic_ai.runner(Agent("openai:gpt-6-luna"))
