@@ -42,10 +42,8 @@ def save(text: str) -> str:
     return "saved"
 
 
-SAVING: JsonObject = {
-    "goal": "Note it.",
-    "acceptance_criteria": [{"kind": "file", "path": "note.txt", "contains": "tide"}],
-}
+SAVED: JsonObject = {"kind": "file", "path": "note.txt", "contains": "tide"}
+SAVING: JsonObject = {"goal": "Note it.", "acceptance_criteria": [SAVED]}
 """A task whose child has to call `save` with the text `tide`."""
 
 

@@ -21,9 +21,13 @@ tools, in delegate's own loop or as graphs:
         runner=langchain.runner(lambda tools: create_agent("openai:gpt-6-luna", tools)),
     )
     agent = create_agent("openai:gpt-6.1-sol", [*tools, langchain.tool(delegator)])
+
+A compiled graph, such as an agent with tools of its own, does tasks as it is, with receipts of its calls:
+
+    delegator = Delegator(runner=langchain.child(research_agent))
 """
 
-from delegate.hosts.langchain.children import child_tools, runner
+from delegate.hosts.langchain.children import child, child_tools, runner
 from delegate.hosts.langchain.tool import read_tool, think_tool, tool
 
-__all__ = ["child_tools", "read_tool", "runner", "think_tool", "tool"]
+__all__ = ["child", "child_tools", "read_tool", "runner", "think_tool", "tool"]

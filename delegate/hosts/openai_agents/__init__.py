@@ -18,9 +18,13 @@ tools, in delegate's own loop or as agents of the SDK:
     child = Agent(name="child", model="gpt-6-luna")
     delegator = Delegator(tools=openai_agents.child_tools(tools), runner=openai_agents.runner(child))
     agent = Agent(name="lead", tools=[*tools, openai_agents.tool(delegator)])
+
+An agent that has tools, handoffs or MCP servers of its own does tasks as it is, with receipts of its calls:
+
+    delegator = Delegator(runner=openai_agents.child(triage_agent))
 """
 
-from delegate.hosts.openai_agents.children import child_tools, runner
+from delegate.hosts.openai_agents.children import child, child_tools, runner
 from delegate.hosts.openai_agents.tool import read_tool, think_tool, tool
 
-__all__ = ["child_tools", "read_tool", "runner", "think_tool", "tool"]
+__all__ = ["child", "child_tools", "read_tool", "runner", "think_tool", "tool"]
