@@ -147,6 +147,9 @@ class Settings(Value):
     """Days after which records and their kept workspaces are removed. None or `inf`: never."""
     keep_mb: float | None = Field(default=1_000, gt=0)
     """Size of all records in megabytes above which the oldest are removed. None or `inf`: no limit."""
+    csv_bom: bool | None = None
+    """Whether a `.csv` of results begins with a byte order mark, without which Excel shows `é` as `Ã©`. None: on
+    Windows."""
     endpoints: tuple[DeclaredEndpoint, ...] = ()
     """Additional model servers (only in `delegate.toml` or Python)."""
     models: tuple[Model, ...] = ()
@@ -220,6 +223,7 @@ class SettingsOptions(TypedDict, total=False):
     home: Path | str
     keep_days: float | None
     keep_mb: float | None
+    csv_bom: bool | None
     endpoints: Sequence[DeclaredEndpoint | Mapping[str, Any]]
     models: Sequence[Model | Mapping[str, Any]]
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]]

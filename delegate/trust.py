@@ -292,8 +292,8 @@ def _is_trusted_copy(real: Path, listed: Mapping[Path, str]) -> bool:
 
 # -------------------------------------------------------------------------------------------- what needs trust
 
-FREE = frozenset({"model", "tier", "min_tier", "effort"})
-"""These choose among what the operator's keys and limits allow, as any task may."""
+FREE = frozenset({"model", "tier", "min_tier", "effort", "csv_bom"})
+"""These choose among what the operator's keys and limits allow, as any task may, or how a file looks."""
 LIMITS = frozenset({
     "max_concurrent", "max_children", "max_depth", "max_steps", "max_tokens", "timeout_seconds", "max_cost_usd",
     "default_max_cost_usd", "max_run_model_calls", "max_run_tokens", "run_timeout_seconds", "max_output_tokens",

@@ -6,6 +6,7 @@ line, no matter when the batch was killed and what is run again. While a batch r
 write: a reader sees complete lines, except for a last one without a newline if the process was killed while writing.
 """
 
+import codecs
 import csv
 import io
 import json
@@ -104,6 +105,8 @@ class Table:
         output = line["structured_output"]
         structured = cast("dict[str, object]", output) if isinstance(output, dict) else dict[str, object]()
         line["structured_output"] = None if output is None else json.dumps(output, ensure_ascii=False)
+        if line["cost_usd"] is not None:
+            line["cost_usd"] = float(f"{line['cost_usd']:.4g}")
         inputs = {column: outcome.input.get(name) for column, name in self._named(self.inputs).items()}
         outputs = self._outputs(structured, outcome.result.verdict if outcome.result else None)
         return [_cell(value) for value in self._row(line, inputs, outputs).values()]
@@ -138,9 +141,11 @@ class Table:
 class ResultsFile:
     """A results file in JSONL or CSV format, depending on its suffix. Raises CallError as `refuse_unusable` does."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, bom: bool | None = None) -> None:
+        """`bom`: whether a CSV begins with a byte order mark. None: on Windows."""
         refuse_unusable(path)
         self.path = path
+        self._bom = codecs.BOM_UTF8 if (os.name == "nt" if bom is None else bom) else b""
         self._table = Table() if path.suffix.lower() == ".csv" else None
         """None for JSON lines."""
         self._file: int | None = None
@@ -207,7 +212,7 @@ class ResultsFile:
     def _append_header(self, inputs: Sequence[str], outputs: Sequence[str], cited: Sequence[str]) -> None:
         if self._table is not None:
             self._table = Table(inputs, outputs[:OUTPUTS], cited)
-            self._append(_csv_row(map(_cell, self._table.header)))
+            self._append(self._bom + _csv_row(map(_cell, self._table.header)))
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None

@@ -31,6 +31,7 @@ class Batches:
         records: Records,
         close_delegator: Callable[[], Awaitable[None]],
     ) -> None:
+        self._csv_bom = settings.csv_bom
         self._journal = Journal(settings.home, records, keep_days=settings.keep_days)
         self._admission = admission
         self._runs = runs
@@ -102,7 +103,7 @@ class Batches:
             resumed=items.resume,
             skip_bad=skip_bad,
             once=once,
-            results=ResultsFile(Path(results)) if results is not None else None,
+            results=ResultsFile(Path(results), bom=self._csv_bom) if results is not None else None,
             options=options,
             on_event=on_event,
             consumer=self._admission.consumer,

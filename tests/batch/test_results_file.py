@@ -1,5 +1,6 @@
 """The results file: complete lines only, rebuilt from the journal."""
 
+import codecs
 import csv
 import resource
 from collections.abc import AsyncIterator
@@ -31,6 +32,16 @@ def test_a_csv_has_a_header_and_escapes_formulas() -> None:
         (row,) = csv.DictReader(text)
     assert tuple(row) == COLUMNS
     assert row["output"] == '\'=HYPERLINK("http://x")\nsecond line'
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.jsonl"])
+def test_a_csv_for_excel_begins_with_a_byte_order_mark(name: str) -> None:
+    file = ResultsFile(Path(name), bom=True)
+    file.create()
+    file.add(_outcome("a", "Zoë"))
+    file.close()
+    assert Path(name).read_bytes().startswith(codecs.BOM_UTF8) == (name == "r.csv")
+    assert Path(name).read_bytes().count(codecs.BOM_UTF8) == (name == "r.csv")
 
 
 def test_a_file_that_is_not_empty_is_not_overwritten() -> None:
