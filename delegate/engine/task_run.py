@@ -103,7 +103,9 @@ class TaskRun:
     async def run(self) -> TaskResult:
         """Run the task and store its result, however it ends."""
         tier = self._model.tier if self._model else None
-        traced = operations.agent(index=self.index, handle=self.handle, connection=self.connection, tier=tier)
+        traced = operations.agent(
+            role=self.task.role, index=self.index, handle=self.handle, connection=self.connection, tier=tier
+        )
         with self.call.cancellation.linked(self.cancellation), traced as operation:
             try:
                 result = await self._run()

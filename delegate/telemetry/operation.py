@@ -54,7 +54,7 @@ class Tracing(Protocol):
         """The same for a verdict."""
         ...
 
-    def agent(self, index: int, handle: str, model: Model | None, tier: Tier | None) -> Operation:
+    def agent(self, name: str, index: int, handle: str, model: Model | None, tier: Tier | None) -> Operation:
         """See `operations.agent`."""
         ...
 

@@ -63,10 +63,14 @@ class BatchTrace:
             self._context.run(self._operation.__exit__, None, None, None)
 
 
-def agent(*, index: int, handle: str, connection: Connection | None, tier: Tier | None) -> Operation:
-    """One task, from its wait for a permit to its stored result. Without a connection, its runner has its own model."""
+def agent(*, role: str | None, index: int, handle: str, connection: Connection | None, tier: Tier | None) -> Operation:
+    """One task, from its wait for a permit to its stored result. Without a connection, its runner has its own model.
+
+    It is named by its role, if it has one: unlike goals, roles are the operator's words, and there are few.
+    """
     scope = current.get()
-    return OFF if scope is None else scope.agent(index, handle, connection.model if connection else None, tier)
+    model = connection.model if connection else None
+    return OFF if scope is None else scope.agent(role or "child", index, handle, model, tier)
 
 
 def chat(connection: Connection, request: ChatRequest) -> Operation:

@@ -122,7 +122,7 @@ class Scope:
         """The scope of a verdict."""
         return replace(self, role="judge")
 
-    def agent(self, index: int, handle: str, model: Model | None, tier: Tier | None) -> Operation:
+    def agent(self, name: str, index: int, handle: str, model: Model | None, tier: Tier | None) -> Operation:
         """See `operations.agent`."""
         inner = replace(self, batch=None, role="child", handle=handle)
         attributes = {
@@ -131,7 +131,7 @@ class Scope:
             names.TIER: tier,
             names.REQUEST_MODEL: model.id if model else None,
         }
-        return Agent(inner, "invoke_agent", "child", {names.AGENT_NAME: "child", **attributes})
+        return Agent(inner, "invoke_agent", name, {names.AGENT_NAME: name, **attributes})
 
     def chat(self, connection: Connection, request: ChatRequest) -> Operation:
         """See `operations.chat`."""

@@ -63,6 +63,15 @@ async def test_a_batch_of_three_is_one_tree(anywhere: Traced) -> None:
     assert batch.attributes["delegate.tasks"] == 3
 
 
+async def test_a_child_is_named_by_its_role(anywhere: Traced) -> None:
+    client, roles = words(CHILD, met_by("hello reader")), {"writer": {"description": "Writes."}}
+    async with Delegator(client=client, model="gpt-6.1-terra", judge_model="gpt-6-luna", roles=roles) as own:
+        await own.run(greeting(role="writer"), greeting())
+    (agent,) = anywhere.named("invoke_agent writer")
+    assert agent.attributes["gen_ai.agent.name"] == "writer"
+    assert len(anywhere.named("invoke_agent child")) == 1
+
+
 async def test_parallel_items_of_a_batch_keep_their_own_spans(traced: Traced) -> None:
     async with delegator() as own:
         async for _ in own.batches.run([greeting() for _ in range(6)], concurrency=3):
