@@ -210,7 +210,7 @@ class Batch:
         if config.resume:
             await self._resume(validated)
             return
-        path, title = str(results.path.absolute()) if results else None, redactor.text(validated.first_goal)
+        path, title = str(results.path.absolute()) if results else None, redactor.text(validated.title)
         header = BatchHeader(config.run_id, validated.digest, source.name, path, config.options, title, validated.total)
         columns = validated.inputs, validated.outputs, validated.cited
         with results.created(*columns) if results is not None else nullcontext():

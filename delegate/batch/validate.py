@@ -25,7 +25,8 @@ class ValidatedSource:
     """The skipped rows by their index, from 0. Each has a unique id."""
     has_needs: bool
     """Whether any item needs another, or may refer to one (`{{ id.output }}`)."""
-    first_goal: str
+    title: str
+    """The template of the goals, or else the first goal."""
     inputs: tuple[str, ...] = ()
     """The names of the columns that rows have, in their order."""
     outputs: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
     """
     digest, rows_of, bad_rows = hashlib.sha256(), dict[str, int | None](), dict[int, BadRow]()
     inputs, outputs, cited = dict[str, None](), dict[str, None](), dict[str, None]()
-    total, has_needs, first_goal = 0, False, ""
+    total, has_needs, title = 0, False, ""
     for index, entry in enumerate(source):
         total += 1
         inputs |= dict.fromkeys(entry.input)
@@ -55,7 +56,7 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         assert isinstance(entry, Item)
         rows_of[entry.id] = entry.row
         has_needs = has_needs or bool(entry.needs) or "{{" in f"{entry.task.goal}{entry.task.context}"
-        first_goal = first_goal or entry.task.goal
+        title = title or (entry.template.goal if entry.template else entry.task.goal)
         outputs |= dict.fromkeys(fields := _fields_of(entry.task))
         cites = any(isinstance(criterion, CitationsCriterion) for criterion in entry.task.criteria)
         cited |= dict.fromkeys(without_sources(fields) if cites else ())
@@ -64,7 +65,7 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         raise _no_tasks_error(source.name, bad_rows)
     digest.update(json.dumps(sorted(bad_rows)).encode())
     names = tuple(inputs), tuple(outputs), tuple(cited)
-    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, first_goal, *names)
+    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, title, *names)
 
 
 def _fields_of(task: Task) -> list[str]:

@@ -122,7 +122,14 @@ def test_the_digest_depends_on_the_tasks_and_not_on_the_format() -> None:
     as_list = _validated(_source("t.json", json.dumps(TASKS, indent=3)))
     other = _validated(_source("u.json", json.dumps([*TASKS[:2], {"goal": "another"}])))
     assert as_lines.digest == as_list.digest != other.digest
-    assert (as_lines.total, as_lines.has_needs, as_lines.first_goal) == (3, True, "first")
+    assert (as_lines.total, as_lines.has_needs, as_lines.title) == (3, True, "first")
+
+
+@pytest.mark.parametrize(
+    ("goal", "title"), [("Find the CEO of {company}", "Find the CEO of {company}"), ("{company}", "Acme")]
+)
+def test_a_batch_is_named_by_the_template_of_its_goals(goal: str, title: str) -> None:
+    assert _validated(_source("t.csv", "company\nAcme\nBolt\n", Templates(goal))).title == title
 
 
 def test_an_unknown_column_is_named_with_a_suggestion() -> None:
