@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from delegate import contract
@@ -14,6 +15,7 @@ from delegate.engine.task_run import TaskRun
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventSink
 from delegate.records.history import Records, TaskSummary
+from delegate.records.mailbox import SentMessage
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ _KEPT_DELEGATIONS = 100
 
 
 class Background:
-    """Starts calls in the background, and waits for their tasks, reads and stops them. It is `delegator.background`.
+    """Starts calls in the background, and waits for their tasks, reads and stops them, and sends messages to their
+    children. It is `delegator.background`.
 
     What still runs is stopped by `Delegator.aclose`.
     """
@@ -98,6 +101,30 @@ class Background:
         if delegation := self._delegations.get(handle):
             await delegation.wait(handle=handle)
         return True
+
+    async def message(self, handle: str, text: str) -> SentMessage:
+        """Send a running child an instruction, which it reads before its next turn. Returns once it is stored.
+
+        The child may run in another process. Its work is still judged by the task's criteria, and a message is no
+        evidence. What became of it is in `messages`: `delivered`, or `never_read` if the child ended before.
+
+        Args:
+            handle: The task.
+            text: At most 8,000 characters. Secrets in it are replaced, as in all that is recorded.
+
+        Raises:
+            CallError: It can't be sent; the error says why. A child can be sent 20 messages, while it works, if its
+                runner takes messages, as the built-in child does.
+            DelegateError: The records can't be read or written.
+        """
+        return await self._records.send(handle, text)
+
+    async def messages(self, handle: str) -> list[SentMessage]:
+        """The messages that were sent to a child, and what became of each.
+
+        Raises DelegateError if the records can't be read.
+        """
+        return await self._records.messages(handle)
 
     def delegation(self, handle: str) -> Delegation | None:
         """The call that this task belongs to, as far as it was made here and is remembered."""
@@ -171,11 +198,13 @@ class Background:
             limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
             with delegation.reported_to(on_event):
                 if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=request.handle)):
-                    return contract.render_running(delegation.progress, keeps_running=self.outlives_session)
+                    running = contract.render_running(delegation.progress, keeps_running=self.outlives_session)
+                    return running + await self._message_states(request.handle)
         result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
         if request.offset is None:
-            return contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
+            shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
+            return shown + await self._message_states(request.handle)
         return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:
@@ -199,6 +228,35 @@ class Background:
         if allowed and run_id in (None, contract.run_of(handle)):
             await self.stop(handle)
         return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
+
+    def message_tool(self, dialect: Dialect) -> JsonObject:
+        """Return the definition of `message_delegation`, with which a parent sends a running task an instruction."""
+        return contract.message_tool(dialect)
+
+    async def message_call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+    ) -> str:
+        """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
+
+        Raises:
+            CallError: The call is invalid, or the message can't be sent. The error says why.
+        """
+        (handle, text), run_id = contract.parse_message(arguments), self._runs.known_run(parent)
+        if may_read is not None and not may_read(contract.run_of(handle)):
+            raise contract.unknown_handle()
+        if run_id not in (None, contract.run_of(handle)):
+            raise contract.other_run()
+        try:
+            await self.message(handle, text)
+        except CallError:
+            raise
+        except DelegateError as error:
+            raise CallError("unreadable", str(error), field="handle", hint="continue without this message") from None
+        return "queued: the child reads it before its next turn; read_delegation says whether it did"
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -229,6 +287,12 @@ class Background:
             if isinstance(error, CallError):
                 raise
             raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
+
+    async def _message_states(self, handle: str) -> str:
+        """What became of the messages to a child, as a line to add. Empty if that can't be read."""
+        with suppress(DelegateError):
+            return contract.render_messages([message.state for message in await self._records.messages(handle)])
+        return ""
 
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
         """Return the latest tasks on record that a caller may read, newest first."""

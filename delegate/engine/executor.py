@@ -117,6 +117,7 @@ class Executor:
                 [(run.handle, run.task) for run in runs],
                 first=runs[0].index if runs else 0,
                 depth=call.context.depth,
+                takes_messages=self.services.takes_messages,
             )
         if is_run and call.consumers:
             call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))

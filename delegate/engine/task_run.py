@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,7 @@ from delegate.errors import DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
     ChildStarted,
+    MessageDelivered,
     VerdictGiven,
     WaitReason,
 )
@@ -453,8 +454,17 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self.handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
+            messages=self._take_messages,
             incoming=self._incoming(),
         )
+
+    async def _take_messages(self) -> Sequence[str]:
+        if self.result is not None:  # the child was left behind
+            return ()
+        taken = await self.call.services.records.take_messages(self.handle)
+        for id, text in taken:
+            self.events.notify(MessageDelivered, id=id, text=text)
+        return [text for _, text in taken]
 
     def _incoming(self) -> Incoming:
         if not self.call.consumers_of("child.text"):

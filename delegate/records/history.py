@@ -27,9 +27,10 @@ from delegate.budget.estimate import PastTask
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.models.catalog import tokens_of
-from delegate.records import candidate_lists, rulings_table
+from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
+from delegate.records.mailbox import SentMessage
 from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
@@ -67,6 +68,7 @@ CREATE TABLE IF NOT EXISTS starts (handle TEXT PRIMARY KEY, state TEXT NOT NULL)
 """
     + candidate_lists.SCHEMA
     + rulings_table.SCHEMA
+    + mailbox.SCHEMA
     + """
 CREATE TABLE IF NOT EXISTS readings (key TEXT PRIMARY KEY, reading TEXT NOT NULL, at REAL NOT NULL);
 """
@@ -239,8 +241,10 @@ class Records:
         *,
         first: int = 0,
         depth: int = 0,
+        takes_messages: bool = False,
     ) -> None:
-        """Record the start of tasks, given with their handles and numbered from `first`.
+        """Record the start of tasks, given with their handles and numbered from `first`, and whether their children
+        take messages.
 
         When this returns, the start is committed and survives a crash, unless the store can't be opened.
 
@@ -253,6 +257,7 @@ class Records:
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
             for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
         ]
+        inserts += [(mailbox.OPEN, (handle,)) for handle, _ in tasks if takes_messages]
         try:
             await self._store.write(*inserts)
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -340,12 +345,46 @@ class Records:
         """The whole record of a task, or None if there is none.
 
         Its keys are `handle`, `run_id`, `state`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output
-        and receipts), `result` and `events` (see `delegate.events`). `run` and `result` are None until the task has
-        ended; events appear while it runs.
+        and receipts), `result`, `messages` (see `SentMessage`) and `events` (see `delegate.events`). `run` and `result`
+        are None until the task has ended; events appear while it runs.
 
         Raises DelegateError if the records can't be read.
         """
         return await self._query(lambda connection: _read(connection, handle))
+
+    async def send(self, handle: str, text: str) -> SentMessage:
+        """Send a message to the child of a task, which may run in another process. It is stored when this returns.
+
+        Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
+        """
+        text = mailbox.sendable(text)
+        process = await self._query(lambda connection: mailbox.receiver(connection, handle))
+        message, insert = mailbox.insert(handle, process or "", text)
+        try:
+            stored = process is not None and await self._store.write(insert)
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise DelegateError(f"the message can't be written: {trouble_of(error, self._path)}") from error
+        if not stored:  # it stopped working in the meantime, or there are no records at all
+            await self._query(lambda connection: mailbox.receiver(connection, handle))
+            raise CallError("unknown_handle", "there is no record with this handle", field="handle")
+        return message
+
+    async def messages(self, handle: str) -> list[SentMessage]:
+        """The messages to the child of a task. Raises DelegateError if the records can't be read."""
+        return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
+
+    async def take_messages(self, handle: str) -> list[tuple[str, str]]:
+        """The ids and texts of the messages that a child of this process hasn't read, each of which is given once.
+
+        That they are read is committed when this returns. If it can't be, they are given the next time.
+        """
+        try:
+            found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
+            if not found or not await self._store.write(*(mailbox.delivered(id) for id, _ in found)):
+                return []
+        except (DelegateError, sqlite3.Error, OSError):
+            return []
+        return [(id, redactor.text(text)) for id, text in found]
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, newest first. Raises DelegateError if the records can't be read."""
@@ -535,6 +574,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "task": {"goal": _DAMAGED} if parts[0] is None else parts[0],
         "run": parts[1],
         "result": parts[2],
+        "messages": [message._asdict() for message in mailbox.messages(connection, handle)],
         "events": [
             {"at": at, **header, **current_form(kind, fields)}
             for at, kind, data in events
@@ -630,13 +670,7 @@ def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
 def _state(process: str, ended_at: float | None) -> TaskState:
     if ended_at is not None:
         return "ended"
-    return "running" if _is_alive(process) else "outcome_unknown"
-
-
-def _is_alive(process: object) -> bool:
-    with suppress(ValueError, OverflowError):  # damaged
-        return isinstance(process, str) and is_alive(process)
-    return False
+    return "running" if is_alive(process) else "outcome_unknown"
 
 
 # ---------------------------------------------------------------------------------------------------------- retention
@@ -674,12 +708,12 @@ class _Retention:
                 and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone()
             ):
                 self._remove_workspace(Path(workspace))
-        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START)
+        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START, *mailbox.DELETE)
         deleted: list[Statement] = [(sql, (handle,)) for handle, _ in expired for sql in of_task]
         return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
-        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not _is_alive(process)]
+        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not is_alive(process)]
         sql = _SELECT_EXPIRED.format(dead=", ".join("?" * len(dead)))
         return connection.execute(sql, (*dead, before, _REMOVAL_BATCH)).fetchall()
 
