@@ -117,7 +117,7 @@ class Background:
                 runner takes messages, as the built-in child does.
             DelegateError: The records can't be read or written.
         """
-        return await self._records.send(handle, text)
+        return await self._records.send_message(handle, text)
 
     async def messages(self, handle: str) -> list[SentMessage]:
         """The messages that were sent to a child, and what became of each.

@@ -222,6 +222,17 @@ def make_stop_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], 
     return _text_tool(delegator, delegator.background.stop_tool("mcp"), stop)
 
 
+def make_message_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
+    """Create the tool that sends a running task an instruction. Who may read a task's report may do so."""
+
+    async def send(arguments: Arguments, invocation: Invocation) -> str:
+        return await delegator.background.message_call(
+            arguments, may_read=may_read and partial(may_read, invocation.session)
+        )
+
+    return _text_tool(delegator, delegator.background.message_tool("mcp"), send)
+
+
 def _text_tool(
     delegator: Delegator,
     definition: JsonObject,

@@ -352,7 +352,7 @@ class Records:
         """
         return await self._query(lambda connection: _read(connection, handle))
 
-    async def send(self, handle: str, text: str) -> SentMessage:
+    async def send_message(self, handle: str, text: str) -> SentMessage:
         """Send a message to the child of a task, which may run in another process. It is stored when this returns.
 
         Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
@@ -574,7 +574,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "task": {"goal": _DAMAGED} if parts[0] is None else parts[0],
         "run": parts[1],
         "result": parts[2],
-        "messages": [message._asdict() for message in mailbox.messages(connection, handle)],
+        "messages": [message.model_dump() for message in mailbox.messages(connection, handle)],
         "events": [
             {"at": at, **header, **current_form(kind, fields)}
             for at, kind, data in events

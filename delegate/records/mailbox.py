@@ -8,12 +8,13 @@ work, or is lost. So no message is both read and `never_read`, whenever a proces
 import secrets
 import sqlite3
 import time
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from delegate._util.processes import is_alive
 from delegate._util.redaction import redactor
 from delegate.errors import CallError
 from delegate.records.aside import Statement
+from delegate.types.base import Value
 
 MAX_MESSAGES = 20
 """How many messages one child can be sent."""
@@ -66,7 +67,7 @@ MessageState = Literal[
 ]
 
 
-class SentMessage(NamedTuple):
+class SentMessage(Value):
     """A message that was sent to a running child. Times are seconds since the epoch."""
 
     id: str
@@ -110,7 +111,7 @@ def receiver(connection: sqlite3.Connection, handle: str) -> str:
 
 def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement]:
     """A message, and the statement that stores it if its receiver still takes it."""
-    message = SentMessage(secrets.token_hex(6), handle, "queued", text, time.time())
+    message = SentMessage(id=secrets.token_hex(6), handle=handle, state="queued", text=text, sent_at=time.time())
     return message, (_INSERT, (message.id, message.sent_at, text, handle, process))
 
 
@@ -128,7 +129,14 @@ def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
     """All messages to a child, in the order in which they were sent."""
     rows = connection.execute(_SELECT_ALL, (handle,)).fetchall()
     return [
-        SentMessage(id, handle, _state(delivered_at, is_open, process), text, sent_at, delivered_at)
+        SentMessage(
+            id=id,
+            handle=handle,
+            state=_state(delivered_at, is_open, process),
+            text=text,
+            sent_at=sent_at,
+            delivered_at=delivered_at,
+        )
         for id, text, sent_at, delivered_at, is_open, process in rows
     ]
 

@@ -19,6 +19,7 @@ from delegate.engine.delegation import Delegation
 from delegate.errors import CallError
 from delegate.events import as_json
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
+from delegate.records.mailbox import SentMessage
 from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, TaskResult, Verdict
 
 M = TypeVar("M", bound=BaseModel)
@@ -60,6 +61,12 @@ class JudgeRequest(Request):
     status: RunStatus = "completed"
     conversation: str | list[str | dict[str, Any]] = ""
     worker_model: str | None = None
+
+
+class MessageRequest(Request):
+    """An instruction for a child while it works."""
+
+    text: str
 
 
 class ApprovalReply(Request):
@@ -190,6 +197,18 @@ class Service:
         self._check(client, handle)
         await self._delegator.background.stop(handle)
         return await self.read(client, handle)
+
+    async def message(self, client: str, handle: str, request: MessageRequest) -> SentMessage:
+        """Send a message to a running child. Raises CallError for a handle that isn't this client's, and if it can't be
+        sent.
+        """
+        self._check(client, handle)
+        return await self._delegator.background.message(handle, request.text)
+
+    async def messages(self, client: str, handle: str) -> list[SentMessage]:
+        """What became of the messages to a child. Raises CallError for a handle that isn't this client's."""
+        self._check(client, handle)
+        return await self._delegator.background.messages(handle)
 
     async def events(self, client: str, handle: str) -> AsyncGenerator[JsonObject]:
         """The events of a task's whole call, from its beginning, until it has ended.

@@ -1,0 +1,35 @@
+"""`delegate message`: an instruction reaches a child that works in another process."""
+
+import json
+from pathlib import Path
+
+from tests.cli.command import delegate, openai_at
+from tests.support.model_server import Call, ModelServer, Reply
+
+
+def test_a_message_reaches_the_child_of_another_process(tmp_path: Path) -> None:
+    home = {"DELEGATE_HOME": str(tmp_path / "home")}
+    shown, json_shown = list[str](), list[str]()
+
+    def worker(call: Call) -> Reply:
+        if not call.tool_results:
+            sent = delegate("message", "last", "Name the color.", **home)
+            shown.append(sent.stdout + sent.stderr)
+            json_shown.append(delegate("message", "last", "Name the shape.", "--json", **home).stdout)
+            return Reply(tool_calls=(("list_files", {}),))
+        return Reply("It is blue." if "Name the color." in json.dumps(call.body) else "It is done.")
+
+    with ModelServer(worker) as server:
+        done = delegate("run", "Describe it.", "--format", "json", **openai_at(server), **home)
+    (result,) = json.loads(done.stdout)["results"]
+    said = f"queued: the child reads it before its next turn; `delegate show {result['handle']}` says whether it did\n"
+    assert shown == [said]
+    assert result["summary"] == "It is blue."
+    (sent,) = map(json.loads, json_shown)
+    assert (sent["handle"], sent["state"], sent["text"]) == (result["handle"], "queued", "Name the shape.")
+    read = delegate("show", "last", "--transcript", **home).stdout
+    assert "message delivered: Name the color." in read
+    assert "its parent says" in read
+    late = delegate("message", result["handle"], "Name the size.", **home)
+    assert late.returncode == 2
+    assert "can't be sent a message: it has ended" in late.stderr
