@@ -59,6 +59,14 @@ last moments may be missing, so look at what there is before you go on.]
 {}\
 """
 
+_ENDED = """
+
+[You worked on this before, until you reported or were stopped. This is the record of what you did. Now the agent that \
+gave you the task says more. Look at what there is, go on with that, and report on the whole task again.]
+
+{}\
+"""
+
 
 class Conversation:
     """The messages of one child so far, and the model calls that continue them."""
@@ -84,9 +92,9 @@ class Conversation:
             readings=job.readings,
         )
         self._assignment = prompt.assignment(job.task) + prompt.notes(job.notes, self._mark)
-        self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]
-        self._heard = list[Message]()
+        self._heard = [Message("user", prompt.message(text, self._mark)) for text in job.heard]
         """The messages of the parent, which are kept whole whatever becomes of the others."""
+        self._messages = [Message("user", self._assignment + _before(job, self._mark)), *self._heard]
         self._results = ShortenedResults()
         self.own_tools = _own_tools(job.tools, self._results)
         """The tools that read the conversation itself."""
@@ -333,9 +341,11 @@ class Conversation:
         return self._model.tokens(tokens_of(reply.text)) + sum(map(_attachment_tokens, reply.attachments))
 
 
-def _interrupted(done_before: str, mark: str) -> str:
-    """What follows the assignment of a child that continues from its record."""
-    return _INTERRUPTED.format(frame(done_before, mark)) if done_before else ""
+def _before(job: Job, mark: str) -> str:
+    """What follows the assignment of a child that goes on from its record."""
+    if not job.done_before:
+        return ""
+    return (_ENDED if job.continues else _INTERRUPTED).format(frame(job.done_before, mark))
 
 
 _MOST_SPECS = 64

@@ -106,7 +106,11 @@ class Job:
     readings: Mapping[str, CriterionReading] = field(default_factory=dict[str, CriterionReading])
     """What is known of what the criteria are about, by their ids. A model may still be reading them."""
     done_before: str = ""
-    """What the child did before its process was lost, as text, if it continues from its record."""
+    """What the child did before its process was lost, or before it ended, as text, if it goes on from its record."""
+    heard: Sequence[str] = ()
+    """The messages of the parent that the child has read before."""
+    continues: bool = False
+    """Whether the child goes on with a task that had ended, since its parent said more."""
     messages: Callable[[], Awaitable[Sequence[str]]] = _no_messages
     """Takes the messages that the parent has sent since the last call, to be read before the child's next turn."""
     notes: ProjectNotes | None = None

@@ -119,7 +119,7 @@ def stop_tool(dialect: Dialect) -> JsonObject:
 
 
 def message_tool(dialect: Dialect) -> JsonObject:
-    """Return the definition of `message_delegation`, with which a parent sends a running task an instruction."""
+    """Return the definition of `message_delegation`, with which a parent sends a task an instruction."""
     return _local_tool(dialect, "message_delegation", title="Message a delegated task", reads=False, repeats=False)
 
 

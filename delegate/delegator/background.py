@@ -1,9 +1,9 @@
 """Calls that go on in the background, known by the handles of their tasks."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
@@ -15,10 +15,12 @@ from delegate.engine.task_run import TaskRun
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventSink
 from delegate.records.history import Records, TaskSummary
-from delegate.records.mailbox import SentMessage
+from delegate.records.mailbox import SentMessage, sendable
+from delegate.sandbox.commands.commands import Author
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 
 if TYPE_CHECKING:
+    from delegate.codes import CallErrorCode
     from delegate.policy.approvals import OnApproval
 
 _LISTED_RUNS = 100
@@ -38,15 +40,17 @@ class Background:
         self,
         call: Callable[..., Coroutine[Any, Any, Report]],
         run: Callable[..., Coroutine[Any, Any, Report]],
+        continue_: Callable[..., Coroutine[Any, Any, Report]],
         running: Mapping[str, TaskRun],
         runs: RunRegistry,
         records: Records,
         *,
         result_chars: int,
     ) -> None:
-        """`call` and `run` are the delegator's methods; `running` has all of its running tasks, by handle."""
+        """`call`, `run` and `continue_` are the delegator's methods; `running` has its running tasks, by handle."""
         self._call = call
         self._run = run
+        self._continue = continue_
         self._running = running
         self._runs = runs
         self._records = records
@@ -102,22 +106,66 @@ class Background:
             await delegation.wait(handle=handle)
         return True
 
-    async def message(self, handle: str, text: str) -> SentMessage:
-        """Send a running child an instruction, which it reads before its next turn. Returns once it is stored.
+    async def message(
+        self,
+        handle: str,
+        text: str,
+        *,
+        acceptance_criteria: Sequence[Any] | None = None,
+        parent: Parent | None = None,
+        author: Author = "person",
+        on_approval: "OnApproval | None" = None,
+    ) -> SentMessage:
+        """Send a child an instruction, which it reads before its next turn. Returns once it is stored.
 
         The child may run in another process. Its work is still judged by the task's criteria, and a message is no
         evidence. What became of it is in `messages`: `delivered`, or `never_read` if the child ended before.
 
+        A task that has ended continues: a new task in the same run, in the background, with the same workspace and the
+        record of what was done, gets a verdict of its own. Its handle is that of the message.
+
         Args:
             handle: The task.
             text: At most 8,000 characters. Secrets in it are replaced, as in all that is recorded.
+            acceptance_criteria: By what the work is judged when a task continues. By default, by its own criteria.
+            parent: Who sends it, for the limits of a task that continues.
+            author: Who wrote it. The setting `commands` applies to the checks of a `model`, also to those of its task.
+            on_approval: As in `Delegator.run`, for a task that continues.
 
         Raises:
             CallError: It can't be sent; the error says why. A child can be sent 20 messages, while it works, if its
-                runner takes messages, as the built-in child does.
+                runner takes messages, as the built-in child does. A task continues once, if it had a fresh workspace.
             DelegateError: The records can't be read or written.
         """
-        return await self._records.send_message(handle, text)
+        text = sendable(text)
+        try:
+            if acceptance_criteria is None:
+                return await self._records.send_message(handle, text)
+            message = "the criteria of a task that hasn't ended can't be changed"
+            raise CallError("cannot_message", message, field="acceptance_criteria", hint="wait for its result")
+        except CallError:
+            record = await self._records.read(handle)
+            if record is None or record["state"] != "ended":
+                raise
+
+        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+            return self._continue(
+                record,
+                text,
+                acceptance_criteria,
+                parent=parent,
+                author=author,
+                on_event=sink,
+                on_approval=on_approval,
+                cancellation=cancellation,
+            )
+
+        delegation = await self._started(Delegation(run))
+        if not delegation.handles:
+            error = (await delegation).error
+            assert error is not None
+            raise CallError(cast("CallErrorCode", error.code), error.message, field=error.field, hint=error.hint)
+        return (await self._records.messages(delegation.handles[0]))[0]
 
     async def messages(self, handle: str) -> list[SentMessage]:
         """The messages that were sent to a child, and what became of each.
@@ -230,7 +278,7 @@ class Background:
         return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
 
     def message_tool(self, dialect: Dialect) -> JsonObject:
-        """Return the definition of `message_delegation`, with which a parent sends a running task an instruction."""
+        """Return the definition of `message_delegation`, with which a parent sends a task an instruction."""
         return contract.message_tool(dialect)
 
     async def message_call(
@@ -239,8 +287,11 @@ class Background:
         *,
         parent: Parent | None = None,
         may_read: Callable[[str], bool] | None = None,
-    ) -> str:
+        on_approval: "OnApproval | None" = None,
+    ) -> tuple[str, Delegation | None]:
         """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
+
+        Returns a text, and the call in the background if the task had ended and continues.
 
         Raises:
             CallError: The call is invalid, or the message can't be sent. The error says why.
@@ -251,12 +302,15 @@ class Background:
         if run_id not in (None, contract.run_of(handle)):
             raise contract.other_run()
         try:
-            await self.message(handle, text)
+            sent = await self.message(handle, text, parent=parent, author="model", on_approval=on_approval)
         except CallError:
             raise
         except DelegateError as error:
             raise CallError("unreadable", str(error), field="handle", hint="continue without this message") from None
-        return "queued: the child reads it before its next turn; read_delegation says whether it did"
+        if sent.handle != handle:
+            text = f"the task had ended, and continues with your message in the background as {sent.handle}"
+            return f"{text}; read_delegation waits for its result", self._delegations.get(sent.handle)
+        return "queued: the child reads it before its next turn; read_delegation says whether it did", None
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""

@@ -399,7 +399,7 @@ class TaskRun:
 
             self._before = ChecksBefore(self.task, folder, services.commands, self.call.author)
             self._before.start()
-        if self.resumed is not None:  # what there was is on record
+        if self.resumed is not None and not self.resumed.message:  # what there was is on record
             self._start = self.resumed.start
         elif self.task.mode == "goal":
             from delegate.sandbox.workspace.start_state import start_state  # loaded only in goal mode
@@ -454,6 +454,8 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self.handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
+            heard=self.resumed.heard if self.resumed else (),
+            continues=bool(self.resumed and self.resumed.message),
             messages=self._take_messages,
             incoming=self._incoming(),
         )

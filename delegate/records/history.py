@@ -245,10 +245,13 @@ class Records:
         *,
         first: int = 0,
         depth: int = 0,
-        takes_messages: bool = False,
+        mailbox_of: str | None = None,
+        message: str = "",
     ) -> None:
-        """Record the start of tasks, given with their handles and numbered from `first`, and whether their children
-        take messages.
+        """Record the start of tasks, given with their handles and numbered from `first`.
+
+        If their children take messages, `mailbox_of` is who wrote the tasks, a `person` or a `model`. A task that an
+        earlier one continues as has its `message` at once.
 
         When this returns, the start is committed and survives a crash, unless the store can't be opened.
 
@@ -261,9 +264,15 @@ class Records:
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
             for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
         ]
-        inserts += [(mailbox.OPEN, (handle,)) for handle, _ in tasks if takes_messages]
+        inserts += [(mailbox.OPEN, (handle, mailbox_of)) for handle, _ in tasks if mailbox_of]
+        inserts += [mailbox.insert(handle, process, message)[1] for handle, _ in tasks if message]
         try:
             await self._store.write(*inserts)
+            if message:
+                self._note_sent()
+        except sqlite3.IntegrityError:
+            hint = "send the message to what it continued as: `delegate show` with its run lists it"
+            raise CallError("cannot_message", "the task was continued before", field="handle", hint=hint) from None
         except (sqlite3.Error, OSError, ValueError) as error:
             trouble = trouble_of(error, self._path)
             if trouble.kind in ("full", "failing", "not_writable"):
@@ -383,6 +392,11 @@ class Records:
         except OSError as error:
             message = f"the message may not be read: {self._sent} can't be written: {error.strerror}"
             raise DelegateError(message) from error
+
+    async def author(self, handle: str) -> str | None:
+        """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
+        row = await self._query(lambda connection: connection.execute(mailbox.SELECT_AUTHOR, (handle,)).fetchone())
+        return row[0] if row else None
 
     async def messages(self, handle: str) -> list[SentMessage]:
         """The messages to the child of a task. Raises DelegateError if the records can't be read."""

@@ -30,6 +30,26 @@ def test_a_message_reaches_the_child_of_another_process(tmp_path: Path) -> None:
     read = delegate("show", "last", "--transcript", **home).stdout
     assert "message delivered: Name the color." in read
     assert "its parent says" in read
-    late = delegate("message", result["handle"], "Name the size.", **home)
-    assert late.returncode == 2
-    assert "can't be sent a message: it has ended" in late.stderr
+
+
+def test_a_task_that_has_ended_continues_and_its_report_is_printed(tmp_path: Path) -> None:
+    home = {"DELEGATE_HOME": str(tmp_path / "home"), "COLUMNS": "100"}
+
+    def worker(call: Call) -> Reply:
+        more = "Also b.md." in json.dumps(call.body)
+        if not call.tool_results:
+            return Reply(tool_calls=(("write_file", {"path": "b.md" if more else "a.md", "content": "x"}),))
+        return Reply("I wrote b.md too." if more else "I wrote a.md.")
+
+    with ModelServer(worker) as server:
+        environment = {**openai_at(server), **home}
+        delegate("run", "Write a.md.", "-c", "file: a.md", **environment)
+        done = delegate("message", "last", "Also b.md.", "--json", **environment)
+        again = delegate("message", "last", "Also c.md.", **environment)
+        shown = delegate("show", "last", **home)
+    (result,) = json.loads(done.stdout)["results"]
+    assert done.returncode == 0
+    assert (result["summary"], result["verdict"]["verdict"]) == ("I wrote b.md too.", "PASS")
+    assert [artifact["path"] for artifact in result["artifacts"]] == ["a.md", "b.md"]
+    assert again.returncode == 2, "a run of two tasks is no task"
+    assert f"{result['handle'][8 + 12 :]}  completed" in shown.stdout

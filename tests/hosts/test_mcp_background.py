@@ -110,7 +110,11 @@ async def test_a_parent_talks_to_what_it_started(transport: str, world: World, s
         assert "It is blue." in text_of(done)
         assert text_of(done).endswith("\nyour messages to it: 1 delivered")
         late = await client.call({"handle": handle, "text": "Name the size."}, tool="message_delegation")
-    assert error_of(late)["code"] == "cannot_message"
+        assert "the task had ended, and continues with your message in the background as " in text_of(late)
+        ended = await client.call({"handle": f"{handle[:-1]}00", "wait_seconds": 60}, tool="read_delegation")
+        assert "It is blue." in text_of(ended), "it has read the first message too"
+        again = await client.call({"handle": handle, "text": "Name the size."}, tool="message_delegation")
+    assert error_of(again)["code"] == "cannot_message"
 
 
 async def test_a_client_says_how_long_it_waits(world: World, settings: Settings) -> None:

@@ -161,8 +161,12 @@ async def test_a_running_child_is_sent_messages() -> None:
         await served.ask(f"/v1/tasks/{handle}?wait_seconds=60")
         (read,) = await served.ask(path)
         assert (read["id"], read["state"]) == (sent["id"], "never_read")
-        late = await served.ask(path, {"text": "Name the size."}, status=422)
-        assert late["error"]["code"] == "cannot_message"
+        late = await served.ask(path, {"text": "Name the size."})
+        assert late["handle"] == f"{handle[:-1]}00"
+        result = (await served.ask(f"/v1/tasks/{late['handle']}?wait_seconds=60"))["result"]
+        assert (result["handle"], result["verdict"]["verdict"]) == (late["handle"], "FAIL")
+        again = await served.ask(path, {"text": "Name the size."}, status=422)
+        assert again["error"]["code"] == "cannot_message"
 
 
 async def test_each_client_reads_and_stops_only_its_own_tasks() -> None:

@@ -77,7 +77,7 @@ def _paths() -> Json:
     listed["responses"]["200"] = _content({"type": "array", "items": _ref("PendingApproval")})
     told = _operation("listMessages", "What became of the messages to a child.", None, parameters=[_HANDLE])
     told["responses"]["200"] = _content({"type": "array", "items": _ref("SentMessage")})
-    about = "Send a message to a running child, which reads it before its next turn."
+    about = "Send a message to a child. A task that has ended continues."
     sent = _operation("message", about, SentMessage, MessageRequest, parameters=[_HANDLE])
     stream = _operation("events", "Follow the events of a task's call.", None, parameters=[_HANDLE])
     stream["responses"]["200"] = {

@@ -199,11 +199,21 @@ class Service:
         return await self.read(client, handle)
 
     async def message(self, client: str, handle: str, request: MessageRequest) -> SentMessage:
-        """Send a message to a running child. Raises CallError for a handle that isn't this client's, and if it can't be
-        sent.
+        """Send a message to a child. A task that has ended continues in the background, under the message's handle.
+
+        Raises TooMany, and CallError for a handle that isn't this client's, and if it can't be sent.
         """
         self._check(client, handle)
-        return await self._delegator.background.message(handle, request.text)
+        known, background = self._clients.setdefault(client, _Client()), self._delegator.background
+        running = background.delegation(handle)
+        if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
+            raise TooMany(self._max_open)
+        asker = self._asker(known)
+        sent = await background.message(handle, request.text, author="model", on_approval=asker)
+        if sent.handle != handle and (delegation := background.delegation(sent.handle)) is not None:
+            known.open.add(delegation)
+            delegation.add_done_callback(lambda: known.open.discard(delegation))
+        return sent
 
     async def messages(self, client: str, handle: str) -> list[SentMessage]:
         """What became of the messages to a child. Raises CallError for a handle that isn't this client's."""
