@@ -31,12 +31,12 @@ from delegate.contract.readback import (
     parse_read,
     parse_stop,
     render_list,
-    render_messages,
     render_running,
     render_slice,
     report_in,
     run_of,
     unknown_handle,
+    with_messages,
 )
 from delegate.contract.reading import Arguments
 from delegate.contract.render import headline, render, render_result
@@ -64,7 +64,6 @@ __all__ = [
     "read_tool",
     "render",
     "render_list",
-    "render_messages",
     "render_result",
     "render_running",
     "render_slice",
@@ -76,4 +75,5 @@ __all__ = [
     "think_tool",
     "tool",
     "unknown_handle",
+    "with_messages",
 ]

@@ -179,10 +179,11 @@ def render_running(progress: CallProgress, *, keeps_running: bool = False) -> st
     )
 
 
-def render_messages(states: Sequence[str]) -> str:
-    """Return what became of the messages to a child, as a line; empty if it was sent none."""
+def with_messages(text: str, states: Sequence[str]) -> str:
+    """Return what is read of a task with what became of the messages to its child, before the last line."""
     counts = [f"{states.count(state)} {state.replace('_', ' ')}" for state in dict.fromkeys(states)]
-    return f"\nyour messages to it: {', '.join(counts)}" if counts else ""
+    start, _, last = text.rpartition("\n")
+    return f"{start}\nyour messages to it: {', '.join(counts)}\n{last}" if counts else text
 
 
 def render_list(tasks: Sequence[ListedTask]) -> str:

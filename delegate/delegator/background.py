@@ -247,12 +247,12 @@ class Background:
             with delegation.reported_to(on_event):
                 if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=request.handle)):
                     running = contract.render_running(delegation.progress, keeps_running=self.outlives_session)
-                    return running + await self._message_states(request.handle)
+                    return await self._with_messages(running, request.handle)
         result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
         if request.offset is None:
             shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
-            return shown + await self._message_states(request.handle)
+            return await self._with_messages(shown, request.handle)
         return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:
@@ -342,11 +342,11 @@ class Background:
                 raise
             raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
 
-    async def _message_states(self, handle: str) -> str:
-        """What became of the messages to a child, as a line to add. Empty if that can't be read."""
+    async def _with_messages(self, text: str, handle: str) -> str:
+        """What is read of a task, with what became of the messages to its child, if that can be read."""
         with suppress(DelegateError):
-            return contract.render_messages([message.state for message in await self._records.messages(handle)])
-        return ""
+            return contract.with_messages(text, [message.state for message in await self._records.messages(handle)])
+        return text
 
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
         """Return the latest tasks on record that a caller may read, newest first."""

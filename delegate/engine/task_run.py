@@ -95,6 +95,8 @@ class TaskRun:
     """What the project says to agents, if the child is given it."""
     _tools: ChildTools | None = None
     """The child's tools, once its workspace is open."""
+    _heard: list[str] = field(default_factory=list[str])
+    """The messages that the child has read, for another model that takes its place."""
     _fallback: Fallback | None = None
     """Finds another model, once one has failed."""
 
@@ -454,7 +456,7 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self.handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
-            heard=self.resumed.heard if self.resumed else (),
+            heard=(*(self.resumed.heard if self.resumed else ()), *self._heard),
             continues=bool(self.resumed and self.resumed.message),
             messages=self._take_messages,
             incoming=self._incoming(),
@@ -466,6 +468,7 @@ class TaskRun:
         taken = await self.call.services.records.take_messages(self.handle)
         for id, text in taken:
             self.events.notify(MessageDelivered, id=id, text=text)
+            self._heard.append(text)
         return [text for _, text in taken]
 
     def _incoming(self) -> Incoming:

@@ -269,7 +269,8 @@ class Records:
         try:
             await self._store.write(*inserts)
             if message:
-                self._note_sent()
+                with suppress(DelegateError):  # the child isn't told then, and goes on all the same
+                    self._note_sent()
         except sqlite3.IntegrityError:
             hint = "send the message to what it continued as: `delegate show` with its run lists it"
             raise CallError("cannot_message", "the task was continued before", field="handle", hint=hint) from None

@@ -217,7 +217,8 @@ async def test_a_message_in_the_last_turn_is_never_read() -> None:
         shown = await delegator.background.read_call({"handle": delegation.handles[0]})
     assert (before.state, after.state) == ("queued", "never_read")
     assert len(reports.client.requests) == 1
-    assert shown.endswith("\nyour messages to it: 1 never read")
+    assert shown.splitlines()[-2] == "your messages to it: 1 never read"
+    assert shown.splitlines()[-1] == shown.splitlines()[0]
 
 
 async def test_whenever_messages_come_none_is_both_read_and_never_read() -> None:

@@ -37,7 +37,8 @@ async def test_whenever_a_process_is_killed_each_message_was_delivered_or_never_
             await asyncio.to_thread(process.stdout.read)  # to its end, which comes when the forked process ends
             killing.cancel()
             async with asyncio.timeout(20):
-                while ((await delegator.records.read(handle)) or {})["state"] == "running":  # it isn't quite gone
+                # It isn't quite gone yet.
+                while ((await delegator.records.read(handle)) or {})["state"] == "running":  # noqa: ASYNC110
                     await asyncio.sleep(0)
             messages = await delegator.background.messages(handle)
             again = await delegator.background.messages(handle)
