@@ -15,13 +15,13 @@ from delegate.engine.task_run import TaskRun
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventSink
 from delegate.records.history import Records, TaskSummary
-from delegate.records.mailbox import SentMessage, sendable
 from delegate.sandbox.commands.commands import Author
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 
 if TYPE_CHECKING:
     from delegate.codes import CallErrorCode
     from delegate.policy.approvals import OnApproval
+    from delegate.records.mailbox import SentMessage
 
 _LISTED_RUNS = 100
 """The number of runs in which a caller's latest tasks are looked for."""
@@ -115,7 +115,7 @@ class Background:
         parent: Parent | None = None,
         author: Author = "person",
         on_approval: "OnApproval | None" = None,
-    ) -> SentMessage:
+    ) -> "SentMessage":
         """Send a child an instruction, which it reads before its next turn. Returns once it is stored.
 
         The child may run in another process. Its work is still judged by the task's criteria, and a message is no
@@ -137,6 +137,8 @@ class Background:
                 runner takes messages, as the built-in child does. A task continues once, if it had a fresh workspace.
             DelegateError: The records can't be read or written.
         """
+        from delegate.records.mailbox import sendable  # loaded on first use
+
         text = sendable(text)
         try:
             if acceptance_criteria is None:
@@ -167,7 +169,7 @@ class Background:
             raise CallError(cast("CallErrorCode", error.code), error.message, field=error.field, hint=error.hint)
         return (await self._records.messages(delegation.handles[0]))[0]
 
-    async def messages(self, handle: str) -> list[SentMessage]:
+    async def messages(self, handle: str) -> "list[SentMessage]":
         """The messages that were sent to a child, and what became of each.
 
         Raises DelegateError if the records can't be read.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
@@ -27,15 +27,17 @@ from delegate.budget.estimate import PastTask
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.models.catalog import tokens_of
-from delegate.records import candidate_lists, mailbox, rulings_table
+from delegate.records import candidate_lists, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
-from delegate.records.mailbox import SentMessage
 from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
 from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult, Usage
+
+if TYPE_CHECKING:
+    from delegate.records.mailbox import SentMessage
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -68,11 +70,18 @@ CREATE TABLE IF NOT EXISTS starts (handle TEXT PRIMARY KEY, state TEXT NOT NULL)
 """
     + candidate_lists.SCHEMA
     + rulings_table.SCHEMA
-    + mailbox.SCHEMA
     + """
+CREATE TABLE IF NOT EXISTS mailboxes (handle TEXT PRIMARY KEY, author TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS messages (
+    id TEXT PRIMARY KEY, handle TEXT NOT NULL, process TEXT NOT NULL, sent_at REAL NOT NULL, text TEXT NOT NULL,
+    delivered_at REAL
+);
+CREATE INDEX IF NOT EXISTS messages_by_handle ON messages (handle);
 CREATE TABLE IF NOT EXISTS readings (key TEXT PRIMARY KEY, reading TEXT NOT NULL, at REAL NOT NULL);
 """
 )
+"""`mailboxes` has the tasks whose runner takes messages, and who wrote them, a person or a model; `messages.process` is
+the one that ran the child when the message was sent. See `mailbox`."""
 
 _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -84,6 +93,9 @@ _INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
 _DELETE_START = "DELETE FROM starts WHERE handle = ?"
 _SELECT_START = "SELECT state FROM starts WHERE handle = ?"
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
+_OPEN_MAILBOX = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?)"
+_SELECT_AUTHOR = "SELECT author FROM mailboxes WHERE handle = ?"
+_DELETE_MAILBOX = ("DELETE FROM mailboxes WHERE handle = ?", "DELETE FROM messages WHERE handle = ?")
 _SET_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
 _FINISH_TASK = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
@@ -264,8 +276,11 @@ class Records:
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
             for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
         ]
-        inserts += [(mailbox.OPEN, (handle, mailbox_of)) for handle, _ in tasks if mailbox_of]
-        inserts += [mailbox.insert(handle, process, message)[1] for handle, _ in tasks if message]
+        inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, _ in tasks if mailbox_of]
+        if message:
+            from delegate.records import mailbox  # loaded on first use
+
+            inserts += [mailbox.insert(handle, process, message)[1] for handle, _ in tasks]
         try:
             await self._store.write(*inserts)
             if message:
@@ -367,11 +382,13 @@ class Records:
         """
         return await self._query(lambda connection: _read(connection, handle))
 
-    async def send_message(self, handle: str, text: str) -> SentMessage:
+    async def send_message(self, handle: str, text: str) -> "SentMessage":
         """Send a message to the child of a task, which may run in another process. It is stored when this returns.
 
         Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
         """
+        from delegate.records import mailbox  # loaded on first use
+
         text = mailbox.sendable(text)
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
@@ -396,11 +413,13 @@ class Records:
 
     async def author(self, handle: str) -> str | None:
         """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
-        row = await self._query(lambda connection: connection.execute(mailbox.SELECT_AUTHOR, (handle,)).fetchone())
+        row = await self._query(lambda connection: connection.execute(_SELECT_AUTHOR, (handle,)).fetchone())
         return row[0] if row else None
 
-    async def messages(self, handle: str) -> list[SentMessage]:
+    async def messages(self, handle: str) -> "list[SentMessage]":
         """The messages to the child of a task. Raises DelegateError if the records can't be read."""
+        from delegate.records import mailbox  # loaded on first use
+
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
     async def take_messages(self, handle: str) -> list[tuple[str, str]]:
@@ -414,6 +433,8 @@ class Records:
             return []
         if length == self._looked.get(handle):
             return []
+        from delegate.records import mailbox  # loaded on first use
+
         try:
             found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
             if found and not await self._store.write(*(mailbox.delivered(id) for id, _ in found)):
@@ -588,6 +609,8 @@ def _read_report(path: Path, handle: str) -> str:
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
+    from delegate.records import mailbox  # loaded on first use
+
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
@@ -745,7 +768,7 @@ class _Retention:
                 and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone()
             ):
                 self._remove_workspace(Path(workspace))
-        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START, *mailbox.DELETE)
+        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START, *_DELETE_MAILBOX)
         deleted: list[Statement] = [(sql, (handle,)) for handle, _ in expired for sql in of_task]
         return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
 

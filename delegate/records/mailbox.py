@@ -20,19 +20,6 @@ MAX_MESSAGES = 20
 """How many messages one child can be sent."""
 MAX_CHARS = 8_000
 """Length of one of them."""
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS mailboxes (handle TEXT PRIMARY KEY, author TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS messages (
-    id TEXT PRIMARY KEY, handle TEXT NOT NULL, process TEXT NOT NULL, sent_at REAL NOT NULL, text TEXT NOT NULL,
-    delivered_at REAL
-);
-CREATE INDEX IF NOT EXISTS messages_by_handle ON messages (handle);
-"""
-"""`mailboxes` has the tasks whose runner takes messages, and who wrote them, a person or a model. `process` is the one
-that ran the child when the message was sent."""
-OPEN = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?)"
-SELECT_AUTHOR = "SELECT author FROM mailboxes WHERE handle = ?"
-DELETE = ("DELETE FROM mailboxes WHERE handle = ?", "DELETE FROM messages WHERE handle = ?")
 _HAS_STOPPED = """COALESCE((
     SELECT kind FROM events WHERE events.handle = tasks.handle AND kind IN ('child.started', 'child.done')
     ORDER BY rowid DESC LIMIT 1
