@@ -160,7 +160,7 @@ async def test_what_a_model_wrote_stays_a_models_when_a_person_sends_the_message
         report = await delegator.call(call)
     (first,) = report.results
     assert first.good
-    async with Delegator(client=child("All is as it was."), home=tmp_path, sandbox="off") as delegator:
+    async with Delegator(client=child("All is as it was."), home=tmp_path, commands="deny") as delegator:
         _, result = await go_on(delegator, first.handle)
     assert result.verdict
     assert [one.code for one in result.verdict.criteria] == ["commands_not_allowed"]
