@@ -46,10 +46,15 @@ def test_a_task_that_has_ended_continues_and_its_report_is_printed(tmp_path: Pat
         delegate("run", "Write a.md.", "-c", "file: a.md", **environment)
         done = delegate("message", "last", "Also b.md.", "--json", **environment)
         again = delegate("message", "last", "Also c.md.", **environment)
+        handle = json.loads(done.stdout)["results"][0]["handle"]
+        failed = delegate("message", handle, "Say it again.", "-c", "file: c.md", **environment)
         shown = delegate("show", "last", **home)
     (result,) = json.loads(done.stdout)["results"]
     assert done.returncode == 0
     assert (result["summary"], result["verdict"]["verdict"]) == ("I wrote b.md too.", "PASS")
     assert [artifact["path"] for artifact in result["artifacts"]] == ["a.md", "b.md"]
     assert again.returncode == 2, "a run of two tasks is no task"
-    assert f"{result['handle'][8 + 12 :]}  completed" in shown.stdout
+    assert failed.returncode == 1
+    assert "FAIL" in failed.stdout
+    assert "c.md" in failed.stdout
+    assert f"{result['handle'][20:]} completed" in " ".join(shown.stdout.split())

@@ -183,3 +183,13 @@ async def test_criteria_change_only_when_a_task_has_ended(tmp_path: Path) -> Non
         await delegation
         assert await delegator.background.messages(delegation.handles[0]) == []
     assert refused.value.field == "acceptance_criteria"
+
+
+async def test_a_task_in_goal_mode_goes_on_until_its_claim_is_verified(tmp_path: Path) -> None:
+    claim = Scripted.call("claim_complete", rationale="I wrote hello.")
+    first = await ended(tmp_path, WRITE, claim, mode="goal")
+    wrote = Scripted.call("write_file", path="b.txt", content="x")
+    async with Delegator(client=child(claim, wrote, claim), home=tmp_path) as delegator:
+        _, result = await go_on(delegator, first.handle, acceptance_criteria=[A, B])
+    assert (first.goal_end, result.goal_end, result.good) == ("verified", "verified", True)
+    assert [one.code for one in result.claims] == ["not_met", "met"]

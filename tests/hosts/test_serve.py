@@ -161,10 +161,11 @@ async def test_a_running_child_is_sent_messages() -> None:
         await served.ask(f"/v1/tasks/{handle}?wait_seconds=60")
         (read,) = await served.ask(path)
         assert (read["id"], read["state"]) == (sent["id"], "never_read")
-        late = await served.ask(path, {"text": "Name the size."})
+        late = await served.ask(path, {"text": "Name the size.", "acceptance_criteria": ["file: b.txt"]})
         assert late["handle"] == f"{handle[:-1]}00"
         result = (await served.ask(f"/v1/tasks/{late['handle']}?wait_seconds=60"))["result"]
         assert (result["handle"], result["verdict"]["verdict"]) == (late["handle"], "FAIL")
+        assert result["verdict"]["criteria"][0]["text"] == "file b.txt exists"
         again = await served.ask(path, {"text": "Name the size."}, status=422)
         assert again["error"]["code"] == "cannot_message"
 

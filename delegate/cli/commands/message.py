@@ -7,8 +7,9 @@ import typer
 from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM, exits
 from delegate.cli.commands.run import print_any_report
-from delegate.cli.input.options import Format, FormatOption
+from delegate.cli.input.options import CriteriaOption, Format, FormatOption
 from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.input.taskfile import typed_criterion
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.output import console, print_as_json, refusals_as
 from delegate.cli.work import stoppable
@@ -26,6 +27,7 @@ _HandleArgument = typer.Argument(
 def message(
     handle: Annotated[str, _HandleArgument],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the child should do.")],
+    criteria: CriteriaOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
     """Send a task an instruction, also one of another process.
@@ -33,14 +35,16 @@ def message(
     The child of a running task reads it before its next turn; `delegate show`
     says whether it did. A task that has ended goes on with it in its workspace,
     as a new task with a verdict of its own, and its report is printed. The work
-    is judged by the same criteria as before.
+    is judged by the same criteria as before; a task that has ended can get
+    others with -c.
     """
+    new_criteria = [typed_criterion(text) for text in criteria] if criteria else None
     delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
 
     async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> SentMessage | Report:
         record = await _record(delegator, handle)
         goals[:] = [record["task"]["goal"]]
-        sent = await delegator.background.message(record["handle"], text)
+        sent = await delegator.background.message(record["handle"], text, acceptance_criteria=new_criteria)
         if (delegation := delegator.background.delegation(sent.handle)) is None:
             return sent
         with delegation.reported_to(on_event), cancellation.linked(delegation):

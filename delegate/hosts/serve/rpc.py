@@ -102,7 +102,7 @@ class Rpc:
                 return await service.stop(_CLIENT, parse(HandleRequest, params).handle)
             case "message":
                 sent = parse(SendRequest, params)
-                return await service.message(_CLIENT, sent.handle, MessageRequest(text=sent.text))
+                return await service.message(_CLIENT, sent.handle, sent)
             case "messages":
                 return await service.messages(_CLIENT, parse(HandleRequest, params).handle)
             case "events":

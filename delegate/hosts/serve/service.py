@@ -64,9 +64,11 @@ class JudgeRequest(Request):
 
 
 class MessageRequest(Request):
-    """An instruction for a child while it works."""
+    """An instruction for a child. A task that has ended continues with it."""
 
     text: str
+    acceptance_criteria: list[Any] | None = None
+    """By what the work of a task that continues is judged, in place of its own criteria."""
 
 
 class ApprovalReply(Request):
@@ -209,7 +211,10 @@ class Service:
         if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
         asker = self._asker(known)
-        sent = await background.message(handle, request.text, author="model", on_approval=asker)
+        criteria = request.acceptance_criteria
+        sent = await background.message(
+            handle, request.text, acceptance_criteria=criteria, author="model", on_approval=asker
+        )
         if sent.handle != handle and (delegation := background.delegation(sent.handle)) is not None:
             known.open.add(delegation)
             delegation.add_done_callback(lambda: known.open.discard(delegation))
