@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
-    from delegate.child.job import ChildRunner, Job
+    from delegate.child.job import ChildRunner, Job, workspace
     from delegate.delegator import Delegator
     from delegate.engine.delegation import Delegation
     from delegate.errors import CallError, ConfigError, DelegateError, ToolError
@@ -43,11 +43,12 @@ __all__ = [
     "Tool",
     "ToolError",
     "Verdict",
+    "workspace",
 ]
 
 _MODULES = {
     "delegate._util.cancellation": ("Cancellation",),
-    "delegate.child.job": ("ChildRunner", "Job"),
+    "delegate.child.job": ("ChildRunner", "Job", "workspace"),
     "delegate.delegator": ("Delegator",),
     "delegate.engine.delegation": ("Delegation",),
     "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),

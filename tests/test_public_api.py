@@ -33,12 +33,13 @@ def test_the_public_surface_changes_only_on_purpose() -> None:
     assert surface() == json.loads(FILE.read_text(encoding="utf-8"))
 
 
-def test_importing_the_delegator_loads_no_sdk_host_or_cli_library() -> None:
+def test_importing_the_delegator_loads_no_sdk_host_or_cli_library_and_no_engine() -> None:
     code = """
 import sys
 from delegate import Delegator, Task
 heavy = {"openai", "anthropic", "google.genai", "aiohttp", "typer", "rich", "httpx", "httpx2", "jsonschema", "mcp",
-         "tree_sitter", "quickjs", "yaml", "requests", "opentelemetry"}
+         "tree_sitter", "quickjs", "yaml", "requests", "opentelemetry",
+         "delegate.child", "delegate.judging", "delegate.engine.executor", "delegate.sandbox.processes"}
 print(sorted(heavy & set(sys.modules)))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

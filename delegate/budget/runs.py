@@ -22,13 +22,13 @@ from delegate.budget.ledger import Ledger, Window
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
-from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import Parent, Tier, Totals, Workspace
 
 if TYPE_CHECKING:
     from delegate.budget.shared import SharedAmounts
     from delegate.policy.approvals import OnApproval
+    from delegate.sandbox.commands.commands import Author
 
 KEPT_RUNS = 10_000
 """The number of host runs that are remembered. The least recently used one is dropped first."""
@@ -213,7 +213,7 @@ class RunRegistry:
         _current.set(None)
 
     def context(
-        self, parent: Parent | None = None, *, author: Author = "person", on_approval: "OnApproval | None" = None
+        self, parent: Parent | None = None, *, author: "Author" = "person", on_approval: "OnApproval | None" = None
     ) -> RunContext:
         """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`.
 
@@ -288,7 +288,7 @@ class RunRegistry:
         run_id: str,
         parent: Parent | None,
         *,
-        author: Author,
+        author: "Author",
         on_approval: "OnApproval | None",
         number: int,
         spent_usd: float,

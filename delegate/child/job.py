@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -11,13 +12,35 @@ from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
 from delegate.child import prompt
 from delegate.child.project_notes import ProjectNotes
-from delegate.errors import ToolDenied, ToolError
+from delegate.errors import DelegateError, ToolDenied, ToolError
 from delegate.events import ChildToolStarted, Notify, WaitReason
 from delegate.models.connections import Connection
 from delegate.ports import Incoming, Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, Provenance, Task, Tier, Usage
+
+current_workspace: ContextVar[Path | None] = ContextVar("delegate_workspace", default=None)
+"""The folder of the task that runs here."""
+
+
+def workspace() -> Path:
+    """The folder of the child that this code works for, a real path: what a tool writes there is the child's work.
+
+    It is known in the calls of a child's tools, those that a judge or a `probe` criterion makes too, in its runner, and
+    in what these start as asyncio tasks or with `asyncio.to_thread`. A thread that starts in another way doesn't
+    inherit it: call this before, and pass the folder on.
+
+    Raises:
+        DelegateError: no child is running here.
+    """
+    folder = current_workspace.get()
+    if folder is None:
+        raise DelegateError(
+            "delegate.workspace() was called outside of a child: only a child's tools and its runner have a workspace. "
+            "A thread of your own doesn't inherit it: call workspace() before you start it, and pass the folder on"
+        )
+    return folder
 
 
 @dataclass(frozen=True, slots=True)

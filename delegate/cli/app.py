@@ -33,6 +33,7 @@ COMMANDS = {
     "report": "Write a run or batch as one HTML page.",
     "view": "Serve the reports of all runs to a browser on this machine.",
     "export": "Write the record of a run as trajectories or training data.",
+    "merge": "Merge the work of tasks into your checkout, if it holds there.",
     "take-over": "Bring the changes of tasks into your checkout, all or nothing.",
     "rule": "Say whether a criterion is really met, to measure the judges.",
     "calibrate": "Print how often each judge is wrong, as measured by rulings.",

@@ -9,19 +9,19 @@ from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
-from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
-from delegate.engine.task_run import TaskRun
+from delegate.engine.error_mapping import refusal
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventSink
 from delegate.records.history import Records, TaskSummary
-from delegate.sandbox.commands.commands import Author
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 
 if TYPE_CHECKING:
     from delegate.codes import CallErrorCode
+    from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
     from delegate.records.mailbox import SentMessage
+    from delegate.sandbox.commands.commands import Author
 
 _LISTED_RUNS = 100
 """The number of runs in which a caller's latest tasks are looked for."""
@@ -41,7 +41,7 @@ class Background:
         call: Callable[..., Coroutine[Any, Any, Report]],
         run: Callable[..., Coroutine[Any, Any, Report]],
         continue_: Callable[..., Coroutine[Any, Any, Report]],
-        running: Mapping[str, TaskRun],
+        running: "Mapping[str, TaskRun]",
         runs: RunRegistry,
         records: Records,
         *,
@@ -113,7 +113,7 @@ class Background:
         *,
         acceptance_criteria: Sequence[Any] | None = None,
         parent: Parent | None = None,
-        author: Author = "person",
+        author: "Author" = "person",
         on_approval: "OnApproval | None" = None,
     ) -> "SentMessage":
         """Send a child an instruction, which it reads before its next turn. Returns once it is stored.

@@ -4,42 +4,28 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
-from weakref import WeakKeyDictionary
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
-from delegate._util.redaction import load_redaction, logger, redactor
-from delegate.budget.runs import RunRegistry
-from delegate.child.function import ChildFunction, runner_of
-from delegate.child.job import ChildRunner
-from delegate.child.loop import AgentLoop
-from delegate.child.toolbox import toolbox_specs
-from delegate.contract import Arguments, Dialect, Variant
+from delegate._util.redaction import load_redaction, redactor
+from delegate.budget.runs import RunContext, RunRegistry
+from delegate.contract import Arguments, Dialect, Limits, Variant
 from delegate.delegator.background import Background
-from delegate.engine.admission import Admission, refusal
 from delegate.engine.consumers import as_consumer
-from delegate.engine.executor import Executor
-from delegate.engine.scope import Services
-from delegate.errors import CallError, ConfigError, DelegateError
+from delegate.engine.error_mapping import refusal
+from delegate.errors import CallError, ConfigError
 from delegate.events import EventSink
-from delegate.judging.checks.json_schema import check_schema
-from delegate.judging.judge.session import JudgePool
-from delegate.judging.looks.limits import LookLimits
-from delegate.judging.reading.reader import Reader
-from delegate.judging.verdict import Judging, load_judging
-from delegate.judging.versions import judge_version
 from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records
-from delegate.sandbox.commands.commands import Author, Commands
-from delegate.sandbox.workspace.folder import discard
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
     JsonObject,
@@ -53,13 +39,18 @@ from delegate.types import (
 
 if TYPE_CHECKING:
     from delegate.batch.backend import Backend
-    from delegate.calibration.detector import Detector
+    from delegate.calibration.limits import JudgeLimits
+    from delegate.child.function import ChildFunction
+    from delegate.child.job import ChildRunner
     from delegate.child.mcp_servers import McpServers
     from delegate.delegator.batches import Batches
+    from delegate.delegator.merges import Merges
     from delegate.delegator.task_records import TaskRecords
+    from delegate.engine.admission import Admission
+    from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
+    from delegate.sandbox.commands.commands import Author
 
-_log = logger(__name__)
 _CHILDREN, _JUDGING = 0, 1
 """The phases of the preparation."""
 T = TypeVar("T")
@@ -100,7 +91,7 @@ class Delegator:
         *,
         client: ChatClient | None = None,
         host_models: Mapping[Model, ChatClient] | None = None,
-        runner: ChildRunner | ChildFunction | None = None,
+        runner: "ChildRunner | ChildFunction | None" = None,
         tools: Sequence[Tool | Callable[..., Any]] | None = None,
         on_event: EventSink | None = None,
         stream_text: bool = False,
@@ -124,67 +115,34 @@ class Delegator:
             )
         )
         self.connections = with_host_models(connections, host_models) if host_models else connections
-        runner = AgentLoop() if runner is None else runner_of(runner)
-        _refuse_unenforceable(settings, runner)
+        if runner is not None:
+            from delegate.child.function import runner_of  # only where it is needed
+
+            runner = runner_of(runner)
+            _refuse_unenforceable(settings, runner)
         redactor.add_variables({endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env})
         redactor.add_variables(getattr(runner, "secret_variables", ()))
-        self._preparation = preparation = Preparation(phases=2)
-        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=discard)
+        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=_discard)
         self._runs = RunRegistry(settings, catalog)
-        commands = Commands(
-            sandbox=settings.sandbox,
-            commands=settings.commands,
-            network=settings.network,
-            hidden=(settings.home,),
-        )
-        self._limits = limits = None
-        if settings.max_false_pass is not None:
-            from delegate.calibration.limits import JudgeLimits  # only where it is needed
-
-            self._limits = limits = JudgeLimits(self._records, settings.max_false_pass, judge_version, catalog.models)
-        judges = JudgePool(
-            catalog=catalog,
-            available=self.connections.available,
-            connect=self.connections.open,
-            pinned=settings.judge_model,
-            min_accuracy=settings.min_judge_accuracy,
-            escalate=settings.escalate,
-            false_pass=limits.table if limits else None,
-            page_tokens=settings.judge_page_tokens,
-            looks=LookLimits(settings.judge_looks, settings.judge_turns),
-            criteria_per_call=settings.criteria_per_call,
-        )
-        self._judging = Judging(
-            judges,
-            commands,
-            Reader(judges, self._records),
-            settings.gate,
-            settings.min_level,
-            cache(partial(_detector_in, settings.home)),
-            partial(preparation.wait, _JUDGING),
-        )
         self._servers = _servers_of(settings, self.child_tools)
-        services = Services(
-            settings=settings,
-            runner=runner,
-            judging=self._judging,
-            connections=self.connections,
-            commands=commands,
-            records=self._records,
-            child_delegate_tool=self._child_delegate_tool,
-            host_tools=self.child_tools,
-            servers=self._servers,
-            write_locks=WeakKeyDictionary(),
-            on_approval=on_approval,
-            streams_text=stream_text,
-        )
-        self._admission = Admission(
+        self._preparation = preparation = Preparation(phases=2)
+        running: dict[str, TaskRun] = {}
+        self._assemble = lambda: _assembly().assemble(
             settings,
             catalog,
             self.connections,
-            Executor(services),
-            as_consumer(on_event),
-            partial(preparation.wait, _CHILDREN),
+            self._records,
+            runner=runner,
+            host_tools=self.child_tools,
+            servers=self._servers,
+            child_delegate_tool=self._child_delegate_tool,
+            judge_limits=self._judge_limits,
+            running=running,
+            on_event=on_event,
+            on_approval=on_approval,
+            streams_text=stream_text,
+            ready_for_children=partial(preparation.wait, _CHILDREN),
+            ready_for_judging=partial(preparation.wait, _JUDGING),
         )
         context = self._runs.context()
 
@@ -192,18 +150,38 @@ class Delegator:
             for model in self._admission.likely_models(context, judge=settings.judge_model):
                 self.connections.prepare(model)
 
-        key = (client is None, runner.needs_model, self.connections.available, settings.model, settings.judge_model)
-        preparation.start((load_sdks, load_redaction, toolbox_specs, Task.model_rebuild), (load_judging,), key=key)
+        needs_model = runner is None or runner.needs_model
+        key = (client is None, needs_model, self.connections.available, settings.model, settings.judge_model)
+        preparation.start(
+            (load_sdks, load_redaction, lambda: _assembly().load_children()),
+            (lambda: _assembly().load_judging(),),
+            key=key,
+        )
         self._own_loop = LoopThread()
         self.background = Background(
             self.call,
             self.run,
             self._continue,
-            self._admission.executor.running,
+            running,
             self._runs,
             self._records,
             result_chars=settings.result_chars,
         )
+
+    @property
+    def _admission(self) -> "Admission":
+        """What admits and executes calls. It is built with the first one."""
+        # The preparation and a caller may come here at once. Both get the same one.
+        return vars(self).get("_assembled") or vars(self).setdefault("_assembled", self._assemble())
+
+    @cached_property
+    def _judge_limits(self) -> "JudgeLimits | None":
+        if self.settings.max_false_pass is None:
+            return None
+        from delegate.calibration.limits import JudgeLimits  # only where it is needed
+        from delegate.judging.versions import judge_version
+
+        return JudgeLimits(self._records, self.settings.max_false_pass, judge_version, self.catalog.models)
 
     @cached_property
     def batches(self) -> "Batches":
@@ -217,7 +195,15 @@ class Delegator:
         """What is on record, and rulings on it."""
         from delegate.delegator.task_records import TaskRecords  # loaded on first use
 
-        return TaskRecords(self._records, self._limits)
+        return TaskRecords(self._records, self._judge_limits)
+
+    @cached_property
+    def merges(self) -> "Merges":
+        """Brings the work of tasks into a checkout, verified there."""
+        from delegate.delegator.merges import Merges  # loaded on first use
+
+        judging = self._admission.executor.services.judging
+        return Merges(self.settings, judging, self._records, self._runs.context())
 
     # ------------------------------------------------------------------------------------------ for hosts
 
@@ -236,7 +222,7 @@ class Delegator:
 
         `background` is for hosts that run calls by `background.start_call` where the parent asks for it.
         """
-        limits = self._admission.limits_of(self._runs.context(parent))
+        limits = _limits_of(self.settings, self._runs.context(parent))
         roles = {name: role.description for name, role in self.settings.roles.items()}
         return contract.tool(
             dialect, name=self.settings.tool_name, variant=variant, limits=limits, background=background, roles=roles
@@ -258,7 +244,7 @@ class Delegator:
         """
         await self._preparation.wait(_CHILDREN)
         try:
-            tasks = contract.parse_call(arguments, check_schema=check_schema, has_roles=bool(self.settings.roles))
+            tasks = self._admission.parse(arguments)
             context = self._runs.context(parent, author="model", on_approval=on_approval)
             return await self._admission.execute(
                 tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
@@ -310,6 +296,7 @@ class Delegator:
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Run any number of tasks written by a person or a program. They can use every field of `Task`."""
+        await self._preparation.wait(_CHILDREN)
         try:
             return await self._admission.execute(
                 tasks,
@@ -331,6 +318,7 @@ class Delegator:
         """
         from delegate.engine.resume import read_record  # loaded only in goal mode
 
+        await self._preparation.wait(_CHILDREN)
         try:
             record = await self._records.read(handle)
             tasks = {task.handle: task for task in await self._records.tasks(record["run_id"])} if record else {}
@@ -354,7 +342,7 @@ class Delegator:
         criteria: Sequence[Any] | None,
         *,
         parent: Parent | None,
-        author: Author,
+        author: "Author",
         on_event: EventSink | None,
         on_approval: "OnApproval | None",
         cancellation: Cancellation,
@@ -444,6 +432,8 @@ class Delegator:
         """
         from delegate.judging import standalone  # loaded only where existing work is judged
 
+        await self._preparation.wait(_CHILDREN)
+        judging = self._admission.executor.services.judging
         context = self._runs.context(parent)
         submission = await standalone.submission_of(
             goal,
@@ -458,9 +448,9 @@ class Delegator:
             tools=tools,
             worker=self.catalog.find(worker_model) if worker_model else None,
             ceiling=context.bounds(self.settings).ceiling,
-            strict_commands=self._judging.commands if self.settings.strict_checks else None,
+            strict_commands=judging.commands if self.settings.strict_checks else None,
         )
-        return await standalone.judge(self._judging, submission, context, cancellation)
+        return await standalone.judge(judging, submission, context, cancellation)
 
     # ----------------------------------------------------------------------------------- without an event loop
 
@@ -550,7 +540,19 @@ def _servers_of(settings: Settings, tools: Sequence[Tool] | None) -> "McpServers
     return McpServers(settings.mcp_servers, names, web_search=settings.web_search)
 
 
-def _refuse_unenforceable(settings: Settings, runner: ChildRunner) -> None:
+def _limits_of(settings: Settings, context: RunContext) -> Limits:
+    """The current limits of `context`, for the tool's definition."""
+    tasks_left, deepest = context.ledger.left("children"), context.run.settings.max_depth
+    return Limits(
+        max_steps=settings.max_steps,
+        timeout_seconds=settings.timeout_seconds,
+        tasks_left=None if tasks_left is None else int(tasks_left),
+        usd_left=context.ledger.left("cost_usd") if context.ledger.is_limited("cost_usd") else None,
+        depth_left=deepest - context.depth - 1 if deepest > 1 else None,
+    )
+
+
+def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
     """Raise ConfigError for a policy over a runner that wouldn't ask it about its calls."""
     if settings.policy.restricts and not getattr(runner, "uses_job_tools", False):
         name = getattr(runner, "name", type(runner).__qualname__)
@@ -564,17 +566,18 @@ def _tool_of(tool: Tool | Callable[..., Any]) -> Tool:
     return tool if isinstance(tool, Tool) else Tool.from_function(tool)
 
 
-def _detector_in(home: Path) -> "Detector | None":
-    """The detector that was fitted to this project's rulings, if there is one. One that can't be used is none."""
-    if not (home / "detector.json").exists():
-        return None
-    from delegate.calibration import detector
+def _discard(workspace: Path) -> None:
+    """Remove a workspace that was kept. Raises OSError."""
+    from delegate.sandbox.workspace.folder import discard  # only where it is needed
 
-    try:
-        return detector.load(home)
-    except DelegateError as error:
-        _log.warning("%s", error)
-        return None
+    discard(workspace)
+
+
+def _assembly() -> ModuleType:
+    """The module that builds what executes calls. It takes as long to import as all else, so it isn't at the top."""
+    from delegate.engine import assembly
+
+    return assembly
 
 
 def engine_of(settings: Settings, concurrency: int) -> "Backend":

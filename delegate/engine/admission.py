@@ -14,15 +14,15 @@ from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.child.toolbox import toolbox_names
-from delegate.contract import Limits
+from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
-from delegate.engine.error_mapping import error_detail
 from delegate.engine.executor import Executor
 from delegate.engine.roles import in_role, role_of
-from delegate.engine.working_folder import in_workspace
+from delegate.engine.working_folder import in_workspace, located
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
+from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.reading.statements import Template
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
@@ -49,6 +49,10 @@ class Admission:
     """The operator's consumer, which receives the events of every call."""
     prepared: Callable[[], Awaitable[None]] = nothing_to_wait_for
     """Waits until everything that children need is loaded."""
+
+    def parse(self, arguments: Arguments) -> tuple[Task, ...]:
+        """The tasks of a call as the parent's model wrote it. Raises CallError if they can't be read."""
+        return parse_call(arguments, check_schema=check_schema, has_roles=bool(self.settings.roles))
 
     async def execute(
         self,
@@ -80,7 +84,7 @@ class Admission:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
-        tasks = self.in_roles(tasks, context, are_resumed=resumed is not None)
+        tasks = self.in_roles(list(map(located, tasks)), context, are_resumed=resumed is not None)
         models = self._select_models(tasks, context)
         await self._refuse_vacuous(tasks, author)
         if author == "model" and self.settings.ask_above_usd is not None:
@@ -153,18 +157,6 @@ class Admission:
                 yield (child := choose_child(self.catalog, request))
         if (judge_model := likely_judge(self.catalog, request, child, judge)) is not None:
             yield judge_model
-
-    def limits_of(self, context: RunContext) -> Limits:
-        """Return the current limits of `context`, for the tool's definition."""
-        settings, tasks_left = self.settings, context.ledger.left("children")
-        deepest = context.run.settings.max_depth
-        return Limits(
-            max_steps=settings.max_steps,
-            timeout_seconds=settings.timeout_seconds,
-            tasks_left=None if tasks_left is None else int(tasks_left),
-            usd_left=context.ledger.left("cost_usd") if context.ledger.is_limited("cost_usd") else None,
-            depth_left=deepest - context.depth - 1 if deepest > 1 else None,
-        )
 
     def in_roles(self, tasks: Sequence[Task], context: RunContext, *, are_resumed: bool = False) -> list[Task]:
         """The tasks in their roles. The record of one that is resumed has what its role adds.
@@ -319,11 +311,6 @@ class Admission:
                 bounded = error.code in ("tier_above_parent", "tier_below_floor")
                 error.hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
             raise
-
-
-def refusal(error: CallError) -> Report:
-    """Return the report of a call that can't be executed."""
-    return Report(error=error_detail(error))
 
 
 def _reserve_children(tasks: Sequence[Task], author: Author, context: RunContext) -> None:

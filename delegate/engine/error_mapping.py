@@ -4,7 +4,7 @@ import asyncio
 
 from delegate._util.cancellation import Cancellation, Deadline
 from delegate.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
-from delegate.types import ErrorDetail, RunStatus
+from delegate.types import ErrorDetail, Report, RunStatus
 
 MappedError = tuple[RunStatus, ErrorDetail]
 
@@ -71,3 +71,8 @@ def error_detail(error: CallError) -> ErrorDetail:
 def _budget_exceeded(error: BudgetExceeded) -> MappedError:
     hint = f"raise {error.setting or _SETTINGS.get(error.limit, error.limit)} to allow more"
     return "budget_exceeded", ErrorDetail(code="budget_exceeded", message=str(error), hint=hint)
+
+
+def refusal(error: CallError) -> Report:
+    """Return the report of a call that can't be executed."""
+    return Report(error=error_detail(error))

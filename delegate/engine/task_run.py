@@ -21,7 +21,7 @@ from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget import costs
 from delegate.budget.ledger import Ledger, RunningChild
 from delegate.budget.runs import RunContext, use_context
-from delegate.child.job import Job
+from delegate.child.job import Job, current_workspace
 from delegate.child.loop import AgentLoop
 from delegate.child.project_notes import ProjectNotes, is_own_project, read_notes
 from delegate.engine import error_mapping
@@ -390,6 +390,7 @@ class TaskRun:
     async def _open_folder(self) -> Folder:
         """Open the workspace, and remember what there is before the child starts."""
         self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
+        current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
         services = self.call.services
         has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
         if has_shell or not services.uses_toolbox:

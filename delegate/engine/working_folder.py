@@ -28,6 +28,17 @@ def in_workspace(task: Task, workspace: Workspace) -> Task:
     return task.model_copy(update=changed)
 
 
+def located(task: Task) -> Task:
+    """The task with an absolute path of its workspace: its record is read in other folders."""
+    if task.workspace is None or task.workspace.path is None or task.workspace.path.is_absolute():
+        return task
+    try:
+        path = task.workspace.path.expanduser().absolute()
+    except (RuntimeError, OSError):  # the home of an unknown user, or a current folder that is gone
+        return task
+    return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
+
+
 def _from_top(criterion: Criterion, folder: str) -> Criterion:
     match criterion:
         case ShellCriterion():

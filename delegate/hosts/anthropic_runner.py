@@ -13,6 +13,8 @@ all calls of a run share a ledger. Without tracing, each call has its own ledger
 
 The runner makes the calls of one turn one after the other: send tasks that should run in parallel in one call. It has
 no deadline. Interrupting the thread of a sync runner stops its children; there is no other way to stop them.
+
+Tools given to children by `child_tools` learn their child's folder by `delegate.workspace()`.
 """
 
 import asyncio

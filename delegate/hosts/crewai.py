@@ -14,6 +14,8 @@ CrewAI's event bus. A refused call is a `ToolFailure`. No call is answered from 
 CrewAI has no way to stop a run: its tools run in threads, which keep running after an agent's `max_execution_time`.
 Limit children with the settings `timeout_seconds` and `run_timeout_seconds`. CrewAI itself refuses arguments that
 aren't a JSON object.
+
+Tools given to children by `child_tools` learn their child's folder by `delegate.workspace()`.
 """
 
 import asyncio

@@ -11,6 +11,8 @@ that adds up the run's events counts these tokens. Partial events aren't stored 
 the children.
 
 ADK doesn't tell tools about deadlines, and marks a failed call only by the key `error` in its response.
+
+Tools given to children by `child_tools` learn their child's folder by `delegate.workspace()`.
 """
 
 import json

@@ -14,8 +14,8 @@ from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate.contract import Arguments
 from delegate.delegator import Delegator
-from delegate.engine.admission import refusal
 from delegate.engine.delegation import Delegation
+from delegate.engine.error_mapping import refusal
 from delegate.errors import CallError, ConfigError, ToolDenied
 from delegate.events import EventSink
 from delegate.hosts.workspaces import WorkspacePolicy

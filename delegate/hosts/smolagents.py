@@ -13,6 +13,8 @@ code, the result is a string with the report as `.report`.
 
 smolagents has no deadline for a run and no mark for a failed call: raising an error would discard the results of the
 other calls of the step. smolagents itself refuses arguments that aren't a JSON object.
+
+Tools given to children by `child_tools` learn their child's folder by `delegate.workspace()`.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -10,6 +10,8 @@ children; the tool's result is then the report of what they did so far. Tokens o
 `result.metrics` and count toward the invocation's limits. The report is the `structuredContent` of the tool result.
 
 Strands doesn't tell tools about deadlines.
+
+Tools given to children by `child_tools` learn their child's folder by `delegate.workspace()`.
 """
 
 import asyncio

@@ -35,12 +35,34 @@ FileExists = Callable[[str], bool]
 """Whether a path that the child named exists; also True if that can't be determined."""
 
 
-def inspect(task: Task, run: ChildRun, file_exists: FileExists, *, has_report: bool = True) -> Rejection | None:
-    """The first rejection, or None if the run passes the gate. `has_report` is false if there is no report to judge."""
+def inspect(
+    task: Task, run: ChildRun, file_exists: FileExists, *, has_report: bool = True, by_child: bool = True
+) -> Rejection | None:
+    """The first rejection, or None if the run passes the gate. `has_report` is false if there is no report to judge.
+
+    A child that did something, as a program may without a word, needs no report where other things are asked about.
+    """
+    is_silent = by_child and _has_done_something(run) and not _asks_for_a_report_only(task)
     for rule in _RULES if has_report else _RULES_WITHOUT_REPORT:
+        if is_silent and rule in _ABOUT_CONTENT:
+            continue
         if rejection := rule(task, run):
             return rejection
     return _claimed_artifact_missing(task, run, file_exists)
+
+
+def _has_done_something(run: ChildRun) -> bool:
+    return bool(run.artifacts) or any(receipt.status == "ok" for receipt in run.receipts)
+
+
+def _asks_for_a_report_only(task: Task) -> bool:
+    """Whether nothing but the report could show that the work was done."""
+    return not any(
+        criterion.kind in ("shell", "file", "receipt", "probe")
+        or isinstance(about := getattr(criterion, "about", None), AboutFile)
+        or about in ("deed", "absence")
+        for criterion in task.criteria
+    )
 
 
 def _run_failed(task: Task, run: ChildRun) -> Rejection | None:
@@ -167,6 +189,7 @@ _RULES = (
     _no_observed_delta,
     _no_progress_in_window,
 )
+_ABOUT_CONTENT = (_empty_output, _degenerate_output)
 _RULES_WITHOUT_REPORT = tuple(
-    rule for rule in _RULES if rule not in (_empty_output, _degenerate_output, _summary_missing_required_fields)
+    rule for rule in _RULES if rule not in (*_ABOUT_CONTENT, _summary_missing_required_fields)
 )

@@ -169,7 +169,8 @@ class _Judgment:
         """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
         submission = self.submission
         exists = partial(_exists, submission)
-        rejection = gate.inspect(submission.task, submission.run, exists, has_report=submission.has_report)
+        has = {"has_report": submission.has_report, "by_child": submission.by_child}
+        rejection = gate.inspect(submission.task, submission.run, exists, **has)
         self.gate_code = rejection.code if rejection else None
         return rejection if self.judging.use_gate or submission.run.status != "completed" else None
 

@@ -23,7 +23,6 @@ from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import logger, redactor
 from delegate._util.threads import run_in_thread_if
-from delegate.budget.estimate import PastTask
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.models.catalog import tokens_of
@@ -37,6 +36,7 @@ from delegate.records.trouble import trouble_of
 from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult, Usage
 
 if TYPE_CHECKING:
+    from delegate.budget.estimate import PastTask
     from delegate.records.mailbox import SentMessage
 
 T = TypeVar("T")
@@ -448,10 +448,10 @@ class Records:
         """The latest runs, newest first. Raises DelegateError if the records can't be read."""
         return await self._query(lambda connection: list(_latest_runs(connection, limit))) or []
 
-    async def past_tasks(self, model: str | None) -> list[PastTask]:
+    async def past_tasks(self, model: str | None) -> "list[PastTask]":
         """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""
 
-        def select(connection: sqlite3.Connection) -> list[PastTask]:
+        def select(connection: sqlite3.Connection) -> "list[PastTask]":
             rows = map(_past_task, connection.execute(_SELECT_PAST, (model,)))
             return [task for task in rows if task is not None]
 
@@ -668,8 +668,10 @@ def _endings(connection: sqlite3.Connection, handles: Sequence[str]) -> sqlite3.
     return connection.execute(_SELECT_ENDINGS.format(handles=", ".join("?" * len(handles))), list(handles))
 
 
-def _past_task(row: tuple[Any, ...]) -> PastTask | None:
+def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
     """What is on record of a completed task; None if its record is damaged."""
+    from delegate.budget.estimate import PastTask  # loaded only for estimates
+
     model, cost, share, usage, task = row
     with suppress(ValueError, TypeError, AttributeError, LookupError):
         said = json.loads(task)

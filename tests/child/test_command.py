@@ -116,6 +116,25 @@ async def test_a_program_without_output_has_an_empty_report(program: Any) -> Non
 
 
 @pytest.mark.parametrize(
+    ("said", "criteria", "verdict"),
+    [
+        ("", ["file: a"], "PASS"),
+        ("...", ["shell: test -s a"], "PASS"),
+        ("", ["file: b"], "FAIL"),
+        ("", ["regex: done"], "FAIL"),
+        ("", [{"kind": "text", "text": "It says what a is.", "about": "report"}], "FAIL"),
+    ],
+)
+async def test_a_program_may_do_without_a_word_what_code_can_see(
+    said: str, criteria: list[Any], verdict: str, program: Any
+) -> None:
+    command = program(f"pathlib.Path('a').write_text('x'); print({said!r})")
+    result = await done(command, {"acceptance_criteria": criteria})
+    assert result.verdict
+    assert result.verdict.verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("criterion", "quote", "code"),
     [
         ("deed: the mail was sent to ann", "I sent n.md to ann", "self_report_only"),

@@ -92,6 +92,33 @@ def test_a_diff_that_was_changed_after_its_verdict_is_refused(project: Path) -> 
     assert not (project / "a.md").exists()
 
 
+def test_work_is_merged_once_its_checks_hold_in_the_checkout(project: Path) -> None:
+    check = ("--criterion", "shell: test -e a.md && ! test -e no.md")
+    handle = ran(project, "sh -c 'printf x > a.md; echo done'", "--worktree", *check)["handle"]
+    (project / "no.md").write_text("")
+    refused = delegate("merge", handle)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    why = "c1: exit code 1, wanted 0 (nothing was changed)"
+    assert refused.stderr == f"{handle} doesn't hold once it is merged: {why}\n"
+    (project / "no.md").unlink()
+    done = delegate("merge", "last")
+    merged, checked, undo = done.stdout.splitlines()
+    assert merged == f"the work of {handle} is in {project} now"
+    assert checked == f"checked again there: {handle} c1"
+    assert (project / "a.md").read_text() == "x"
+    undone = delegate(*undo.partition("delegate ")[2].split())
+    assert undone.stdout == f"merge {undo.split()[-1]} is undone: {project} is without {handle}\n"
+    assert not (project / "a.md").exists()
+    assert delegate("merge").returncode == delegate("merge", "--undo", "a", "b").returncode == 2
+
+
+def test_the_checkout_is_found_from_any_folder(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(project)
+    result = ran(Path("."), "sh -c 'printf x > a.md; echo done'")
+    monkeypatch.chdir(tmp_path)
+    assert delegate("take-over", result["handle"]).stdout == f"the changes of {result['handle']} are in {project} now\n"
+
+
 def test_an_unknown_handle_is_refused_with_the_way_to_a_known_one() -> None:
     done = delegate("take-over", "abc-0")
     assert done.returncode == 2

@@ -13,7 +13,7 @@ from delegate.errors import ConfigError
 from delegate.hosts import google_adk
 from delegate.types import JsonObject
 from tests.hosts.drivers.google_adk import run, text
-from tests.hosts.world import World, child_that_calls, delegating_with
+from tests.hosts.world import SAVING, World, child_that_calls, delegating_with, save
 
 
 def multiply(a: int, b: int) -> int:
@@ -45,6 +45,13 @@ async def test_what_a_child_s_tool_writes_to_the_session_is_kept(world: World) -
         events = await run(world, [note, google_adk.tool(delegator)])
     answered = [event for event in events if event.get_function_responses()]
     assert [event.actions.state_delta for event in answered] == [{"note": "42"}]
+
+
+async def test_what_a_child_s_tool_writes_is_in_the_child_s_workspace(world: World) -> None:
+    world.calls, world.child = [SAVING], child_that_calls("save", {"text": "tide"})
+    async with delegating([save]) as delegator:
+        await run(world, [save, google_adk.tool(delegator)])
+    assert "\ntask 1: PASS" in world.results[0]
 
 
 async def test_a_toolset_is_refused_with_a_hint() -> None:

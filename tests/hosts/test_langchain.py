@@ -23,7 +23,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from delegate import Delegator
+from delegate import ConfigError, Delegator
 from delegate.hosts import langchain
 from delegate.types import JsonObject, Task
 from tests.hosts.drivers.langchain import chat_model, observed, total
@@ -33,10 +33,12 @@ from tests.hosts.world import (
     JUDGE_TOKENS,
     PARENT,
     PARENT_TOKENS,
+    SAVING,
     WORKER,
     World,
     child_that_calls,
     delegating_with,
+    save,
 )
 from tests.support.model_server import Fault, Reply
 
@@ -318,13 +320,16 @@ async def test_a_graph_whose_tool_asks_a_person_fails(world: World, client: http
     assert report.results[0].error.code == "needs_a_person"
 
 
-async def test_a_compiled_graph_keeps_its_own_tools(world: World, client: httpx.AsyncClient) -> None:
-    world.child = child_that_calls("multiply", {"a": 6, "b": 7})
-    graph: Any = create_agent(chat_model(world, WORKER, client), [multiply])
-    async with delegating(runner=langchain.runner(graph)) as delegator:
-        report = await delegator.call(TASK)
+async def test_a_whole_graph_works_in_the_workspace_with_its_own_tools(world: World, client: httpx.AsyncClient) -> None:
+    world.child = child_that_calls("save", {"text": "tide"})
+    graph: Any = create_agent(chat_model(world, WORKER, client), [save])
+    async with delegating(runner=langchain.child(graph)) as delegator:
+        report = await delegator.call(SAVING)
         narrowed = await delegator.run(Task(goal="Find the answer.", tools=("read_file",)))
-    assert report.results[0].receipts.tools == {"multiply": 1}
+    assert report.results[0].verdict
+    assert (report.results[0].verdict.verdict, report.results[0].receipts.tools) == ("PASS", {"save": 1})
+    with pytest.raises(ConfigError, match=r"child\(graph\)"):
+        langchain.runner(graph)
     assert narrowed.results[0].error
     assert narrowed.results[0].error.code == "tools_fixed"
 

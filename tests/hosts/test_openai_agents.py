@@ -1,16 +1,21 @@
 """Features that only the OpenAI Agents SDK has: contexts, guardrails, traces, and children that are its agents."""
 
 import asyncio
-from collections.abc import Iterator
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("agents", reason="openai-agents isn't installed here: make hosts")
 
+import openai
 from agents import (
     Agent,
     FunctionTool,
+    OpenAIProvider,
     RunConfig,
     RunContextWrapper,
     Runner,
@@ -19,19 +24,25 @@ from agents import (
     ToolInputGuardrail,
     Usage,
     function_tool,
+    handoff,
     set_trace_processors,
 )
 from agents.items import ToolCallOutputItem
+from agents.mcp import MCPServerStdio
 from agents.testing import ScriptedModel, assistant_message, function_call
+from pydantic import BaseModel
 
-from delegate import ConfigError, Delegator, Report, Tool
+import delegate
+from delegate import ConfigError, Delegator, Report, Task, TaskResult, Tool
 from delegate.hosts import openai_agents
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
 from tests.hosts.drivers.openai_agents import SpanRecorder
-from tests.hosts.world import calling
+from tests.hosts.world import CHILD_TOKENS, JUDGE, SAVED, SAVING, WORKER, World, calling, save, turns
+from tests.support import mcp_server
 from tests.support.deadlines import in_time
+from tests.support.model_server import Call, Reply
 
 CHEAP = "gpt-6-luna"
 GOAL: JsonObject = {"goal": "Look it up."}
@@ -322,6 +333,150 @@ async def test_an_agent_keeps_its_model_if_the_parent_s_run_sets_another() -> No
     assert len(own.calls) == 1
 
 
-async def test_an_agent_with_tools_of_its_own_is_refused_as_a_child() -> None:
-    with pytest.raises(ConfigError, match="child_tools"):
+async def test_an_agent_with_tools_of_its_own_is_refused_by_the_runner_that_gives_it_tools() -> None:
+    with pytest.raises(ConfigError, match=r"child\(agent\)"):
         openai_agents.runner(Agent(name="child", tools=[look_up]))
+
+
+# ------------------------------------------------------------------------- children that are agents with own tools
+
+
+@asynccontextmanager
+async def whole(world: World, agent: Agent[Any], **options: Any) -> AsyncGenerator[Delegator]:
+    """A delegator whose children are this agent, on the models of the server."""
+    async with openai.AsyncOpenAI(base_url=world.server.openai_url, api_key="dummy") as client:
+        config = RunConfig(model_provider=OpenAIProvider(openai_client=client))
+        runner = openai_agents.child(agent, run_config=config, make_context=lambda job: job.workspace)
+        async with Delegator(runner=runner, judge_model=JUDGE, **options) as delegator:
+            yield delegator
+
+
+async def recorded(delegator: Delegator, task: Any = GOAL) -> tuple[TaskResult, list[Receipt]]:
+    (result,) = (await delegator.call(task)).results
+    record = await delegator.records.read(result.handle or "")
+    assert record
+    return result, [Receipt.model_validate(one) for one in record["run"]["receipts"]]
+
+
+def own(*tools: Any, name: str = "clerk", **fields: Any) -> Agent[Any]:
+    return Agent(name=name, model=WORKER, tools=list(tools), **fields)
+
+
+@function_tool
+async def folder_of(context: RunContextWrapper[Path]) -> str:
+    """Tell the folder in the context."""
+    assert context.context == delegate.workspace()
+    return "the workspace"
+
+
+async def test_a_whole_agent_works_in_the_workspace_with_its_own_tools(world: World) -> None:
+    world.child = turns(("save", {"text": "tide"}), ("folder_of", {}), ("break_down", {}))
+    async with whole(world, own(function_tool(save), folder_of, break_down)) as delegator:
+        called = {"kind": "receipt", "calls": [{"tool": "save", "args": {"text": "tide"}}]}
+        result, receipts = await recorded(delegator, SAVING | {"acceptance_criteria": [SAVED, called]})
+    assert result.verdict
+    assert (result.verdict.verdict, result.receipts.recorded) == ("PASS", True)
+    assert [(one.tool, one.status) for one in receipts] == [
+        ("save", "ok"),
+        ("folder_of", "ok"),
+        ("break_down", "error"),
+    ]
+    assert world.tools_of_children == {"save", "folder_of", "break_down"}
+    assert (result.usage.model_calls, result.usage.input_tokens) == (4, 4 * CHILD_TOKENS[0])
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["an agent", "a Handoff"])
+async def test_the_calls_after_a_handoff_and_the_handoffs_leave_receipts(wrapped: bool, world: World) -> None:
+    billing = own(look_up, name="billing")
+    triage = own(name="triage", handoffs=[handoff(billing) if wrapped else billing])
+    billing.handoffs = [triage]
+    world.child = turns(("transfer_to_billing", {}), ("look_up", {"word": "tide"}), ("transfer_to_triage", {}))
+    async with whole(world, triage) as delegator:
+        result, receipts = await recorded(delegator)
+    assert (result.status, result.receipts.recorded) == ("completed", True)
+    assert [(one.tool, one.status) for one in receipts] == [
+        ("transfer_to_billing", "ok"),
+        ("look_up", "ok"),
+        ("transfer_to_triage", "ok"),
+    ]
+    assert billing.tools == [look_up], "the user's agents stay as they are"
+
+
+async def test_what_an_agent_inside_of_a_tool_does_is_counted_and_makes_receipts_prove_nothing(world: World) -> None:
+    def answer(call: Call) -> Reply:
+        if "look_up" in call.tool_names and not call.tool_results:
+            return Reply(tool_calls=(("look_up", {"word": "tide"}),))
+        if "ask" in call.tool_names and not call.tool_results:
+            return Reply(tool_calls=(("ask", {"input": "Look it up."}),))
+        return Reply("Done.")
+
+    world.child = answer
+    nothing_else: JsonObject = {"kind": "receipt", "mode": "none", "calls": [{"tool": "look_up"}]}
+    async with whole(world, own(own(look_up).as_tool("ask", "Ask."))) as delegator:
+        result, receipts = await recorded(delegator, {**GOAL, "acceptance_criteria": [nothing_else]})
+    assert [one.tool for one in receipts] == ["ask"]
+    assert (result.usage.model_calls, result.usage.input_tokens) == (4, 4 * CHILD_TOKENS[0])
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.code, result.verdict.receipts) == ("FAIL", "no_receipts", "reported")
+
+
+async def test_the_tools_of_an_agent_s_mcp_server_leave_receipts(world: World, tmp_path: Path) -> None:
+    arguments = ["-P", str(Path(mcp_server.__file__)), str(tmp_path / "log")]
+    world.child = turns(("add", {"a": 6, "b": 7}), ("refuse", {}))
+    server = MCPServerStdio({"command": sys.executable, "args": arguments})
+    async with server, whole(world, own(mcp_servers=[server])) as delegator:
+        result, receipts = await recorded(delegator)
+    assert [(one.tool, one.status, one.args) for one in receipts] == [
+        ("add", "ok", {"a": 6, "b": 7}),
+        ("refuse", "error", {}),
+    ]
+    assert result.receipts.recorded
+
+
+async def test_a_whole_agent_is_stopped_at_its_deadline_with_its_tools(world: World) -> None:
+    ended: list[str] = []
+
+    @function_tool
+    async def forever() -> str:
+        """Never end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("the tool")
+        return ""
+
+    world.child = turns(("forever", {}))
+
+    async def play(seconds: float) -> tuple[TaskResult, list[Receipt]]:
+        ended.clear()
+        async with whole(world, own(forever), timeout_seconds=seconds) as delegator:
+            return await recorded(delegator)
+
+    result, (receipt,) = await in_time(play, lambda played: bool(played[1]))
+    assert (result.status, receipt.status, ended) == ("timeout", "timeout", ["the tool"])
+
+
+async def test_a_whole_agent_ends_within_its_limits(world: World) -> None:
+    world.child = turns(*[("look_up", {"word": str(n)}) for n in range(5)])
+    async with whole(world, own(look_up), max_steps=2) as delegator:
+        result, _ = await recorded(delegator)
+    async with whole(world, own(look_up), max_run_model_calls=2) as delegator:
+        limited, _ = await recorded(delegator)
+    assert (result.status, limited.status) == ("max_steps", "budget_exceeded")
+
+
+async def test_a_task_can_t_restrict_the_tools_of_a_whole_agent(world: World) -> None:
+    async with whole(world, own(look_up)) as delegator:
+        (result,) = (await delegator.run(Task(goal="Look it up.", tools=("look_up",)))).results
+    assert result.error
+    assert (result.error.code, world.of("child")) == ("tools_fixed", [])
+
+
+async def test_a_whole_agent_with_a_typed_output_reports_json(world: World) -> None:
+    class Answer(BaseModel):
+        answer: int
+
+    world.judge = lambda call: Reply('{"answer": 42}')  # who is asked for JSON is taken for a judge
+    async with whole(world, own(output_type=Answer)) as delegator:
+        result, _ = await recorded(delegator, {**GOAL, "output_schema": {"type": "object", "required": ["answer"]}})
+    assert result.structured_output == {"answer": 42}

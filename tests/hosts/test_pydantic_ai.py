@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,15 @@ pytest.importorskip("pydantic_ai")
 
 import openai
 from pydantic import BaseModel
-from pydantic_ai import Agent, CancellationToken, RunContext, Tool, ToolReturn
+from pydantic_ai import Agent, CancellationToken, FunctionToolset, RunContext, Tool, ToolReturn
+from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.exceptions import ModelRetry, RunCancelled
+from pydantic_ai.models.openai import OpenAIResponsesModel
+from pydantic_ai.native_tools import WebSearchTool
+from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RunUsage, UsageLimits
 
+import delegate
 from delegate import Delegator
 from delegate.errors import ConfigError
 from delegate.hosts import pydantic_ai
@@ -25,11 +31,15 @@ from tests.hosts.world import (
     JUDGE_TOKENS,
     PARENT,
     PARENT_TOKENS,
+    SAVED,
+    SAVING,
     WORKER,
     World,
     answers,
     child_that_calls,
     delegating_with,
+    save,
+    turns,
 )
 from tests.support.model_server import Call, Fault, Reply
 
@@ -177,6 +187,13 @@ async def test_a_child_s_tool_gets_the_run_s_dependencies(world: World, client: 
     assert "it is Ada" in await child_reads(world, client, who, "who", deps="Ada")
 
 
+async def test_what_a_child_s_tool_writes_is_in_the_child_s_workspace(world: World, client: openai.AsyncOpenAI) -> None:
+    world.calls, world.child = [SAVING], child_that_calls("save", {"text": "tide"})
+    async with delegating([save]) as delegator:
+        await parent_of(client, delegator, save).run("Find it out.")
+    assert "\ntask 1: PASS" in world.results[0]
+
+
 async def test_the_run_s_usage_has_tokens_of_a_child_s_tool_but_not_its_call(
     world: World, client: openai.AsyncOpenAI
 ) -> None:
@@ -277,8 +294,10 @@ async def test_tools_added_to_an_agent_later_are_not_offered(world: World, clien
     assert world.tools_of_children == {"multiply"}
 
 
-async def test_an_agent_with_tools_of_its_own_is_refused(world: World, client: openai.AsyncOpenAI) -> None:
-    with pytest.raises(ConfigError, match="tools of its own"):
+async def test_an_agent_with_tools_of_its_own_is_refused_by_the_runner_that_gives_it_tools(
+    world: World, client: openai.AsyncOpenAI
+) -> None:
+    with pytest.raises(ConfigError, match=r"child\(agent\)"):
         pydantic_ai.runner(Agent(chat_model(client, WORKER), tools=[multiply]))
 
 
@@ -328,3 +347,96 @@ async def test_an_agent_whose_model_fails_is_failed(world: World, client: openai
     async with agent_children(client) as delegator:
         report = await delegator.call(TASK)
     assert report.results[0].status == "failed"
+
+
+# ------------------------------------------------------------------------- children that are agents with own tools
+
+
+def whole(agent: Agent[Any, Any], **settings: Any) -> Delegator:
+    return delegating(runner=pydantic_ai.child(agent, make_deps=lambda job: job.workspace), **settings)
+
+
+def folder_of(context: RunContext[Path]) -> str:
+    """Tell the folder in the dependencies."""
+    assert context.deps == delegate.workspace()
+    return "the workspace"
+
+
+def fail() -> str:
+    """Fail."""
+    raise ModelRetry("the disk is full")
+
+
+async def test_a_whole_agent_works_in_the_workspace_with_its_own_tools(
+    world: World, client: openai.AsyncOpenAI
+) -> None:
+    world.child = turns(("save", {"text": "tide"}), ("folder_of", {}), ("fail", {}))
+    own = FunctionToolset[Any]([folder_of, fail])
+    async with whole(Agent(chat_model(client, WORKER), tools=[save], toolsets=[own])) as delegator:
+        called: JsonObject = {"kind": "receipt", "calls": [{"tool": "save", "args": {"text": "tide"}}]}
+        (result,) = (await delegator.call(SAVING | {"acceptance_criteria": [SAVED, called]})).results
+    assert result.verdict
+    assert (result.verdict.verdict, result.receipts.recorded) == ("PASS", True)
+    assert (result.receipts.tools, result.receipts.error) == ({"save": 1, "folder_of": 1}, 1)
+    assert world.tools_of_children == {"save", "folder_of", "fail"}
+    assert (result.usage.model_calls, result.usage.input_tokens) == (4, 4 * CHILD_TOKENS[0])
+
+
+async def test_the_tokens_of_an_agent_that_a_tool_runs_are_counted(world: World, client: openai.AsyncOpenAI) -> None:
+    inner = Agent(chat_model(client, WORKER))
+    outer = Agent(chat_model(client, WORKER))
+
+    @outer.tool
+    async def ask(context: RunContext[Any]) -> str:
+        """Ask another agent."""
+        return (await inner.run("Look it up.", usage=context.usage)).output
+
+    def answer(call: Call) -> Reply:
+        return Reply(tool_calls=(("ask", {}),)) if call.tool_names and not call.tool_results else Reply("It is 42.")
+
+    world.child = answer
+    async with whole(outer) as delegator:
+        (result,) = (await delegator.call(TASK)).results
+    assert result.receipts.tools == {"ask": 1}
+    assert (result.usage.model_calls, result.usage.input_tokens) == (3, 3 * CHILD_TOKENS[0])
+
+
+async def test_tools_that_the_provider_runs_make_receipts_prove_nothing(
+    world: World, client: openai.AsyncOpenAI
+) -> None:
+    never: JsonObject = {"kind": "receipt", "mode": "none", "calls": [{"tool": "save"}]}
+    model = OpenAIResponsesModel(WORKER, provider=OpenAIProvider(openai_client=client))
+    searching = Agent(model, tools=[save], capabilities=[NativeTool(WebSearchTool())])
+    async with whole(searching) as delegator:
+        (result,) = (await delegator.call({**TASK, "acceptance_criteria": [never]})).results
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.code, result.receipts.recorded) == ("FAIL", "no_receipts", False)
+
+
+async def test_a_whole_agent_is_stopped_at_its_deadline_and_keeps_its_receipts(
+    world: World, client: openai.AsyncOpenAI
+) -> None:
+    async def forever() -> None:
+        """Never end."""
+        await asyncio.Event().wait()
+
+    world.child = turns(("forever", {}))
+    async with whole(Agent(chat_model(client, WORKER), tools=[forever]), timeout_seconds=0.5) as delegator:
+        (result,) = (await delegator.call(TASK)).results
+    assert (result.status, result.receipts.timeout) == ("timeout", 1)
+
+
+async def test_a_whole_agent_ends_within_its_limits(world: World, client: openai.AsyncOpenAI) -> None:
+    world.child = turns(*[("multiply", {"a": n, "b": n}) for n in range(5)])
+    statuses: list[str] = []
+    for limits in ({"max_steps": 2}, {"max_run_model_calls": 2}):
+        async with whole(Agent(chat_model(client, WORKER), tools=[multiply]), **limits) as delegator:
+            statuses.append((await delegator.call(TASK)).results[0].status)
+    assert statuses == ["max_steps", "budget_exceeded"]
+
+
+async def test_a_task_can_t_restrict_the_tools_of_a_whole_agent(world: World, client: openai.AsyncOpenAI) -> None:
+    async with whole(Agent(chat_model(client, WORKER), tools=[multiply])) as delegator:
+        (result,) = (await delegator.run(Task(goal="Find the answer.", tools=("multiply",)))).results
+    assert result.error
+    assert (result.error.code, world.of("child")) == ("tools_fixed", [])

@@ -15,7 +15,7 @@ from strands.hooks import BeforeToolCallEvent
 from delegate.errors import ConfigError
 from delegate.hosts import strands
 from tests.hosts.drivers.strands import agent, results, run
-from tests.hosts.world import CHILD_TOKENS, World, answers, child_that_calls, delegating_with
+from tests.hosts.world import CHILD_TOKENS, SAVING, World, answers, child_that_calls, delegating_with, save
 from tests.support.model_server import Fault
 
 
@@ -45,6 +45,13 @@ async def test_a_hook_of_the_parent_stops_a_call_of_a_child(world: World) -> Non
         lead.add_hook(guard, BeforeToolCallEvent)
         await run(lead)
     assert "not allowed here" in world.results[0]
+
+
+async def test_what_a_child_s_tool_writes_is_in_the_child_s_workspace(world: World) -> None:
+    world.calls, world.child = [SAVING], child_that_calls("save", {"text": "tide"})
+    async with delegating([tool(save)]) as delegator:
+        await run(agent(world, [tool(save), strands.tool(delegator)]))
+    assert "\ntask 1: PASS" in world.results[0]
 
 
 async def test_the_invocation_s_signal_stops_children_and_keeps_their_report(world: World) -> None:

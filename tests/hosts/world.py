@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import delegate
 from delegate import Delegator, Tool
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
@@ -29,6 +30,21 @@ OwnTool = Literal["delegate", "read", "think"]
 NAMES: dict[OwnTool, str] = {"delegate": "delegate_task", "read": "read_delegation", "think": "think"}
 NativeTool = Literal["multiply", "send_money", "erase"]
 """The parent's own tools: `World.functions`, as objects of the framework. `erase` asks a person first."""
+
+
+def save(text: str) -> str:
+    """Save a note where the child works.
+
+    Args:
+        text: The note.
+    """
+    (delegate.workspace() / "note.txt").write_text(text)
+    return "saved"
+
+
+SAVED: JsonObject = {"kind": "file", "path": "note.txt", "contains": "tide"}
+SAVING: JsonObject = {"goal": "Note it.", "acceptance_criteria": [SAVED]}
+"""A task whose child has to call `save` with the text `tide`."""
 
 
 def answers(answer: Answer) -> Script:

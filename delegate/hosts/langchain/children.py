@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -29,6 +29,7 @@ from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, PendingReceipt, call_tool
 from delegate.codes import ChildCode
+from delegate.errors import ConfigError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.langchain.tool import (
@@ -41,6 +42,7 @@ from delegate.hosts.langchain.tool import (
     messages,
     parent_context,
 )
+from delegate.hosts.own_agents import refuse_tools_of_task
 from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
 
@@ -135,36 +137,43 @@ async def _run_isolated(
 # ----------------------------------------------------------------------------------------- children that are graphs
 
 
-def runner(agent: Graph | Callable[[list[BaseTool]], Graph]) -> ChildRunner:
+def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
     """Run children as graphs whose state has `messages`, for `Delegator(runner=…)`.
 
-    `agent` creates the graph of each child from the tools that this child may use: the LangChain tools given as
-    `Delegator(tools=child_tools(…))`, or otherwise delegate's built-in tools, which work in the child's workspace. A
-    compiled graph keeps its own tools, so a task that sets `tools` is refused.
+    `make` creates the graph of each child from the tools that this child may use: the LangChain tools given as
+    `Delegator(tools=child_tools(…))`, or otherwise delegate's built-in tools, which work in the child's workspace.
 
     Every tool whose callbacks run gets a receipt, in nested graphs too. A graph that waits for a person ends the child.
     The graph chooses its model: the parent's tier isn't enforced, and the cost is unknown.
+
+    Raises:
+        ConfigError: it is a compiled graph, which has its own tools: see `child`.
     """
-    if isinstance(agent, Pregel):
-        compiled = cast("Graph", agent)
-        return _GraphRunner(lambda _: compiled, tools_fixed=True)
-    return _GraphRunner(agent)
+    if isinstance(make, Pregel):
+        raise ConfigError("runner: a compiled graph has its own tools; use `child(graph)` to run it with them")
+    return _GraphRunner(make)
+
+
+def child(graph: Graph) -> ChildRunner:
+    """Run each child as this compiled graph as it is, for `Delegator(runner=…)`: with its own tools and subgraphs.
+
+    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the graph's. The tools
+    learn the child's folder by `delegate.workspace()`. What a model's provider runs itself, such as its web search,
+    isn't recorded. Receipts, model and cost are as with `runner`.
+    """
+    return _GraphRunner(lambda _: graph, is_whole=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _GraphRunner:
     make: Callable[[list[BaseTool]], Graph]
-    tools_fixed: bool = False
+    is_whole: bool = False
     needs_model = False
     records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
-        if self.tools_fixed and job.task.tools is not None:
-            return _failed(
-                job,
-                "tools_fixed",
-                "this child's graph has fixed tools: remove `tools` from the task and resend the call",
-            )
+        if self.is_whole and (refused := refuse_tools_of_task(job)):
+            return refused
         graph, recorder = self.make([_langchain_tool(one) for one in job.tools]), _ChildRecorder(job)
         try:
             state = await _run_isolated(graph, [HumanMessage(job.prompt)], parent_context.get(), [recorder])
@@ -245,6 +254,8 @@ class _ChildRecorder(BaseCallbackHandler):
         self._on_loop(self._write_receipt, run_id, _output(output))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        if isinstance(error, asyncio.CancelledError):  # the child was stopped: see `write_pending`
+            return
         self._on_loop(self._write_receipt, run_id, ToolOutput(f"{type(error).__name__}: {error}", "error"))
 
     def write_pending(self) -> None:

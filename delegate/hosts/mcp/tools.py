@@ -13,9 +13,9 @@ import anyio
 from delegate._util.cancellation import Cancellation
 from delegate.contract import CallProgress, run_of
 from delegate.delegator import Delegator
-from delegate.engine.admission import refusal
 from delegate.engine.consumers import Consumer
 from delegate.engine.delegation import Delegation
+from delegate.engine.error_mapping import refusal
 from delegate.errors import CallError
 from delegate.events import Event, EventSink
 from delegate.hosts import host_tool

@@ -12,14 +12,19 @@ before the tool's own `timeout_seconds`. All calls under one `Runner.run` share 
 The SDK has no mark for a result that is an error: the model reads the error in the text. It doesn't wait for tools that
 it cancels, so children end shortly after `Runner.run` has raised.
 
-To give children the parent's tools, in delegate's own loop or as agents of the SDK:
+Tools that children call learn their child's folder by `delegate.workspace()`. To give children the parent's
+tools, in delegate's own loop or as agents of the SDK:
 
     child = Agent(name="child", model="gpt-6-luna")
     delegator = Delegator(tools=openai_agents.child_tools(tools), runner=openai_agents.runner(child))
     agent = Agent(name="lead", tools=[*tools, openai_agents.tool(delegator)])
+
+An agent that has tools, handoffs or MCP servers of its own does tasks as it is, with receipts of its calls:
+
+    delegator = Delegator(runner=openai_agents.child(triage_agent))
 """
 
-from delegate.hosts.openai_agents.children import child_tools, runner
+from delegate.hosts.openai_agents.children import child, child_tools, runner
 from delegate.hosts.openai_agents.tool import read_tool, think_tool, tool
 
-__all__ = ["child_tools", "read_tool", "runner", "think_tool", "tool"]
+__all__ = ["child", "child_tools", "read_tool", "runner", "think_tool", "tool"]

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 from uuid import uuid4
 
 import agents
-from agents import Agent, FunctionTool, ModelResponse, RunConfig, RunHooks, Runner
+from agents import Agent, FunctionTool, Handoff, ModelResponse, RunConfig, RunContextWrapper, RunHooks, Runner
+from agents.mcp import MCPServer
 from agents.run_config import ToolExecutionConfig
 from agents.tool import (
     maybe_invoke_function_tool_failure_error_function,
@@ -20,6 +23,7 @@ from agents.tool_context import ToolContext
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError, ToolDenied
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
+from delegate.hosts.own_agents import as_report, calls_besides, refuse_tools_of_task
 from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, ReceiptStatus, Usage
 
@@ -95,47 +99,82 @@ def runner(agent: Agent[Any], *, context: Any = None, run_config: RunConfig | No
     The agent chooses its model: the parent's tier isn't enforced, and the cost is unknown.
 
     Raises:
-        ConfigError: the agent has tools, handoffs or MCP servers of its own, which a task couldn't restrict.
+        ConfigError: the agent has tools, handoffs or MCP servers of its own, which a task couldn't restrict: see
+            `child`.
     """
     if agent.tools or agent.handoffs or agent.mcp_servers:
         raise ConfigError(
             f"runner: the child's agent {agent.name!r} has tools, handoffs or MCP servers of its own; "
-            "remove them and pass its tools as Delegator(tools=child_tools(…))"
+            "use `child(agent)` to run it with them, or remove them and pass its tools as "
+            "Delegator(tools=child_tools(…))"
         )
     return _AgentRunner(agent, context, run_config)
 
 
-@dataclass(frozen=True)
+def child(
+    agent: Agent[Any],
+    *,
+    context: Any = None,
+    make_context: Callable[[Job], Any] | None = None,
+    run_config: RunConfig | None = None,
+) -> ChildRunner:
+    """Run each child as this agent as it is, for `Delegator(runner=…)`: with its own tools, handoffs and MCP servers.
+
+    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the agent's. Every call
+    of a function or of an MCP server's tool gets a receipt, and so does every handoff. What OpenAI runs itself, such as
+    its web search, and what happens inside of an agent that is a tool aren't recorded: once a child was an agent with
+    such tools, receipts prove nothing (`receipts: reported`). The tokens of agents that are tools are counted when the
+    child ends.
+
+    The tools learn the child's folder by `delegate.workspace()`, or from the run's context: `make_context` creates it
+    from the job. Without it, the context is `context`, or that of the run that delegates. Approvals, the model and the
+    cost are as with `runner`.
+    """
+    return _AgentRunner(agent, context, run_config, make_context, is_whole=True)
+
+
+@dataclass(slots=True)
 class _AgentRunner:
     agent: Agent[Any]
     context: Any
     run_config: RunConfig | None
+    make_context: Callable[[Job], Any] | None = None
+    is_whole: bool = False
+    records_tools: bool = True
+    """False once a child was an agent with tools whose calls the SDK doesn't tell."""
     needs_model = False
-    records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
-        context, config = self._run_settings()
-        recorder = _ChildRecorder(job, model_name(self.agent, config))
-        child = self.agent.clone(tools=[recorder.tool(one) for one in job.tools], output_type=None)
-        if not all(one.parallel for one in job.tools):
-            config = replace(config, tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
+        if self.is_whole and (refused := refuse_tools_of_task(job)):
+            return refused
+        context, config = self._run_settings(job)
+        recorder = _ChildRecorder(job, config)
+        if self.is_whole:
+            agent = recorder.agent(self.agent)
+        else:
+            agent = self.agent.clone(tools=[recorder.tool(one) for one in job.tools], output_type=None)
+            if not all(one.parallel for one in job.tools):
+                config = replace(config, tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
         try:
             result = await Runner.run(
-                child, job.prompt, context=context, run_config=config, hooks=recorder, max_turns=job.max_steps
+                agent, job.prompt, context=context, run_config=config, hooks=recorder, max_turns=job.max_steps
             )
         except agents.MaxTurnsExceeded as error:
             return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
         finally:
             await recorder.wait_for_tools()
+            self.records_tools = self.records_tools and recorder.sees_all_calls
+            recorder.record_other_usage()
         if result.interruptions:
             tools = ", ".join(str(one.name) for one in result.interruptions)
             message = f"the child called {tools}, which needs an approval, and no person is available to give it"
             return job.recorder.finish("failed", error=ErrorDetail(code="needs_approval", message=message))
-        return job.recorder.finish("completed", output=str(result.final_output))
+        return job.recorder.finish("completed", output=as_report(result.final_output))
 
-    def _run_settings(self) -> tuple[Any, RunConfig]:
+    def _run_settings(self, job: Job) -> tuple[Any, RunConfig]:
         parent = parent_context.get()
         context = parent.context if parent and self.context is None else self.context
+        context = self.make_context(job) if self.make_context else context
         config = self.run_config
         if config is None:  # the parent's, without its model, which would replace the child's
             config = replace((parent.run_config if parent else None) or RunConfig(), model=None)
@@ -145,54 +184,137 @@ class _AgentRunner:
 class _ChildRecorder(RunHooks[Any]):
     """Records the model calls and tool calls of one child."""
 
-    def __init__(self, job: Job, model: str | None) -> None:
+    def __init__(self, job: Job, config: RunConfig) -> None:
         self._job = job
-        self._model = model
+        self._config = config
+        self.sees_all_calls = True
         self._calls: set[asyncio.Future[str]] = set()
+        self._copies: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
+        """For each agent's id, the agent and its copy that is recorded."""
+        self._all_used: agents.Usage | None = None
+        """The usage of the run, to which agents that are tools add theirs."""
+        self._recorded = Usage()
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+        self._all_used = context.usage
         self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
-        used = response.usage
-        usage = Usage(
-            model_calls=used.requests,
-            input_tokens=used.input_tokens,
-            cached_tokens=used.input_tokens_details.cached_tokens,
-            output_tokens=used.output_tokens,
-            reasoning_tokens=used.output_tokens_details.reasoning_tokens,
-        )
-        self._job.record_usage(usage, model=self._model)
+        usage = _usage(response.usage)
+        self._recorded += usage
+        self._job.record_usage(usage, model=model_name(agent, self._config))
+
+    def record_other_usage(self) -> None:
+        """Record the model calls that the hooks weren't told of: those of agents that are tools."""
+        if self._all_used and (other := calls_besides(_usage(self._all_used), self._recorded)):
+            self._job.record_usage(other)
+
+    def agent(self, agent: Agent[Any]) -> Agent[Any]:
+        """A copy of an agent whose tools write receipts, as do those of the agents that it hands over to."""
+        if id(agent) not in self._copies:
+            servers: list[Any] = [_McpServer(one) for one in agent.mcp_servers]
+            copied = agent.clone(tools=[self._recorded_tool(one) for one in agent.tools], mcp_servers=servers)
+            self._copies[id(agent)] = agent, copied  # before its handoffs, which may lead back to it
+            copied.handoffs = [self._handoff(one) for one in agent.handoffs]
+            copied.get_mcp_tools = partial(self._mcp_tools, copied.get_mcp_tools)
+        return self._copies[id(agent)][1]
+
+    def _handoff(self, given: Agent[Any] | Handoff[Any, Any]) -> Handoff[Any, Any]:
+        handoff = copy(given) if isinstance(given, Handoff) else agents.handoff(given)
+        invoke = handoff.on_invoke_handoff
+
+        async def recorded(context: RunContextWrapper[Any], arguments: str) -> Agent[Any]:
+            with self._job.tool_call(handoff.tool_name, _parse_object(arguments)) as receipt:
+                agent = await invoke(context, arguments)
+                receipt.output = ToolOutput(f"handed over to {agent.name}")
+            return self.agent(agent)
+
+        handoff.on_invoke_handoff = recorded
+        return handoff
+
+    async def _mcp_tools(
+        self, get: Callable[[RunContextWrapper[Any]], Awaitable[list[agents.Tool]]], context: RunContextWrapper[Any]
+    ) -> list[agents.Tool]:
+        return [self._recorded_tool(one) for one in await get(context)]
+
+    def _recorded_tool(self, tool: agents.Tool) -> agents.Tool:
+        """The tool, which writes receipts if it is a function."""
+        if not isinstance(tool, FunctionTool):
+            self.sees_all_calls = False
+            return tool
+        if tool._is_agent_tool:  # pyright: ignore[reportPrivateUsage] — nothing else tells it
+            self.sees_all_calls = False
+        recorded = copy(tool)
+        recorded.on_invoke_tool = self._invoker(partial(self._call_native, tool))
+        return recorded
 
     def tool(self, tool: Tool) -> FunctionTool:
         """A tool of the job as an SDK tool that writes receipts."""
-
-        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-            call = asyncio.ensure_future(self._call(tool, context, arguments))
-            self._calls.add(call)
-            return await call
-
         if not isinstance(tool, _NativeTool):
+            invoke = self._invoker(partial(self._call, tool))
             return FunctionTool(tool.name, tool.description, tool.parameters, invoke, strict_json_schema=False)
         recorded = copy(tool.native)
-        recorded.on_invoke_tool = invoke
+        recorded.on_invoke_tool = self._invoker(partial(self._call_native, tool.native))
         # An approval policy is a function of the arguments, and those it sees here could differ from the tool's.
         recorded.needs_approval = recorded.needs_approval is not False
         return recorded
+
+    def _invoker(
+        self, call: Callable[[ToolContext[Any], str], Awaitable[Any]]
+    ) -> Callable[[ToolContext[Any], str], Awaitable[Any]]:
+        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+            running = asyncio.ensure_future(call(context, arguments))
+            self._calls.add(running)
+            return await running
+
+        return invoke
 
     async def wait_for_tools(self) -> None:
         """Wait until all tool calls have ended: the SDK doesn't wait for those it cancels."""
         if self._calls:
             await asyncio.wait(self._calls)
 
+    async def _call_native(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
+        with self._job.tool_call(tool.name, _parse_object(arguments)) as receipt:
+            _mcp_errors.set(errors := [])
+            answer, status = await _invoke(tool, context, arguments)
+            receipt.output = ToolOutput(_text(answer), "error" if errors else status)
+            return answer
+
     async def _call(self, tool: Tool, context: ToolContext[Any], arguments: str) -> Any:
         with self._job.tool_call(tool.name, _parse_object(arguments)) as receipt:
-            if isinstance(tool, _NativeTool):
-                answer, status = await _invoke(tool.native, context, arguments)
-                receipt.output = ToolOutput(_text(answer), status)
-                return answer
             receipt.output = await _call_tool(tool, arguments)
             return receipt.output.text
+
+
+_mcp_errors: ContextVar[list[str]] = ContextVar("delegate_openai_agents_mcp_errors")
+"""The calls of MCP servers that failed, in the tool call that is running."""
+
+
+class _McpServer:
+    """An agent's MCP server, which also tells which calls failed: the SDK returns their text like any other."""
+
+    def __init__(self, server: MCPServer) -> None:
+        self._server = server
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    async def call_tool(self, tool_name: str, *arguments: Any, **options: Any) -> Any:
+        result: Any = await self._server.call_tool(tool_name, *arguments, **options)
+        if getattr(result, "isError", False) or getattr(result, "is_error", False):  # SDK 1 and 2 of MCP
+            _mcp_errors.get([]).append(tool_name)
+        return result
+
+
+def _usage(used: agents.Usage) -> Usage:
+    return Usage(
+        model_calls=used.requests,
+        input_tokens=used.input_tokens,
+        cached_tokens=used.input_tokens_details.cached_tokens,
+        output_tokens=used.output_tokens,
+        reasoning_tokens=used.output_tokens_details.reasoning_tokens,
+    )
 
 
 async def _call_tool(tool: Tool, arguments: str) -> ToolOutput:

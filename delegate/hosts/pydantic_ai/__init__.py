@@ -14,15 +14,20 @@ A refused call is an ordinary return with `metadata["error"]`: if it were marked
 its text as JSON inside JSON. Arguments that aren't JSON don't reach the tool: the framework asks the model for them
 again. `run_sync` works too.
 
-To give children the parent's tools, in delegate's own loop or as agents of the framework:
+Tools that children call learn their child's folder by `delegate.workspace()`. To give children the parent's
+tools, in delegate's own loop or as agents of the framework:
 
     delegator = Delegator(
         tools=pydantic_ai.child_tools(tools), runner=pydantic_ai.runner(Agent("openai:gpt-6-luna"))
     )
     agent = Agent("openai:gpt-6.1-sol", tools=[*tools, pydantic_ai.tool(delegator)])
+
+An agent that has tools and toolsets of its own does tasks as it is, with receipts of its calls:
+
+    delegator = Delegator(runner=pydantic_ai.child(research_agent))
 """
 
-from delegate.hosts.pydantic_ai.children import child_tools, runner
+from delegate.hosts.pydantic_ai.children import child, child_tools, runner
 from delegate.hosts.pydantic_ai.tool import ChildProgressEvent, read_tool, think_tool, tool
 
-__all__ = ["ChildProgressEvent", "child_tools", "read_tool", "runner", "think_tool", "tool"]
+__all__ = ["ChildProgressEvent", "child", "child_tools", "read_tool", "runner", "think_tool", "tool"]

@@ -1,12 +1,12 @@
 """Converts Pydantic AI tools for children, and runs children as agents."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import uuid4
 
 import pydantic_ai
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_ai import FunctionToolset, RunContext, ToolReturn
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, WrapToolExecuteHandler
@@ -21,13 +21,14 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
-from pydantic_ai.usage import RunUsage, UsageLimits
+from pydantic_ai.usage import RunUsage, UsageBase, UsageLimits
 
 from delegate.child.job import ChildRunner, Job
 from delegate.codes import ChildCode
 from delegate.errors import ConfigError, ToolDenied, ToolError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
+from delegate.hosts.own_agents import as_report, calls_besides, refuse_tools_of_task
 from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
 from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
@@ -107,38 +108,67 @@ def runner(agent: AbstractAgent[Any, Any], *, deps: Any = None) -> ChildRunner:
     The agent chooses its model: the parent's tier isn't enforced. The cost is the framework's estimate.
 
     Raises:
-        ConfigError: the agent has tools or toolsets of its own, which a task couldn't restrict.
+        ConfigError: the agent has tools or toolsets of its own, which a task couldn't restrict: see `child`.
     """
     if any(not isinstance(one, FunctionToolset) or one.tools for one in agent.toolsets):
         raise ConfigError(
-            f"runner: the child's agent {agent.name or ''!r} has tools of its own; "
-            "remove them and pass them as Delegator(tools=child_tools(…))"
+            f"runner: the child's agent {agent.name or ''!r} has tools of its own; use `child(agent)` to run it with "
+            "them, or remove them and pass them as Delegator(tools=child_tools(…))"
         )
     return _AgentRunner(agent, deps)
 
 
-@dataclass(frozen=True, slots=True)
+def child(
+    agent: AbstractAgent[Any, Any], *, deps: Any = None, make_deps: Callable[[Job], Any] | None = None
+) -> ChildRunner:
+    """Run each child as this agent as it is, for `Delegator(runner=…)`: with its own tools and toolsets.
+
+    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the agent's. Every call
+    of a tool that runs here, or on an MCP server, gets a receipt. What the model's provider runs itself, such as its
+    web search, and what happens inside of an agent that a tool runs aren't recorded; once an agent was offered tools of
+    the first kind, receipts prove nothing (`receipts: reported`). The tokens of agents inside of tools are counted when
+    the child ends, if they are run with `usage=ctx.usage`.
+
+    The tools learn the child's folder by `delegate.workspace()`, or from the dependencies: `make_deps` creates them
+    from the job. Without it, they are `deps`, or those of the run that delegates. Approvals, the model and the cost are
+    as with `runner`.
+    """
+    return _AgentRunner(agent, deps, make_deps, is_whole=True)
+
+
+@dataclass(slots=True)
 class _AgentRunner:
     agent: AbstractAgent[Any, Any]
     deps: Any
+    make_deps: Callable[[Job], Any] | None = None
+    is_whole: bool = False
+    records_tools: bool = True
+    """False once a child was offered tools whose calls the framework doesn't tell."""
     needs_model = False
-    records_tools = True
 
     async def run(self, job: Job) -> ChildRun:
+        if self.is_whole and (refused := refuse_tools_of_task(job)):
+            return refused
         parent = parent_context.get()
         deps = self.deps if self.deps is not None or parent is None else parent.deps
-        toolset = FunctionToolset[Any]([_framework_tool(one) for one in job.tools])
+        deps = self.make_deps(job) if self.make_deps else deps
+        toolsets = [] if self.is_whole else [FunctionToolset[Any]([_framework_tool(one) for one in job.tools])]
+        recorder = _ChildRecorder(job, None if self.is_whole else {one.name for one in job.tools})
         try:
             result = await self.agent.run(
                 job.prompt,
                 deps=deps,
-                toolsets=[toolset],
-                capabilities=[_ChildRecorder(job)],
+                toolsets=toolsets,
+                capabilities=[recorder],
+                usage=recorder.all_used,
                 usage_limits=UsageLimits(request_limit=job.max_steps),
             )
         except UsageLimitExceeded as error:
             return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
-        output = _as_text(result.output)
+        finally:
+            self.records_tools = self.records_tools and recorder.sees_all_calls
+            recorder.record_other_usage()
+        output = as_report(result.output)
         if (code := _FAILURES.get(result.response.finish_reason or "")) is not None:
             message = f"the model's last message has the finish reason {result.response.finish_reason}"
             return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
@@ -147,11 +177,6 @@ class _AgentRunner:
 
 _FAILURES: Mapping[str, ChildCode] = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}
 """The error code for each finish reason that isn't a clean end."""
-
-
-def _as_text(output: object) -> str:
-    """An agent's output, which may have any type; everything but a string becomes JSON."""
-    return output if isinstance(output, str) else TypeAdapter[Any](type(output)).dump_json(output, indent=1).decode()
 
 
 class _Denied(ToolFailed):
@@ -181,33 +206,38 @@ def _framework_tool(tool: Tool) -> pydantic_ai.Tool[Any]:
 
 
 class _ChildRecorder(AbstractCapability[Any]):
-    """Records the model calls and tool calls of one child, and offers it only the tools of its job."""
+    """Records the model calls and tool calls of one child, and offers it only these tools; None: all of its agent."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, tools: Set[str] | None) -> None:
         self._job = job
-        self._tools = {tool.name for tool in job.tools}
+        self._tools = tools
+        self.sees_all_calls = True
+        self.all_used = RunUsage()
+        """The usage of the run, to which agents that its tools run may add theirs."""
+        self._recorded = Usage()
+
+    def record_other_usage(self) -> None:
+        """Record the model calls of agents that tools have run."""
+        if other := calls_besides(_usage(self.all_used, self.all_used.requests), self._recorded):
+            self._job.record_usage(other)
 
     async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
-        return [one for one in tool_defs if one.name in self._tools]
+        return [one for one in tool_defs if self._tools is None or one.name in self._tools]
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
+        if request_context.model_request_parameters.native_tools:
+            self.sees_all_calls = False
         return request_context
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         used = response.usage
-        usage = Usage(
-            model_calls=1,
-            input_tokens=used.input_tokens,
-            cached_tokens=used.cache_read_tokens,
-            cache_write_tokens=used.cache_write_tokens,
-            output_tokens=used.output_tokens,
-            reasoning_tokens=used.output_reasoning_tokens,
-        )
+        usage = _usage(used, 1)
+        self._recorded += usage
         cost = None if used.cost is None else float(used.cost)
         self._job.record_usage(usage, cost, provenance="estimated", model=response.model_name, text=response.text or "")
         return response
@@ -241,6 +271,17 @@ class _ChildRecorder(AbstractCapability[Any]):
             approvals={one.tool_call_id: pydantic_ai.ToolDenied(message(one)) for one in requests.approvals},
             calls={one.tool_call_id: ToolFailed(message(one)) for one in requests.calls},
         )
+
+
+def _usage(used: UsageBase, requests: int) -> Usage:
+    return Usage(
+        model_calls=requests,
+        input_tokens=used.input_tokens,
+        cached_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+        output_tokens=used.output_tokens,
+        reasoning_tokens=used.output_reasoning_tokens,
+    )
 
 
 def _failure(name: str, error: Exception) -> ToolOutput:

@@ -391,6 +391,13 @@ class Folder:
             else:
                 await self._remove()
 
+    async def remove(self) -> None:
+        """Remove an owned folder, whatever is in it, and what is kept of its start."""
+        if self.before is not None:
+            with suppress(OSError):
+                await self.before.remove()
+        await self._abandon()
+
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
             only = workspace.folder if workspace.only_folder else None

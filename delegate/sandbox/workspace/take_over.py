@@ -10,8 +10,12 @@ APPLY_SECONDS = 120.0
 _APPLY = ("apply", "--whitespace=nowarn")
 
 
-def apply(diffs: Sequence[bytes], checkout: Path) -> str:
-    """Apply the diffs, each on top of those before it. Returns why nothing was changed; empty if everything was."""
+def apply(diffs: Sequence[bytes], checkout: Path, *, undo: bool = False) -> str:
+    """Apply the diffs, each on top of those before it. Returns why nothing was changed; empty if everything was.
+
+    With `undo`, they are taken back.
+    """
+    way = ("--reverse",) if undo else ()
     git, together = find_program("git"), b"".join(diffs)
     if git is None:
         return "git isn't installed"
@@ -24,9 +28,9 @@ def apply(diffs: Sequence[bytes], checkout: Path) -> str:
         return done.stderr.decode(errors="replace").strip() or "git failed" if done.returncode else ""
 
     try:
-        if not (problem := run()):
+        if not (problem := run(*way)):
             return ""
-        return "these changes are there already" if not run("--reverse", "--check") else problem
+        return problem if undo or run("--reverse", "--check") else "these changes are there already"
     except subprocess.TimeoutExpired:
         return f"git took longer than {APPLY_SECONDS:g} s"
     except OSError as error:

@@ -60,6 +60,7 @@ _SNAPSHOT_AUTHOR = {
 }
 
 _BINARY = re.compile(rb"(?<=\n)GIT binary patch\n(?:(?:literal|delta) \d+\n(?:.+\n)*\n?){1,2}")
+_CONFLICT = re.compile(r"^Applied patch to '(.+)' with conflicts\.$", re.MULTILINE)
 _log = logging.getLogger(__name__)
 _add_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.Lock] = WeakValueDictionary()
 """Worktrees are added to a repository one at a time: git's own locks fail instead of waiting."""
@@ -227,6 +228,64 @@ def _refuse_too_much(repository: Path, status: str) -> None:
         message = f"too much is uncommitted in {repository}: over {MAX_UNCOMMITTED_BYTES / 1e6:g} MB, or many files"
         hint = "commit it, or let git ignore it"
         raise CallError("workspace_too_large", message, field="workspace", hint=hint)
+
+
+# ------------------------------------------------------------------------------------------------------ merging
+
+
+async def merge_diff(root: Path, diff: bytes) -> str:
+    """Merge a diff into the worktree at `root`, by three ways. Returns what conflicts; empty if all of it is there."""
+    env = await _environment(root)
+    with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
+        path = Path(folder) / "diff"
+        await run_in_thread(partial(path.write_bytes, diff))
+        done = await _git(("apply", "--3way", "--whitespace=nowarn", str(path)), root, env, ADD_SECONDS)
+    if done.exit_code == 0:
+        return ""
+    conflicts = _CONFLICT.findall(done.stderr)
+    return (
+        f"it conflicts with what is there now in {', '.join(conflicts)}" if conflicts else _failure(done, ADD_SECONDS)
+    )
+
+
+async def branch_commit(repository: Path, branch: str) -> str:
+    """The commit of a branch. Raises `CallError` if there is none, or if it is checked out somewhere."""
+    env = await _environment(repository)
+    await _common_folder(repository, env)
+    commit = await _commit(repository, f"refs/heads/{branch}", env)
+    listed = await _asked(("worktree", "list", "--porcelain"), repository, env)
+    if f"branch refs/heads/{branch}" in listed.splitlines():
+        message = f"the branch {branch} is checked out"
+        raise CallError("cannot_merge", message, field="onto", hint="merge into its checkout, without a branch")
+    return commit
+
+
+async def commit_files_of(repository: Path, files_of: str, parent: str, message: str) -> str:
+    """A commit by the user of the files of another one. Returns its hash. Raises `CallError`."""
+    args = ("commit-tree", f"{files_of}^{{tree}}", "-p", parent, "-m", message)
+    return (await _asked(args, repository, await _environment(repository))).strip()
+
+
+async def move_branch(repository: Path, branch: str, commit: str, *, expected: str) -> None:
+    """Let a branch point to a commit, in one step. Raises `CallError` if it isn't at `expected` anymore."""
+    await branch_commit(repository, branch)
+    args = ("update-ref", "-m", "delegate merge", f"refs/heads/{branch}", commit, expected)
+    done = await _git(args, repository, await _environment(repository), ADD_SECONDS)
+    if done.exit_code != 0:
+        message = f"the branch {branch} has other commits now: {_failure(done, ADD_SECONDS)}"
+        raise CallError("cannot_merge", message, hint="nothing was changed")
+
+
+async def diff_between(repository: Path, first: str, last: str, path: Path) -> None:
+    """Write the diff of two commits to a new file. Raises `CallError` and OSError."""
+    await run_in_thread(partial(path.touch, 0o600, exist_ok=False))
+    await _asked((*_DIFF, f"--output={path}", first, last, "--"), repository, await _environment(repository))
+
+
+async def have_same_files(repository: Path, first: str, second: str) -> bool:
+    """Whether two commits have the same files. Raises `CallError`."""
+    asked = ("rev-parse", f"{first}^{{tree}}", f"{second}^{{tree}}")
+    return len(set((await _asked(asked, repository, await _environment(repository))).split())) == 1
 
 
 # -------------------------------------------------------------------------------------------------- running git

@@ -1,0 +1,278 @@
+"""Brings the changes of tasks into a checkout or onto a branch, after their checks have held again in the result."""
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from delegate._util.fencing import one_line
+from delegate._util.threads import run_in_thread
+from delegate.budget.runs import RunContext
+from delegate.errors import CallError
+from delegate.judging import standalone
+from delegate.judging.submission import Submission
+from delegate.judging.verdict import Judging
+from delegate.records.history import Records
+from delegate.sandbox.workspace import take_over, worktree
+from delegate.sandbox.workspace.folder import Folder
+from delegate.settings import Settings
+from delegate.types import LEVELS, AnyCriterion, ChildRun, JsonObject, Level, Task, Verdict, Workspace
+
+KEPT_MERGES = 100
+"""How many of the latest merges can be undone."""
+_CHECKED = ("shell", "file")
+"""The kinds of criteria that code decides by the files. A merge changes nothing that the others are about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What was merged. `diff` is what changed, in the file that undoes it."""
+
+    id: str
+    checkout: str
+    branch: str | None
+    """None: into the working tree, uncommitted."""
+    handles: tuple[str, ...]
+    checked: tuple[str, ...]
+    """The criteria that were checked again, each as `HANDLE c1`."""
+    diff: str
+    before: str
+    """The commit of what there was, and of what there is now."""
+    after: str
+    state: Literal["merging", "merged", "undone"] = "merging"
+
+
+class Merges:
+    """Merges the work of tasks, each verified in what it is merged into. It is `delegator.merges`."""
+
+    def __init__(self, settings: Settings, judging: Judging, records: Records, context: RunContext) -> None:
+        self._home = settings.home
+        self._judging = judging
+        self._records = records
+        self._context = context
+
+    async def merge(self, *handles: str, onto: str | None = None, min_level: Level | None = None) -> Merge:
+        """Merge the changes of tasks in this order into the checkout that their worktrees were made from.
+
+        Each is merged by three ways in a worktree that is thrown away, and there its `shell` and `file` criteria are
+        checked again, in what the tasks before it made. Only if all of them hold, the checkout is changed: all of it
+        in one step, without a commit. Its uncommitted changes stay, and are part of what is checked.
+
+        Args:
+            handles: The handles of tasks, each with a PASS.
+            onto: A branch that gets a commit instead. It must not be checked out anywhere.
+            min_level: The least level of a PASS. By default, any that is verified: `proven` or `seen`.
+
+        Raises:
+            CallError: Nothing was changed; the message says why.
+        """
+        records = [await self._passed(handle, min_level) for handle in dict.fromkeys(handles)]
+        diffs = [await run_in_thread(partial(judged_diff, record)) for record in records]
+        checkout = _checkout_of(records)
+        before = await worktree.branch_commit(checkout, onto) if onto else await worktree.snapshot(checkout)
+        after, checked = before, list[str]()
+        for record, diff in zip(records, diffs, strict=True):
+            after, ids = await self._verified(record, diff, checkout, after)
+            checked += ids
+        merge = await self._prepared(records, checkout, onto, before, after, checked)
+        await self._apply(merge)
+        return await run_in_thread(partial(self._keep, replace(merge, state="merged")))
+
+    async def undo(self, id: str | None = None) -> Merge:
+        """Take back a merge, or the latest one. What was changed since in other places stays.
+
+        Raises:
+            CallError: It can't be taken back, since the same lines were changed since. Nothing was changed.
+        """
+        merge = await run_in_thread(partial(self._latest, id))
+        checkout = Path(merge.checkout)
+        if merge.branch is not None:
+            await worktree.move_branch(checkout, merge.branch, merge.before, expected=merge.after)
+        else:
+            await self._take_back(merge, checkout)
+        return await run_in_thread(partial(self._keep, replace(merge, state="undone")))
+
+    async def _take_back(self, merge: Merge, checkout: Path) -> None:
+        """Undo a merge into a checkout. Raises CallError if that isn't possible: nothing was changed then."""
+        diff = await run_in_thread(Path(merge.diff).read_bytes)
+        problem = await run_in_thread(partial(take_over.apply, [diff], checkout, undo=True))
+        if not problem:
+            return
+        message = f"merge {merge.id} can't be undone in {checkout}: {problem}"
+        if merge.state == "merging":
+            await run_in_thread(partial(self._keep, replace(merge, state="undone")))
+            message = f"merge {merge.id} was interrupted, and isn't in {checkout}"
+        raise _refused(message, f"its diff is {merge.diff}")
+
+    async def _passed(self, handle: str, min_level: Level | None) -> JsonObject:
+        """The record of a task whose verdict is good enough. Raises CallError."""
+        record = await self._records.read(handle)
+        if record is None:
+            raise CallError(
+                "unknown_handle", f"there is no record {one_line(handle, 100)!r}", hint="see `delegate runs`"
+            )
+        try:
+            verdict = Verdict.model_validate(record["result"] and record["result"]["verdict"])
+        except ValidationError:
+            raise _refused(f"{handle} has no verdict", "only a PASS can be merged") from None
+        if verdict.verdict != "PASS":
+            raise _refused(f"{handle} is a {verdict}", "only a PASS can be merged")
+        level, least = verdict.level or "trusted", min_level or "seen"
+        if LEVELS.index(level) > LEVELS.index(least):
+            hint = f"look at it yourself, and merge it with the level {level}"
+            raise _refused(f"{handle} is a PASS ({verdict.worth}), below {least.replace('_', ' ')}", hint)
+        return record
+
+    async def _verified(self, record: JsonObject, diff: bytes, checkout: Path, base: str) -> tuple[str, list[str]]:
+        """Merge one task's diff into the commit `base`, and check it. Returns the commit, and what was checked.
+
+        Raises CallError if it can't be merged or its criteria don't hold there.
+        """
+        handle, task = record["handle"], Task.model_validate(record["task"])
+        place = Workspace(mode="worktree", path=checkout, base=base)
+        folder = await Folder.open(place, home=self._home / "workspaces")
+        try:
+            await folder.record_start()
+            if conflict := await worktree.merge_diff(folder.root, diff):
+                raise _refused(f"{handle} can't be merged into {checkout}: {conflict}", "nothing was changed")
+            merged = await worktree.snapshot(folder.root)
+            criteria = _checks_of(task)
+            if criteria:
+                # Its level was decided before: what it rests on doesn't change here.
+                again = task.model_copy(update={"acceptance_criteria": criteria, "min_level": "trusted"})
+                verdict = await self._judge(again, record, folder)
+                if verdict.verdict != "PASS":
+                    failing = "; ".join(f"{one.id}: {one.reason or one.code}" for one in verdict.criteria if one.fails)
+                    why = failing or verdict.reasoning
+                    raise _refused(f"{handle} doesn't hold once it is merged: {why}", "nothing was changed")
+            return merged, [f"{handle} {criterion.id}" for criterion in criteria]
+        finally:
+            await folder.remove()
+
+    async def _judge(self, task: Task, record: JsonObject, folder: Folder) -> Verdict:
+        run = ChildRun.model_validate(record["run"]).model_copy(update={"artifacts": await folder.artifacts()})
+        submission = Submission(task, run, folder, "person", None, has_receipts=False)
+        return await standalone.judge(self._judging, submission, self._context, None)
+
+    async def _prepared(
+        self,
+        records: Sequence[JsonObject],
+        checkout: Path,
+        branch: str | None,
+        before: str,
+        after: str,
+        checked: Sequence[str],
+    ) -> Merge:
+        """The merge, with the diff that undoes it on disk. Raises CallError if there is nothing to change."""
+        id = f"{time.strftime('%Y%m%d%H%M%S')}-{secrets.token_hex(4)}"
+        folder = self._home / "merges"
+        await run_in_thread(partial(folder.mkdir, mode=0o700, parents=True, exist_ok=True))
+        diff = folder / f"{id}.diff"
+        if branch is not None:
+            after = await worktree.commit_files_of(checkout, after, before, _message(records))
+        await worktree.diff_between(checkout, before, after, diff)
+        if not await run_in_thread(lambda: diff.stat().st_size):
+            await run_in_thread(diff.unlink)
+            raise _refused(f"these changes are in {checkout} already", "nothing was changed")
+        handles = tuple(record["handle"] for record in records)
+        merge = Merge(id, str(checkout), branch, handles, tuple(checked), str(diff), before, after)
+        return await run_in_thread(partial(self._keep, merge))
+
+    async def _apply(self, merge: Merge) -> None:
+        """Change the checkout or the branch, in one step, if it is still what was verified. Raises CallError."""
+        checkout = Path(merge.checkout)
+        if merge.branch is not None:
+            await worktree.move_branch(checkout, merge.branch, merge.after, expected=merge.before)
+            return
+        if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.before):
+            raise _refused(f"{checkout} has changed since the checks began", "nothing was merged: merge again")
+        diff = await run_in_thread(Path(merge.diff).read_bytes)
+        if problem := await run_in_thread(partial(take_over.apply, [diff], checkout)):
+            raise _refused(f"nothing was changed in {checkout}: {problem}", "move what is in the way, and merge again")
+        if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.after):
+            undone = not await run_in_thread(partial(take_over.apply, [diff], checkout, undo=True))
+            hint = "it was undone: merge again" if undone else f"undo it with `delegate merge --undo {merge.id}`"
+            raise _refused(f"{checkout} changed during the merge, so it isn't what was checked", hint)
+
+    def _keep(self, merge: Merge) -> Merge:
+        """Write what is known of a merge, and forget the oldest ones."""
+        folder = self._home / "merges"
+        path = folder / f"{merge.id}.json"
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(asdict(merge), indent=1), encoding="utf-8")
+        new.replace(path)
+        for old in sorted(folder.glob("*.json"))[:-KEPT_MERGES]:
+            old.unlink(missing_ok=True)
+            old.with_suffix(".diff").unlink(missing_ok=True)
+        return merge
+
+    def _latest(self, id: str | None) -> Merge:
+        """The merge with this id, or the latest one that isn't undone. Raises CallError."""
+        for merge in self._all():
+            if merge.id == id or (id is None and merge.state != "undone"):
+                if merge.state == "undone":
+                    raise _refused(f"merge {id} is undone already", "there is nothing to do")
+                return merge
+        message = f"there is no merge {one_line(id, 50)}" if id else "there is no merge to undo"
+        raise _refused(message, f"the latest {KEPT_MERGES} can be undone")
+
+    def _all(self) -> Iterator[Merge]:
+        """All merges that are known, the latest first."""
+        for path in sorted((self._home / "merges").glob("*.json"), reverse=True):
+            with suppress(OSError, ValueError, TypeError):  # of another version, or damaged
+                yield TypeAdapter(Merge).validate_json(path.read_bytes())
+
+
+def judged_diff(record: JsonObject) -> bytes:
+    """A task's diff, as it was judged. Raises CallError if there is none, or another one now."""
+    handle: str = record["handle"]
+    result: JsonObject = record["result"] or {}
+    if not result.get("take_over"):
+        why = result.get("no_take_over") or ("it changed nothing in a worktree" if result else "it hasn't ended")
+        where = f"; its files are in {result['workspace']}" if result.get("workspace") else ""
+        raise _refused(f"the changes of {handle} can't be taken over: {why}{where}", "")
+    path = Path(f"{record['workspace']}.diff")
+    judged = [one["sha256"] for one in record["run"]["artifacts"] if one["path"] == f"../{path.name}"]
+    try:
+        diff = path.read_bytes()
+    except OSError as error:
+        raise _refused(f"the diff of {handle} can't be read: {path}: {error.strerror}", "") from None
+    if sha256(diff).hexdigest() not in judged:
+        raise _refused(f"the diff of {handle} was changed after its verdict: {path}", "")
+    return diff
+
+
+def _checkout_of(records: Sequence[JsonObject]) -> Path:
+    """The checkout that the tasks' worktrees were made from. Raises CallError if there are several, or no tasks."""
+    checkouts = sorted({str(record["task"]["workspace"]["path"]) for record in records})
+    if len(checkouts) != 1:
+        raise _refused(f"these tasks are of {', '.join(checkouts) or 'no project'}", "name tasks of one project")
+    return Path(checkouts[0])
+
+
+def _checks_of(task: Task) -> tuple[AnyCriterion, ...]:
+    """The criteria that code decides by the files, without what they depend on otherwise."""
+    checks = [criterion for criterion in task.criteria if criterion.kind in _CHECKED]
+    ids = {criterion.id for criterion in checks}
+    return tuple(
+        criterion.model_copy(update={"depends_on": tuple(id for id in criterion.depends_on if id in ids)})
+        for criterion in checks
+    )
+
+
+def _message(records: Sequence[JsonObject]) -> str:
+    """The message of a commit."""
+    goals = [f"{one_line(str(record['task']['goal']), 60)} ({record['handle']})" for record in records]
+    return goals[0] if len(goals) == 1 else "\n".join((f"The work of {len(goals)} tasks", "", *goals))
+
+
+def _refused(message: str, hint: str) -> CallError:
+    return CallError("cannot_merge", message, hint=hint or None)
