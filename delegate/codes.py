@@ -74,8 +74,8 @@ CallCode = Literal[
     "invalid_schema", "duplicate_id", "path_refused", "vacuous_check", "tier_above_parent", "tier_below_floor",
     "unknown_endpoint", "unknown_model", "unknown_price", "no_api_key", "no_model_for_tier", "budget_exceeded",
     "too_deep", "home_not_writable", "unknown_handle", "other_run", "ambiguous_id", "unknown_task", "unknown_page",
-    "cannot_resume", "running", "outcome_unknown", "past_the_end", "unreadable", "bad_output_folder", "report_too_long",
-    "not_approved", "cannot_merge",
+    "cannot_resume", "cannot_message", "running", "outcome_unknown", "past_the_end", "unreadable", "bad_output_folder",
+    "report_too_long", "not_approved", "cannot_merge",
 ]  # fmt: skip
 """Why a call is refused, or a record can't be read."""
 FileCode = Literal[

@@ -270,6 +270,16 @@ class ApprovalAnswered(_TaskEvent):
 
 
 @_event
+class MessageDelivered(_TaskEvent):
+    """The child reads a message of its parent, between two turns. It is an instruction, and proves nothing."""
+
+    kind: Literal["message.delivered"] = "message.delivered"
+    id: str
+    """That of the message, as its sender knows it."""
+    text: str
+
+
+@_event
 class StepDeclared(_TaskEvent):
     """In a task with steps, the child declares what it does next, and with which tools."""
 
@@ -461,6 +471,7 @@ TaskEvent = (
     | ChildTool
     | ApprovalAsked
     | ApprovalAnswered
+    | MessageDelivered
     | StepDeclared
     | StepVerified
     | ChildDone
@@ -486,6 +497,7 @@ EventKind = Literal[
     "child.tool",
     "approval.asked",
     "approval.answered",
+    "message.delivered",
     "step.declared",
     "step.verified",
     "child.done",

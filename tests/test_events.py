@@ -60,9 +60,9 @@ def misfits(written: Sequence[dict[str, Any]]) -> list[str]:
 
 OTHER_MODES = {
     "claim.made", "claim.judged", "judge.waiting", "approval.asked", "approval.answered", "step.declared",
-    "step.verified",
+    "step.verified", "message.delivered",
 }  # fmt: skip
-"""Kinds of goal mode, rate limits, approvals and tasks with steps, which have tests of their own."""
+"""Kinds of goal mode, rate limits, approvals, messages and tasks with steps, which have tests of their own."""
 
 
 async def test_every_event_of_a_run_fits_the_schema_live_and_on_record() -> None:

@@ -11,16 +11,19 @@ def this_process() -> str:
     return _cached_identity(os.getpid())
 
 
-def is_alive(process: str) -> bool:
-    """Whether the process is running on this machine (inside a container: in the same container)."""
+def is_alive(process: object) -> bool:
+    """Whether the process is running on this machine (inside a container: in the same container).
+
+    What isn't an identity, such as a damaged one, is that of no process.
+    """
     if process == this_process():
         return True
-    if sys.platform == "win32":  # where os.kill would send a real signal
+    if not isinstance(process, str) or sys.platform == "win32":  # where os.kill would send a real signal
         return False
-    pid = int(process.partition("/")[0])
     try:
+        pid = int(process.partition("/")[0])
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, ValueError, OverflowError):
         return False
     except OSError:
         pass

@@ -200,6 +200,7 @@ class RunRegistry:
         self._catalog = catalog
         self._host_runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._recent_runs: OrderedDict[str, Run] = OrderedDict()
+        self._by_id: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._lock = threading.Lock()
         forking.watch(self)
 
@@ -208,6 +209,7 @@ class RunRegistry:
         self._lock = threading.Lock()
         self._host_runs.clear()
         self._recent_runs.clear()
+        self._by_id.clear()
         _current.set(None)
 
     def context(
@@ -229,6 +231,7 @@ class RunRegistry:
         if current is None:
             run = self._host_run(parent.run_id, parent.window_seconds) if parent.run_id else Run(self._settings)
             run.is_one_call = not parent.run_id
+            self._by_id[run.id] = run
             if author == "model":
                 run.limit_calls_of_models()
             return RunContext(
@@ -279,6 +282,37 @@ class RunRegistry:
             raise CallError("cannot_resume", message, hint="resume it outside of `root_run`, and not in a child")
         run = Run(self._settings, id=run_id)
         return RunContext(run, run.ledger, tier=self._settings.parent_tier)
+
+    def continued(
+        self,
+        run_id: str,
+        parent: Parent | None,
+        *,
+        author: "Author",
+        on_approval: "OnApproval | None",
+        number: int,
+        spent_usd: float,
+        children: int,
+    ) -> RunContext:
+        """The context of a task that continues one of this run, on the run's own ledger.
+
+        If the run isn't known here any more, `number`, `spent_usd` and `children` say where it was. Raises CallError
+        inside another run.
+        """
+        parent = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
+        context = self.context(parent, author=author, on_approval=on_approval)
+        if _current.get() is not None:
+            if context.run.id != run_id:
+                raise CallError("other_run", "this handle belongs to another run", field="handle")
+            return context
+        run = self._by_id.get(run_id)
+        if run is None:
+            run = self._by_id[run_id] = Run(self._settings, id=run_id)
+            run.resume(number=number, spent_usd=spent_usd)
+            run.ledger.settle(run.ledger.reserve({}), {"children": children})
+        if author == "model":
+            run.limit_calls_of_models()
+        return replace(context, run=run, ledger=run.ledger)
 
     def known_run(self, parent: Parent | None = None) -> str | None:
         """The ID of the run that a call made now would join; None if it would be a run of its own."""

@@ -59,13 +59,21 @@ last moments may be missing, so look at what there is before you go on.]
 {}\
 """
 
+_ENDED = """
+
+[You worked on this before, until you reported or were stopped. This is the record of what you did. Now the agent that \
+gave you the task says more. Look at what there is, go on with that, and report on the whole task again.]
+
+{}\
+"""
+
 
 class Conversation:
     """The messages of one child so far, and the model calls that continue them."""
 
     __slots__ = (
-        "_assignment", "_connection", "_effort", "_job", "_limit", "_mark", "_messages", "_model", "_results", "_sent",
-        "_specs", "_system", "_tokens", "_window", "own_tools",
+        "_assignment", "_connection", "_effort", "_heard", "_job", "_limit", "_mark", "_messages", "_model", "_results",
+        "_sent", "_specs", "_system", "_tokens", "_window", "own_tools",
     )  # fmt: skip
 
     def __init__(self, job: Job) -> None:
@@ -84,7 +92,9 @@ class Conversation:
             readings=job.readings,
         )
         self._assignment = prompt.assignment(job.task) + prompt.notes(job.notes, self._mark)
-        self._messages = [Message("user", self._assignment + _interrupted(job.done_before, self._mark))]
+        self._heard = [Message("user", prompt.message(text, self._mark)) for text in job.heard]
+        """The messages of the parent, which are kept whole whatever becomes of the others."""
+        self._messages = [Message("user", self._assignment + _before(job, self._mark)), *self._heard]
         self._results = ShortenedResults()
         self.own_tools = _own_tools(job.tools, self._results)
         """The tools that read the conversation itself."""
@@ -148,6 +158,20 @@ class Conversation:
         messages = [*messages, Message("user", notice)] if notice else []
         self._messages += messages
         self._tokens = self._sent + self._model.tokens(sum(tokens_of(message.text) for message in messages))
+
+    async def hear(self, reply: ChatReply | None = None) -> bool:
+        """Add the messages that the parent sent, after a reply that doesn't stand if there are any.
+
+        Returns whether there are.
+        """
+        heard = [Message("user", prompt.message(text, self._mark)) for text in await self._job.messages()]
+        if not heard:
+            return False
+        said = [Message("assistant", reply.text, native=reply.native)] if reply and reply.text.strip() else []
+        self._tokens += self._model.tokens(sum(tokens_of(message.text) for message in heard))
+        self._messages += [*said, *heard]
+        self._heard += heard
+        return True
 
     # ------------------------------------------------------------------------------------------- model calls
 
@@ -274,7 +298,8 @@ class Conversation:
         if summary is None:
             self._start(fitting)
             summary = await self._summary()
-        self._start([Message("user", self._assignment + _RESUMED.format(summary))] if summary else fitting)
+        resumed = Message("user", self._assignment + _RESUMED.format(summary))
+        self._start([resumed, *self._heard] if summary else fitting)
 
     async def _summary(self) -> str | None:
         """What the model writes down of the conversation; empty if it doesn't, or has no calls left.
@@ -297,12 +322,16 @@ class Conversation:
         return ""
 
     def _newest(self, messages: Sequence[Message]) -> list[Message]:
-        """The assignment and as many of the newest messages as fit. Tool results stay behind their calls."""
-        newest = list(messages)
-        while len(newest) > 1 and self._length_of(newest) > SUMMARY_SHARE * self._room:
-            del newest[1]
-            while len(newest) > 1 and newest[1].role == "tool":
-                del newest[1]
+        """What the parent said, and as many of the newest messages as fit. Tool results stay behind their calls."""
+        newest, heard = list(messages), set(map(id, self._heard))
+        n = 1
+        while n < len(newest) and self._length_of(newest) > SUMMARY_SHARE * self._room:
+            if id(newest[n]) in heard:
+                n += 1
+                continue
+            del newest[n]
+            while n < len(newest) and newest[n].role == "tool":
+                del newest[n]
         return newest
 
     def _length_of(self, messages: Sequence[Message]) -> int:
@@ -312,9 +341,11 @@ class Conversation:
         return self._model.tokens(tokens_of(reply.text)) + sum(map(_attachment_tokens, reply.attachments))
 
 
-def _interrupted(done_before: str, mark: str) -> str:
-    """What follows the assignment of a child that continues from its record."""
-    return _INTERRUPTED.format(frame(done_before, mark)) if done_before else ""
+def _before(job: Job, mark: str) -> str:
+    """What follows the assignment of a child that goes on from its record."""
+    if not job.done_before:
+        return ""
+    return (_ENDED if job.continues else _INTERRUPTED).format(frame(job.done_before, mark))
 
 
 _MOST_SPECS = 64

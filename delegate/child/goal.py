@@ -111,6 +111,7 @@ class _GoalChild:
             self._turn = None
         if job.recorder.steps >= job.max_steps:  # summaries of the conversation count too
             return Stop("max_steps", "budget_limited")
+        await self._conversation.hear()
         reply = await self._conversation.ask()
         if (notice := self._recovery.notice(reply, self._conversation)) is not None:
             return _Notice(reply, notice, idle=False)

@@ -1,7 +1,7 @@
 """Defines `Job` and `ChildRunner`, the interface for running a host's own agent as a child."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -96,6 +96,10 @@ def _not_waiting(reason: WaitReason | None = None) -> AbstractContextManager[obj
     return nullcontext()
 
 
+async def _no_messages() -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One task for one child, with everything that its runner needs."""
@@ -125,7 +129,13 @@ class Job:
     readings: Mapping[str, CriterionReading] = field(default_factory=dict[str, CriterionReading])
     """What is known of what the criteria are about, by their ids. A model may still be reading them."""
     done_before: str = ""
-    """What the child did before its process was lost, as text, if it continues from its record."""
+    """What the child did before its process was lost, or before it ended, as text, if it goes on from its record."""
+    heard: Sequence[str] = ()
+    """The messages of the parent that the child has read before."""
+    continues: bool = False
+    """Whether the child goes on with a task that had ended, since its parent said more."""
+    messages: Callable[[], Awaitable[Sequence[str]]] = _no_messages
+    """Takes the messages that the parent has sent since the last call, to be read before the child's next turn."""
     notes: ProjectNotes | None = None
     """What the project says to agents."""
     incoming: Incoming = field(default_factory=Incoming)
@@ -248,8 +258,9 @@ class ChildRunner(Protocol):
     """Whether every tool call gets a receipt. If not, the verdict reports receipts as unavailable: a missing receipt
     then proves nothing, and only checks can show that an action was done. A runner without this attribute records
     none."""
-    # Optional: `uses_job_tools` (it gives the child exactly `job.tools`) and `makes_claims` (it can do goal mode, by
-    # `job.claims`). A runner without an attribute doesn't.
+    # Optional: `uses_job_tools` (it gives the child exactly `job.tools`), `makes_claims` (it can do goal mode, by
+    # `job.claims`) and `takes_messages` (its child reads `job.messages()` between two turns). A runner without an
+    # attribute doesn't.
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

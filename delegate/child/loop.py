@@ -14,6 +14,7 @@ class AgentLoop:
     records_tools = True
     uses_job_tools = True
     makes_claims = True
+    takes_messages = True
 
     async def run(self, job: Job) -> ChildRun:
         """Make model calls until the model reports, or until none are left; in goal mode, until a claim is verified."""
@@ -23,12 +24,16 @@ class AgentLoop:
             return await goal.run(job, job.claims)
         conversation, tools, recovery = Conversation(job), ToolCalls(job), Recovery()
         while job.recorder.steps < job.max_steps:
+            await conversation.hear()
             reply = await conversation.ask()
             notice = recovery.notice(reply, conversation)
             if notice is not None and job.recorder.steps < job.max_steps:
                 conversation.add_notice(reply, notice)
                 continue
             if not reply.tool_calls or reply.stop in FAILURES:
+                is_report = reply.stop in ("end", "tool_calls") and job.recorder.steps < job.max_steps
+                if is_report and await conversation.hear(reply):
+                    continue  # what the parent has said since is still to be done
                 return finish(job, reply)
             if (count := len(reply.tool_calls)) > MAX_REPLIES_PER_TURN:
                 message = f"the model called {count:,} tools in one turn; at most {MAX_REPLIES_PER_TURN} are allowed"

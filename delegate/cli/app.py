@@ -29,6 +29,7 @@ COMMANDS = {
     "rpc": "Serve delegate on stdin and stdout, one JSON object per line.",
     "runs": "List the latest runs.",
     "show": "Print everything on record of a task, or the tasks of a run.",
+    "message": "Send a task an instruction, or continue one that has ended.",
     "report": "Write a run or batch as one HTML page.",
     "view": "Serve the reports of all runs to a browser on this machine.",
     "export": "Write the record of a run as trajectories or training data.",

@@ -4,18 +4,30 @@
     parse_call()                   parses a call's arguments into tasks   parse, problems, reading
     render()                       formats a report for the parent        render
     CallProgress                   what a call does while it runs         progress
-    read_tool(), stop_tool(), …    `read_delegation`, `stop_delegation`   readback, schemas/read_delegation.json
+    read_tool(), stop_tool(), …    `read_delegation` and its neighbors    readback, schemas/read_delegation.json
     think_tool(), …                `think`                                think, schemas/think.json
 
 All functions are pure, and no SDK is imported.
 """
 
-from delegate.contract.dialects import DIALECTS, Dialect, Limits, Variant, read_tool, stop_tool, think_tool, tool
+from delegate.contract.dialects import (
+    DIALECTS,
+    Dialect,
+    Limits,
+    Variant,
+    message_tool,
+    read_tool,
+    stop_tool,
+    think_tool,
+    tool,
+)
 from delegate.contract.parse import CheckSchema, parse_call, take_background
 from delegate.contract.progress import CallProgress
 from delegate.contract.readback import (
     MAX_LISTED,
     ReadRequest,
+    other_run,
+    parse_message,
     parse_read,
     parse_stop,
     render_list,
@@ -24,6 +36,7 @@ from delegate.contract.readback import (
     report_in,
     run_of,
     unknown_handle,
+    with_messages,
 )
 from delegate.contract.reading import Arguments
 from delegate.contract.render import headline, render, render_result
@@ -41,7 +54,10 @@ __all__ = [
     "Thought",
     "Variant",
     "headline",
+    "message_tool",
+    "other_run",
     "parse_call",
+    "parse_message",
     "parse_read",
     "parse_stop",
     "parse_think",
@@ -59,4 +75,5 @@ __all__ = [
     "think_tool",
     "tool",
     "unknown_handle",
+    "with_messages",
 ]

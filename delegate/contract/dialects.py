@@ -118,17 +118,24 @@ def stop_tool(dialect: Dialect) -> JsonObject:
     return _local_tool(dialect, "stop_delegation", title="Stop a delegated task", reads=False)
 
 
+def message_tool(dialect: Dialect) -> JsonObject:
+    """Return the definition of `message_delegation`, with which a parent sends a task an instruction."""
+    return _local_tool(dialect, "message_delegation", title="Message a delegated task", reads=False, repeats=False)
+
+
 def think_tool(dialect: Dialect) -> JsonObject:
     """Return the definition of `think`, with which a parent checks a thought against its criteria."""
     return _local_tool(dialect, "think", title="Think")
 
 
-def _local_tool(dialect: Dialect, schema_name: str, *, title: str, reads: bool = True) -> JsonObject:
+def _local_tool(
+    dialect: Dialect, schema_name: str, *, title: str, reads: bool = True, repeats: bool = True
+) -> JsonObject:
     """Return the definition of a tool that starts no child and reaches nothing outside."""
     schema = resources.schema(schema_name)
     definition = _ENVELOPES[dialect](schema["name"], schema["description"], schema["parameters"])
     if dialect == "mcp":
-        hints = {"readOnlyHint": reads, "destructiveHint": not reads, "idempotentHint": True, "openWorldHint": False}
+        hints = {"readOnlyHint": reads, "destructiveHint": not reads, "idempotentHint": repeats, "openWorldHint": False}
         definition |= {"title": title, "annotations": hints}
     return definition
 

@@ -1,4 +1,6 @@
-"""The tools `read_delegation` and `stop_delegation`: a parent waits for a task, reads its report, or stops it."""
+"""The tools `read_delegation`, `stop_delegation` and `message_delegation`: a parent waits for a task, reads its report,
+stops it, or sends it a message.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -72,6 +74,20 @@ def parse_stop(arguments: Arguments) -> str:
     return _handle(_fields(arguments, ("handle",)).get("handle"))
 
 
+def parse_message(arguments: Arguments) -> tuple[str, str]:
+    """Parse the arguments of one call of `message_delegation`, and return the handle and the text.
+
+    Raises:
+        CallError: The arguments are invalid. The error says how to fix them.
+    """
+    fields = _fields(arguments, ("handle", "text"))
+    text = fields.get("text")
+    if not isinstance(text, str):
+        message = f"`text` is {kind_of(text)}, not a string" if text is not None else "`text` is missing"
+        raise CallError("wrong_type", message, field="text", hint="say what the child should do")
+    return _handle(fields.get("handle")), text
+
+
 def _fields(arguments: Arguments, known: Sequence[str]) -> Mapping[str, object]:
     value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
     if not isinstance(value, Mapping):
@@ -96,16 +112,21 @@ def report_in(record: JsonObject | None, run_id: str | None) -> tuple[TaskResult
         CallError: There is no record or no report yet, or the record belongs to another run than `run_id`. With None,
             records of all runs can be read.
     """
-    hint = "use a handle from one of your own results"
     if record is None:
         raise unknown_handle()
     if run_id is not None and record["run_id"] != run_id:
-        raise CallError("other_run", "this handle belongs to another run", field="handle", hint=hint)
+        raise other_run()
     if record["run"] is None:
         states = {"running": "is still running", "outcome_unknown": "was lost before it returned a result"}
         message = f"the child of this handle {states[record['state']]}"
         raise CallError(record["state"], message, field="handle", hint="there is no report to read")
     return TaskResult.model_validate(record["result"]), record["run"]["output"]
+
+
+def other_run() -> CallError:
+    """Return the error for a handle of another run than that of its reader."""
+    hint = "use a handle from one of your own results"
+    return CallError("other_run", "this handle belongs to another run", field="handle", hint=hint)
 
 
 def unknown_handle() -> CallError:
@@ -156,6 +177,13 @@ def render_running(progress: CallProgress, *, keeps_running: bool = False) -> st
             line,
         ]
     )
+
+
+def with_messages(text: str, states: Sequence[str]) -> str:
+    """Return what is read of a task with what became of the messages to its child, before the last line."""
+    counts = [f"{states.count(state)} {state.replace('_', ' ')}" for state in dict.fromkeys(states)]
+    start, _, last = text.rpartition("\n")
+    return f"{start}\nyour messages to it: {', '.join(counts)}\n{last}" if counts else text
 
 
 def render_list(tasks: Sequence[ListedTask]) -> str:

@@ -1,8 +1,9 @@
 """Calls that go on in the background, known by the handles of their tasks."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation
@@ -16,8 +17,11 @@ from delegate.records.history import Records, TaskSummary
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 
 if TYPE_CHECKING:
+    from delegate.codes import CallErrorCode
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
+    from delegate.records.mailbox import SentMessage
+    from delegate.sandbox.commands.commands import Author
 
 _LISTED_RUNS = 100
 """The number of runs in which a caller's latest tasks are looked for."""
@@ -26,7 +30,8 @@ _KEPT_DELEGATIONS = 100
 
 
 class Background:
-    """Starts calls in the background, and waits for their tasks, reads and stops them. It is `delegator.background`.
+    """Starts calls in the background, and waits for their tasks, reads and stops them, and sends messages to their
+    children. It is `delegator.background`.
 
     What still runs is stopped by `Delegator.aclose`.
     """
@@ -35,15 +40,17 @@ class Background:
         self,
         call: Callable[..., Coroutine[Any, Any, Report]],
         run: Callable[..., Coroutine[Any, Any, Report]],
+        continue_: Callable[..., Coroutine[Any, Any, Report]],
         running: "Mapping[str, TaskRun]",
         runs: RunRegistry,
         records: Records,
         *,
         result_chars: int,
     ) -> None:
-        """`call` and `run` are the delegator's methods; `running` has all of its running tasks, by handle."""
+        """`call`, `run` and `continue_` are the delegator's methods; `running` has its running tasks, by handle."""
         self._call = call
         self._run = run
+        self._continue = continue_
         self._running = running
         self._runs = runs
         self._records = records
@@ -98,6 +105,76 @@ class Background:
         if delegation := self._delegations.get(handle):
             await delegation.wait(handle=handle)
         return True
+
+    async def message(
+        self,
+        handle: str,
+        text: str,
+        *,
+        acceptance_criteria: Sequence[Any] | None = None,
+        parent: Parent | None = None,
+        author: "Author" = "person",
+        on_approval: "OnApproval | None" = None,
+    ) -> "SentMessage":
+        """Send a child an instruction, which it reads before its next turn. Returns once it is stored.
+
+        The child may run in another process. Its work is still judged by the task's criteria, and a message is no
+        evidence. What became of it is in `messages`: `delivered`, or `never_read` if the child ended before.
+
+        A task that has ended continues: a new task in the same run, in the background, with the same workspace and the
+        record of what was done, gets a verdict of its own. Its handle is that of the message.
+
+        Args:
+            handle: The task.
+            text: At most 8,000 characters. Secrets in it are replaced, as in all that is recorded.
+            acceptance_criteria: By what the work is judged when a task continues. By default, by its own criteria.
+            parent: Who sends it, for the limits of a task that continues.
+            author: Who wrote it. The setting `commands` applies to the checks of a `model`, also to those of its task.
+            on_approval: As in `Delegator.run`, for a task that continues.
+
+        Raises:
+            CallError: It can't be sent; the error says why. A child can be sent 20 messages, while it works, if its
+                runner takes messages, as the built-in child does. A task continues once, if it had a fresh workspace.
+            DelegateError: The records can't be read or written.
+        """
+        from delegate.records.mailbox import sendable  # loaded on first use
+
+        text = sendable(text)
+        try:
+            if acceptance_criteria is None:
+                return await self._records.send_message(handle, text)
+            message = "the criteria of a task that hasn't ended can't be changed"
+            raise CallError("cannot_message", message, field="acceptance_criteria", hint="wait for its result")
+        except CallError:
+            record = await self._records.read(handle)
+            if record is None or record["state"] != "ended":
+                raise
+
+        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+            return self._continue(
+                record,
+                text,
+                acceptance_criteria,
+                parent=parent,
+                author=author,
+                on_event=sink,
+                on_approval=on_approval,
+                cancellation=cancellation,
+            )
+
+        delegation = await self._started(Delegation(run))
+        if not delegation.handles:
+            error = (await delegation).error
+            assert error is not None
+            raise CallError(cast("CallErrorCode", error.code), error.message, field=error.field, hint=error.hint)
+        return (await self._records.messages(delegation.handles[0]))[0]
+
+    async def messages(self, handle: str) -> "list[SentMessage]":
+        """The messages that were sent to a child, and what became of each.
+
+        Raises DelegateError if the records can't be read.
+        """
+        return await self._records.messages(handle)
 
     def delegation(self, handle: str) -> Delegation | None:
         """The call that this task belongs to, as far as it was made here and is remembered."""
@@ -171,11 +248,13 @@ class Background:
             limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
             with delegation.reported_to(on_event):
                 if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=request.handle)):
-                    return contract.render_running(delegation.progress, keeps_running=self.outlives_session)
+                    running = contract.render_running(delegation.progress, keeps_running=self.outlives_session)
+                    return await self._with_messages(running, request.handle)
         result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
         if request.offset is None:
-            return contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
+            shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
+            return await self._with_messages(shown, request.handle)
         return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:
@@ -199,6 +278,41 @@ class Background:
         if allowed and run_id in (None, contract.run_of(handle)):
             await self.stop(handle)
         return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
+
+    def message_tool(self, dialect: Dialect) -> JsonObject:
+        """Return the definition of `message_delegation`, with which a parent sends a task an instruction."""
+        return contract.message_tool(dialect)
+
+    async def message_call(
+        self,
+        arguments: Arguments,
+        *,
+        parent: Parent | None = None,
+        may_read: Callable[[str], bool] | None = None,
+        on_approval: "OnApproval | None" = None,
+    ) -> tuple[str, Delegation | None]:
+        """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
+
+        Returns a text, and the call in the background if the task had ended and continues.
+
+        Raises:
+            CallError: The call is invalid, or the message can't be sent. The error says why.
+        """
+        (handle, text), run_id = contract.parse_message(arguments), self._runs.known_run(parent)
+        if may_read is not None and not may_read(contract.run_of(handle)):
+            raise contract.unknown_handle()
+        if run_id not in (None, contract.run_of(handle)):
+            raise contract.other_run()
+        try:
+            sent = await self.message(handle, text, parent=parent, author="model", on_approval=on_approval)
+        except CallError:
+            raise
+        except DelegateError as error:
+            raise CallError("unreadable", str(error), field="handle", hint="continue without this message") from None
+        if sent.handle != handle:
+            text = f"the task had ended, and continues with your message in the background as {sent.handle}"
+            return f"{text}; read_delegation waits for its result", self._delegations.get(sent.handle)
+        return "queued: the child reads it before its next turn; read_delegation says whether it did", None
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -229,6 +343,12 @@ class Background:
             if isinstance(error, CallError):
                 raise
             raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
+
+    async def _with_messages(self, text: str, handle: str) -> str:
+        """What is read of a task, with what became of the messages to its child, if that can be read."""
+        with suppress(DelegateError):
+            return contract.with_messages(text, [message.state for message in await self._records.messages(handle)])
+        return text
 
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
         """Return the latest tasks on record that a caller may read, newest first."""

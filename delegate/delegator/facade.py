@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from delegate.engine.admission import Admission
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
+    from delegate.sandbox.commands.commands import Author
 
 _CHILDREN, _JUDGING = 0, 1
 """The phases of the preparation."""
@@ -158,7 +159,13 @@ class Delegator:
         )
         self._own_loop = LoopThread()
         self.background = Background(
-            self.call, self.run, running, self._runs, self._records, result_chars=settings.result_chars
+            self.call,
+            self.run,
+            self._continue,
+            running,
+            self._runs,
+            self._records,
+            result_chars=settings.result_chars,
         )
 
     @property
@@ -320,6 +327,57 @@ class Delegator:
                 (resumed.task,),
                 "person",
                 self._runs.resumed(resumed.run_id),
+                first_index=resumed.index,
+                consumer=as_consumer(on_event),
+                cancellation=cancellation,
+                resumed=resumed,
+            )
+        except CallError as error:
+            return refusal(error)
+
+    async def _continue(
+        self,
+        record: JsonObject,
+        message: str,
+        criteria: Sequence[Any] | None,
+        *,
+        parent: Parent | None,
+        author: "Author",
+        on_event: EventSink | None,
+        on_approval: "OnApproval | None",
+        cancellation: Cancellation,
+    ) -> Report:
+        """Go on with a task that has ended, in its workspace and its run, since its parent says more."""
+        from delegate.engine.resume import continued  # loaded only where it is needed
+
+        run_id = record["run_id"]
+        try:
+            tasks = {task.handle: task for task in await self._records.tasks(run_id)}
+            task = tasks.get(record["handle"])
+            if task is None or task.depth:
+                raise CallError("cannot_message", "only a parent's own tasks continue", field="handle")
+            written_by = await self._records.author(task.handle)
+            if written_by is None or not self._admission.executor.services.takes_messages:
+                raise CallError("cannot_message", "the runner of its child takes no messages", field="handle")
+            if criteria is None and written_by == "model":  # nobody else has read what its checks run
+                author = "model"
+            resumed = continued(record, message, criteria, index=task.task_index)
+            if resumed.handle in tasks:
+                hint = f"send the message to {resumed.handle}"
+                raise CallError("cannot_message", f"{task.handle} was continued before", field="handle", hint=hint)
+            context = self._runs.continued(
+                run_id,
+                parent,
+                author=author,
+                on_approval=on_approval,
+                number=await self._records.next_number(run_id),
+                spent_usd=sum(one.cost_usd or 0 for one in tasks.values() if not one.depth),
+                children=len(tasks),
+            )
+            return await self._admission.execute(
+                (resumed.task,),
+                author,
+                context,
                 first_index=resumed.index,
                 consumer=as_consumer(on_event),
                 cancellation=cancellation,

@@ -109,7 +109,8 @@ class Executor:
     async def _run_all(self, call: CallScope, runs: Sequence[TaskRun], *, is_run: bool) -> tuple[TaskResult, ...]:
         """Run all tasks concurrently. All of them are recorded before the first one starts."""
         start, run_id = time.monotonic(), call.context.run.id
-        if runs and (resumed := runs[0].resumed):
+        resumed = runs[0].resumed if runs else None
+        if resumed is not None and not resumed.message:
             await self._take_over(resumed)
         else:
             await self.services.records.begin(
@@ -117,6 +118,8 @@ class Executor:
                 [(run.handle, run.task) for run in runs],
                 first=runs[0].index if runs else 0,
                 depth=call.context.depth,
+                mailbox_of=call.author if self.services.takes_messages else None,
+                message=resumed.message if resumed else "",
             )
         if is_run and call.consumers:
             call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))

@@ -1,13 +1,16 @@
-"""Reads from a task's record what a child in goal mode did before its process was lost, so that another can go on.
+"""Reads from a task's record what a child did before its process was lost, or before it ended, so that another goes on.
 
 The conversation itself can't be rebuilt: what a provider needs to go on with its own messages, such as signed
 reasoning, isn't on record. So the child gets its record as text, together with its task.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import ValidationError
 
 from delegate._util.fencing import clean
 from delegate.budget import costs
@@ -24,7 +27,7 @@ _PART_CHARS = 3_000
 
 @dataclass(slots=True)
 class Resumed:
-    """A task in goal mode whose process was lost, and what its child had done by then."""
+    """A task in goal mode whose process was lost, or one that has ended and continues, and what its child did."""
 
     handle: str
     run_id: str
@@ -42,6 +45,10 @@ class Resumed:
     transcript: str
     start: JsonObject = field(default_factory=dict[str, Any])
     """What its workspace was before it started."""
+    heard: tuple[str, ...] = ()
+    """The messages of the parent that its child has read."""
+    message: str = ""
+    """The message by which a task that has ended continues, under a handle and within limits of its own."""
 
     @property
     def spent(self) -> Amounts:
@@ -84,7 +91,54 @@ def read_record(record: JsonObject | None, index: int = 0) -> Resumed:
         output=next((call["text"] for call in reversed(calls) if call["text"].strip()), ""),
         seconds=_seconds(events),
         transcript=_transcript(events),
+        heard=_heard(events),
     )
+
+
+def continued(record: JsonObject, message: str, criteria: Sequence[Any] | None, *, index: int = 0) -> Resumed:
+    """How a task that has ended goes on with a message, judged by its own criteria or by others.
+
+    Raises:
+        CallError: It can't; the message says why.
+    """
+    handle, task, run = record["handle"], _task(record["task"]), record["run"]
+    if task.workspace is not None:
+        raise _not_continued(handle, "what its workspace was at its start isn't on record")
+    if record["workspace"] and not os.path.isdir(record["workspace"]):
+        raise _not_continued(handle, f"its workspace {record['workspace']} isn't there any more")
+    if criteria is not None:
+        try:
+            task = Task.model_validate({**record["task"], "acceptance_criteria": criteria})
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise CallError("invalid_criterion", problem, field="acceptance_criteria") from None
+    run_id, _, number = handle.rpartition("-")
+    return Resumed(
+        handle=f"{run_id}-0{number}",
+        run_id=run_id,
+        index=index,
+        task=task,
+        workspace=record["workspace"] or "",
+        claims=(),
+        receipts=tuple(map(Receipt.model_validate, run["receipts"])),
+        charge=Charge(),
+        steps=0,
+        output="",
+        seconds=0,
+        transcript=_transcript(record["events"]),
+        start={"owned": True, "files": {}, "bytes": 0, "worktree": None, "knows_start": True},
+        heard=_heard(record["events"]),
+        message=message,
+    )
+
+
+def _not_continued(handle: str, why: str) -> CallError:
+    hint = "delegate a new task"
+    return CallError("cannot_message", f"{handle} has ended and can't continue: {why}", field="handle", hint=hint)
+
+
+def _heard(events: Sequence[JsonObject]) -> tuple[str, ...]:
+    return tuple(event["text"] for event in events if event["kind"] == "message.delivered")
 
 
 def _task(fields: JsonObject) -> Task:

@@ -58,6 +58,11 @@ class Services:
         return bool(getattr(self.runner, "records_tools", False))
 
     @property
+    def takes_messages(self) -> bool:
+        """Whether the runner lets its child read messages while it works."""
+        return bool(getattr(self.runner, "takes_messages", False))
+
+    @property
     def uses_job_tools(self) -> bool:
         """Whether the runner gives its child exactly the tools of the job. Others have tools of their own."""
         return bool(getattr(self.runner, "uses_job_tools", False))

@@ -19,7 +19,7 @@ async def open_folder(call: CallScope, task: Task, index: int, resumed: "Resumed
     home, who = settings.home / "workspaces", f"task {index + 1} of this run"
     write_locks = call.services.write_locks.setdefault(call.context.run, WriteLocks())
     max_bytes = (math.inf if settings.max_workspace_mb is None else settings.max_workspace_mb) * 1e6
-    if resumed is not None:
+    if resumed is not None and resumed.workspace:
         from delegate.sandbox.workspace.start_state import reopen  # loaded only in goal mode
 
         root = Path(resumed.workspace)

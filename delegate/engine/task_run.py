@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,7 @@ from delegate.errors import DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
     ChildStarted,
+    MessageDelivered,
     VerdictGiven,
     WaitReason,
 )
@@ -94,6 +95,8 @@ class TaskRun:
     """What the project says to agents, if the child is given it."""
     _tools: ChildTools | None = None
     """The child's tools, once its workspace is open."""
+    _heard: list[str] = field(default_factory=list[str])
+    """The messages that the child has read, for another model that takes its place."""
     _fallback: Fallback | None = None
     """Finds another model, once one has failed."""
 
@@ -401,7 +404,7 @@ class TaskRun:
 
             self._before = ChecksBefore(self.task, folder, services.commands, self.call.author)
             self._before.start()
-        if self.resumed is not None:  # what there was is on record
+        if self.resumed is not None and not self.resumed.message:  # what there was is on record
             self._start = self.resumed.start
         elif self.task.mode == "goal":
             from delegate.sandbox.workspace.start_state import start_state  # loaded only in goal mode
@@ -456,8 +459,20 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self.handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
+            heard=(*(self.resumed.heard if self.resumed else ()), *self._heard),
+            continues=bool(self.resumed and self.resumed.message),
+            messages=self._take_messages,
             incoming=self._incoming(),
         )
+
+    async def _take_messages(self) -> Sequence[str]:
+        if self.result is not None:  # the child was left behind
+            return ()
+        taken = await self.call.services.records.take_messages(self.handle)
+        for id, text in taken:
+            self.events.notify(MessageDelivered, id=id, text=text)
+            self._heard.append(text)
+        return [text for _, text in taken]
 
     def _incoming(self) -> Incoming:
         if not self.call.consumers_of("child.text"):

@@ -222,6 +222,25 @@ def make_stop_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], 
     return _text_tool(delegator, delegator.background.stop_tool("mcp"), stop)
 
 
+def make_message_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
+    """Create the tool that sends a task an instruction. Who may read a task's report may do so."""
+    definition = delegator.background.message_tool("mcp")
+
+    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+        allowed = may_read and partial(may_read, invocation.session)
+        # A later run may go on with a task of an earlier one.
+        parent = invocation.parent.model_copy(update={"run_id": None})
+        try:
+            text, running = await delegator.background.message_call(
+                arguments, parent=parent, may_read=allowed, on_approval=invocation.on_approval
+            )
+        except CallError as error:
+            return ToolAnswer(delegator.render(refusal(error)), is_error=True)
+        return ToolAnswer(text, running=running)
+
+    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+
+
 def _text_tool(
     delegator: Delegator,
     definition: JsonObject,

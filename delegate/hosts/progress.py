@@ -47,6 +47,8 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return f"begins step {event.n} {event.goal if content else ''}"
         case "step.verified":
             return f"ends step {event.n}"
+        case "message.delivered":
+            return f"reads a message {event.text if content else ''}"
         case "claim.made":
             return f"claims to be done {event.rationale if content else ''}"
         case "claim.judged":

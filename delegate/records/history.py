@@ -37,6 +37,7 @@ from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskRe
 
 if TYPE_CHECKING:
     from delegate.budget.estimate import PastTask
+    from delegate.records.mailbox import SentMessage
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -70,9 +71,17 @@ CREATE TABLE IF NOT EXISTS starts (handle TEXT PRIMARY KEY, state TEXT NOT NULL)
     + candidate_lists.SCHEMA
     + rulings_table.SCHEMA
     + """
+CREATE TABLE IF NOT EXISTS mailboxes (handle TEXT PRIMARY KEY, author TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS messages (
+    id TEXT PRIMARY KEY, handle TEXT NOT NULL, process TEXT NOT NULL, sent_at REAL NOT NULL, text TEXT NOT NULL,
+    delivered_at REAL
+);
+CREATE INDEX IF NOT EXISTS messages_by_handle ON messages (handle);
 CREATE TABLE IF NOT EXISTS readings (key TEXT PRIMARY KEY, reading TEXT NOT NULL, at REAL NOT NULL);
 """
 )
+"""`mailboxes` has the tasks whose runner takes messages, and who wrote them, a person or a model; `messages.process` is
+the one that ran the child when the message was sent. See `mailbox`."""
 
 _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -84,6 +93,9 @@ _INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
 _DELETE_START = "DELETE FROM starts WHERE handle = ?"
 _SELECT_START = "SELECT state FROM starts WHERE handle = ?"
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
+_OPEN_MAILBOX = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?)"
+_SELECT_AUTHOR = "SELECT author FROM mailboxes WHERE handle = ?"
+_DELETE_MAILBOX = ("DELETE FROM mailboxes WHERE handle = ?", "DELETE FROM messages WHERE handle = ?")
 _SET_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
 _FINISH_TASK = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
@@ -233,6 +245,10 @@ class Records:
         self._next_cleanup = -_CLEANUP_INTERVAL
         self._started = set[str]()
         """The tasks of this process that have a start on record."""
+        self._sent = Path(f"{self._path}-sent")
+        """Grows by a byte with each message, so that children needn't query the store before each turn."""
+        self._looked = dict[str, int]()
+        """The length of that file when a child of this process last looked for messages."""
 
     async def begin(
         self,
@@ -241,8 +257,13 @@ class Records:
         *,
         first: int = 0,
         depth: int = 0,
+        mailbox_of: str | None = None,
+        message: str = "",
     ) -> None:
         """Record the start of tasks, given with their handles and numbered from `first`.
+
+        If their children take messages, `mailbox_of` is who wrote the tasks, a `person` or a `model`. A task that an
+        earlier one continues as has its `message` at once.
 
         When this returns, the start is committed and survives a crash, unless the store can't be opened.
 
@@ -255,8 +276,19 @@ class Records:
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
             for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
         ]
+        inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, _ in tasks if mailbox_of]
+        if message:
+            from delegate.records import mailbox  # loaded on first use
+
+            inserts += [mailbox.insert(handle, process, message)[1] for handle, _ in tasks]
         try:
             await self._store.write(*inserts)
+            if message:
+                with suppress(DelegateError):  # the child isn't told then, and goes on all the same
+                    self._note_sent()
+        except sqlite3.IntegrityError:
+            hint = "send the message to what it continued as: `delegate show` with its run lists it"
+            raise CallError("cannot_message", "the task was continued before", field="handle", hint=hint) from None
         except (sqlite3.Error, OSError, ValueError) as error:
             trouble = trouble_of(error, self._path)
             if trouble.kind in ("full", "failing", "not_writable"):
@@ -321,6 +353,7 @@ class Records:
         """
         texts = partial(_texts, run, result)
         result, run_text, text = await run_in_thread_if(is_large(run), texts)
+        self._looked.pop(result.handle or "", None)
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
         ending = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
@@ -342,12 +375,74 @@ class Records:
         """The whole record of a task, or None if there is none.
 
         Its keys are `handle`, `run_id`, `state`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output
-        and receipts), `result` and `events` (see `delegate.events`). `run` and `result` are None until the task has
-        ended; events appear while it runs.
+        and receipts), `result`, `messages` (see `SentMessage`) and `events` (see `delegate.events`). `run` and `result`
+        are None until the task has ended; events appear while it runs.
 
         Raises DelegateError if the records can't be read.
         """
         return await self._query(lambda connection: _read(connection, handle))
+
+    async def send_message(self, handle: str, text: str) -> "SentMessage":
+        """Send a message to the child of a task, which may run in another process. It is stored when this returns.
+
+        Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
+        """
+        from delegate.records import mailbox  # loaded on first use
+
+        text = mailbox.sendable(text)
+        process = await self._query(lambda connection: mailbox.receiver(connection, handle))
+        message, insert = mailbox.insert(handle, process or "", text)
+        try:
+            stored = process is not None and await self._store.write(insert)
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise DelegateError(f"the message can't be written: {trouble_of(error, self._path)}") from error
+        if not stored:  # it stopped working in the meantime, or there are no records at all
+            await self._query(lambda connection: mailbox.receiver(connection, handle))
+            raise CallError("unknown_handle", "there is no record with this handle", field="handle")
+        self._note_sent()
+        return message
+
+    def _note_sent(self) -> None:
+        """Let children look for messages. Raises DelegateError: what isn't noted isn't read soon."""
+        try:
+            with open(self._sent, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(b".")
+        except OSError as error:
+            message = f"the message may not be read: {self._sent} can't be written: {error.strerror}"
+            raise DelegateError(message) from error
+
+    async def author(self, handle: str) -> str | None:
+        """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
+        row = await self._query(lambda connection: connection.execute(_SELECT_AUTHOR, (handle,)).fetchone())
+        return row[0] if row else None
+
+    async def messages(self, handle: str) -> "list[SentMessage]":
+        """The messages to the child of a task. Raises DelegateError if the records can't be read."""
+        from delegate.records import mailbox  # loaded on first use
+
+        return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
+
+    async def take_messages(self, handle: str) -> list[tuple[str, str]]:
+        """The ids and texts of the messages that a child of this process hasn't read, each of which is given once.
+
+        That they are read is committed when this returns. If it can't be, they are given the next time.
+        """
+        try:
+            length = os.stat(self._sent).st_size
+        except OSError:  # nothing was ever sent
+            return []
+        if length == self._looked.get(handle):
+            return []
+        from delegate.records import mailbox  # loaded on first use
+
+        try:
+            found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
+            if found and not await self._store.write(*(mailbox.delivered(id) for id, _ in found)):
+                return []
+        except (DelegateError, sqlite3.Error, OSError):
+            return []
+        self._looked[handle] = length
+        return [(id, redactor.text(text)) for id, text in found]
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, newest first. Raises DelegateError if the records can't be read."""
@@ -514,6 +609,8 @@ def _read_report(path: Path, handle: str) -> str:
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
+    from delegate.records import mailbox  # loaded on first use
+
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
@@ -537,6 +634,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "task": {"goal": _DAMAGED} if parts[0] is None else parts[0],
         "run": parts[1],
         "result": parts[2],
+        "messages": [message.model_dump() for message in mailbox.messages(connection, handle)],
         "events": [
             {"at": at, **header, **current_form(kind, fields)}
             for at, kind, data in events
@@ -634,13 +732,7 @@ def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
 def _state(process: str, ended_at: float | None) -> TaskState:
     if ended_at is not None:
         return "ended"
-    return "running" if _is_alive(process) else "outcome_unknown"
-
-
-def _is_alive(process: object) -> bool:
-    with suppress(ValueError, OverflowError):  # damaged
-        return isinstance(process, str) and is_alive(process)
-    return False
+    return "running" if is_alive(process) else "outcome_unknown"
 
 
 # ---------------------------------------------------------------------------------------------------------- retention
@@ -678,12 +770,12 @@ class _Retention:
                 and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone()
             ):
                 self._remove_workspace(Path(workspace))
-        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START)
+        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START, *_DELETE_MAILBOX)
         deleted: list[Statement] = [(sql, (handle,)) for handle, _ in expired for sql in of_task]
         return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
-        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not _is_alive(process)]
+        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not is_alive(process)]
         sql = _SELECT_EXPIRED.format(dead=", ".join("?" * len(dead)))
         return connection.execute(sql, (*dead, before, _REMOVAL_BATCH)).fetchall()
 

@@ -132,7 +132,7 @@ def _converted(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> J
     below = children.get(task.handle, [])
     handles = {child.handle for child in below}
     prompt = {"source": "user", "timestamp": _time(record["began_at"]), "message": first_message(record)}
-    steps = [prompt, *(step.as_json(handles) for step in _steps(record["events"]))]
+    steps = [prompt, *_with_messages(_steps(record["events"]), record["events"], handles)]
     if run.get("output") and run["output"] not in [step["message"] for step in steps]:
         steps.append({"source": "agent", "message": run["output"]})  # a runner that doesn't report what its model said
     result: JsonObject = {
@@ -225,6 +225,20 @@ def _steps(events: Sequence[JsonObject]) -> list[_Step]:
             # A tool that calls a model itself, as a search does, has added a step since it was asked for.
             next((step for step in reversed(steps) if step.asks_for(event)), steps[-1]).tools.append(event)
     return steps
+
+
+def _with_messages(steps: Sequence[_Step], events: Sequence[JsonObject], subagents: set[str]) -> Iterator[JsonObject]:
+    """The steps, with the messages of the parent where the child read them."""
+    said = [event for event in events if event["kind"] == "message.delivered"]
+    for step in steps:
+        while said and said[0]["at"] <= step.at:
+            yield _message(said.pop(0))
+        yield step.as_json(subagents)
+    yield from map(_message, said)
+
+
+def _message(event: JsonObject) -> JsonObject:
+    return {"source": "user", "timestamp": _time(event["at"]), "message": event["text"]}
 
 
 def _result(call_id: str, receipt: JsonObject, subagents: set[str]) -> JsonObject:

@@ -101,6 +101,7 @@ _STEP_WORDS = {
     "approval.answered": "approval",
     "step.declared": "begins a step",
     "step.verified": "ends a step",
+    "message.delivered": "reads a message",
     "child.done": "child ended",
     "check.started": "check starts",
     "check.done": "check",

@@ -4,6 +4,8 @@ A local server makes Anthropic's documented check: thinking is accepted only beh
 messages that it was made behind.
 """
 
+import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -124,3 +126,45 @@ async def test_the_tools_of_a_conversation_never_change() -> None:
     await run(Prefixes(script), "openai")
     assert {tuple(call.tool_names) for call in calls} == {("look", "read_earlier_result")}
     assert "read_earlier_result(number=1)" in calls[-1].tool_results[0]
+
+
+@pytest.mark.parametrize(("protocol", "api"), WIRES)
+async def test_messages_of_the_parent_are_only_appended(protocol: Any, api: Any) -> None:
+    """One comes between two turns, and two come while the child reports, which then goes on."""
+    loop, handles = asyncio.get_running_loop(), list[str]()
+    bodies = list[str]()
+
+    def send(*texts: str) -> None:
+        for text in texts:
+            sending = delegator.background.message(handles[0], text)
+            asyncio.run_coroutine_threadsafe(sending, loop).result(20)
+
+    def script(call: Call) -> Reply:
+        bodies.append(json.dumps(call.body))
+        if len(bodies) == 1:
+            send("[one]")
+            return Reply("Now part 1.", tool_calls=(("look", {"n": 1}),), reasoning_tokens=20)
+        if len(bodies) == 2:
+            send("[two]", "[three]")
+            return Reply("A report.", reasoning_tokens=20)
+        return Reply("I looked at 1 part.", reasoning_tokens=20)
+
+    prefixes = Prefixes(script)
+    model = DeclaredModel(id="m", tier="standard", context_tokens=64_000, max_output_tokens=4_000)
+    with ModelServer(prefixes) as server:
+        url = server.openai_url if protocol == "openai" else server.url
+        endpoint = DeclaredEndpoint(name="house", base_url=url, protocol=protocol, api=api, models=(model,))
+        async with Delegator(endpoints=(endpoint,), model="m", tools=(LOOK,)) as delegator:
+            delegation = await delegator.background.start(
+                Task(goal="Look."), on_event=lambda event: handles.append(event.handle) if event.handle else None
+            )
+            (result,) = (await delegation).results
+    assert (result.status, result.summary) == ("completed", "I looked at 1 part."), result.error
+    assert [[f"[{n}]" in body for n in ("one", "two", "three")] for body in bodies] == [
+        [False, False, False],
+        [True, False, False],
+        [True, True, True],
+    ]
+    assert "A report." in bodies[2]
+    assert prefixes.refused == 0
+    assert sum(prefixes.tokens) - sum(prefixes.cached) < prefixes.tokens[-1] + 500, "the cache is warm"

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from delegate import Delegator, Task, Tool
 from delegate.budget.metering import request_tokens
 from delegate.errors import ProviderError
@@ -238,3 +240,34 @@ async def test_a_child_reads_three_megabytes_on_a_128k_model(tmp_path: Path) -> 
     assert (result.status, result.summary) == ("completed", f"I read {REPOSITORY_FILES} files."), result.error
     assert result.receipts.tools == {"read_file": REPOSITORY_FILES}
     assert max(len(call.raw) for call in server.calls) > 300_000, "most of the window is used"
+
+
+@pytest.mark.parametrize("summary", ["I read a few parts.", ""], ids=["summarized", "without_a_summary"])
+async def test_what_the_parent_says_is_kept_when_the_conversation_is_replaced(summary: str) -> None:
+    """Long arguments can't be shortened, so the conversation is summarized, or loses its oldest messages."""
+    handles = list[str]()
+
+    def script(request: ChatRequest) -> ChatReply | str:
+        if "will be replaced by the summary" in request.messages[-1].text:
+            summaries.append(len(window.client.requests))
+            return summary
+        asked.append(request)
+        return "I read them." if len(asked) == 12 else Scripted.call("read", n=len(asked), note=WORDS * 200)
+
+    async def call(args: Mapping[str, Any]) -> str:
+        if args["n"] == 1:
+            await delegator.background.message(handles[0], "Never touch b.txt.")
+        return "nothing"
+
+    asked, summaries, window = list[ChatRequest](), list[int](), Window(model(24_000), script)
+    tool = Tool("read", "read", ANYTHING, call)
+    async with Delegator(client=window.client, tools=[tool], models=(window.model,), model="small") as delegator:
+        delegation = await delegator.background.start(
+            Task(goal="read"), on_event=lambda event: handles.append(event.handle or "") if event.handle else None
+        )
+        report = await delegation
+    assert report.results[0].summary == "I read them."
+    assert summaries
+    assert len(asked[-1].messages) < 20, "the conversation was replaced"
+    for request in asked[1:]:
+        assert sum("Never touch b.txt." in message.text for message in request.messages) == 1

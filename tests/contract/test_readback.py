@@ -13,6 +13,8 @@ from delegate.contract import (
     CallProgress,
     Dialect,
     ReadRequest,
+    message_tool,
+    parse_message,
     parse_read,
     parse_stop,
     read_tool,
@@ -100,12 +102,24 @@ def test_a_task_is_stopped_by_its_handle_only() -> None:
             parse_stop(arguments)
 
 
-@pytest.mark.parametrize("make", [read_tool, stop_tool])
+def test_a_message_has_a_handle_and_a_text() -> None:
+    assert parse_message('{"handle": " ab-0 ", "text": "Hello."}') == ("ab-0", "Hello.")
+    for arguments, field in (
+        ({"handle": "ab-0"}, "text"),
+        ({"text": "x"}, "handle"),
+        ({"handle": "a", "text": 1}, "text"),
+    ):
+        with pytest.raises(CallError) as refused:
+            parse_message(arguments)
+        assert refused.value.field == field
+
+
+@pytest.mark.parametrize("make", [read_tool, stop_tool, message_tool])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_has_the_tools_in_its_own_envelope(dialect: Dialect, make: Callable[[Dialect], Any]) -> None:
     made = make(dialect)
     made = made.get("function", made)
-    assert made["name"] in ("read_delegation", "stop_delegation")
+    assert made["name"] in ("read_delegation", "stop_delegation", "message_delegation")
     names = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
     schema = next(made[name] for name in names if name in made)
     Draft202012Validator.check_schema(schema)

@@ -8,7 +8,14 @@ import pytest
 
 from delegate import Delegator, Report, Task
 from delegate.errors import CallError
-from delegate.hosts.host_tool import Invocation, ToolAnswer, make_delegate_tool, make_read_tool, make_stop_tool
+from delegate.hosts.host_tool import (
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_message_tool,
+    make_read_tool,
+    make_stop_tool,
+)
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from tests.support.words import goal_of, is_judge, met_by
@@ -241,27 +248,29 @@ async def test_a_result_that_could_not_be_recorded_is_read_all_the_same(tmp_path
 @pytest.mark.parametrize("arguments", [{"handle": "0123-0"}, {"handle": 5}, "{", {"handel": "x"}])
 async def test_errors_of_reading_and_stopping_are_marked_as_errors(arguments: object) -> None:
     async with Delegator(client=Scripted([])) as delegator:
-        for make in (make_read_tool, make_stop_tool):
+        for make in (make_read_tool, make_stop_tool, make_message_tool):
             answer: ToolAnswer = await make(delegator).call(arguments)  # type: ignore[arg-type]
             assert answer.is_error
             assert json.loads(answer.text)["error"]["hint"]
 
 
-async def test_who_may_not_read_a_report_can_neither_wait_for_it_nor_stop_it() -> None:
+async def test_who_may_not_read_a_report_can_neither_wait_for_it_nor_stop_or_message_it() -> None:
     children = Children("a")
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
         kept = await make_delegate_tool(delegator, background=True).call(call("a", background=True))
         assert kept.running
-        for make in (make_read_tool, make_stop_tool):
-            answer = await make(delegator, may_read=lambda session, run: False).call(
-                {"handle": kept.running.handles[0]}
-            )
+        for make in (make_read_tool, make_stop_tool, make_message_tool):
+            arguments = {"handle": kept.running.handles[0]} | ({"text": "Hi."} if make is make_message_tool else {})
+            answer = await make(delegator, may_read=lambda session, run: False).call(arguments)
             assert json.loads(answer.text)["error"]["code"] == "unknown_handle"
         assert not kept.running.done
         listed = await make_read_tool(delegator, may_read=lambda session, run: False).call({})
         assert listed.text == "no tasks have been delegated yet"
         with delegator.root_run(), pytest.raises(CallError, match="another run"):
             await delegator.background.stop_call({"handle": kept.running.handles[0]})
+        with delegator.root_run(), pytest.raises(CallError, match="another run"):
+            await delegator.background.message_call({"handle": kept.running.handles[0], "text": "Hi."})
+        assert await delegator.background.messages(kept.running.handles[0]) == []
         children.end()
         await kept.running
 

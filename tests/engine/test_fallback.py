@@ -1,5 +1,6 @@
 """A model that fails before its child has done anything gives way to the next one of its tier."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,22 @@ async def test_a_models_call_may_give_way_to_one_without_a_price_where_nobody_li
         async with Delegator(settings(home, server.openai_url, (model("a", 1), own))) as delegator:
             (result,) = (await delegator.call({"goal": "Say hello."})).results
     assert (result.summary, result.cost_usd) == ("Hello from own.", None)
+
+
+async def test_the_next_model_reads_the_message_that_the_failed_one_was_sent(home: Path) -> None:
+    failed: list[str] = []
+
+    def script(call: Call) -> Reply | Fault:
+        if call.model in failed:
+            return GONE
+        return Reply(f"Blue, says {call.model}." if "Name the color." in json.dumps(call.body) else "Hello.")
+
+    with ModelServer(script) as server:
+        async with Delegator(settings(home, server.openai_url)) as delegator:
+            repeat_quickly(delegator)
+            (first,) = (await delegator.run(Task(goal="Say hello."))).results
+            failed.append("a")
+            sent = await delegator.background.message(first.handle or "", "Name the color.")
+            result = await delegator.background.result(sent.handle, wait_seconds=20)
+    assert result
+    assert result.summary == "Blue, says b."

@@ -30,7 +30,7 @@ from starlette.requests import Request
 
 from delegate import Delegator
 from delegate.budget.runs import new_run_id
-from delegate.hosts.host_tool import make_delegate_tool, make_read_tool, make_stop_tool
+from delegate.hosts.host_tool import make_delegate_tool, make_message_tool, make_read_tool, make_stop_tool
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
 from delegate.settings import Settings, load_settings
@@ -240,9 +240,8 @@ async def test_by_default_a_result_is_its_text_alone(transport: str, world: Worl
 )
 def test_the_settings_alone_say_what_a_server_lists(settings: Settings) -> None:
     delegator = Delegator(settings)
-    host_tools = [
-        make(delegator) for make in (partial(make_delegate_tool, background=True), make_read_tool, make_stop_tool)
-    ]
+    made = (partial(make_delegate_tool, background=True), make_read_tool, make_stop_tool, make_message_tool)
+    host_tools = [make(delegator) for make in made]
     for listed, host_tool in zip(definitions.listed(settings), host_tools, strict=False):
         assert listed["name"] == host_tool.name
         # What is left of a run changes, and clients read the list once.
@@ -261,7 +260,7 @@ async def test_the_error_about_an_unknown_tool_names_the_tools(world: World, set
     async with session("stdio", settings) as client:
         answer = await client.call({}, tool="delegate_tusk")
     assert answer["isError"]
-    assert "delegate_task, read_delegation, stop_delegation, think" in text_of(answer)
+    assert "delegate_task, read_delegation, stop_delegation, message_delegation, think" in text_of(answer)
 
 
 # ----------------------------------------------------------------------------------------------- the user's project

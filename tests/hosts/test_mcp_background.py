@@ -88,6 +88,35 @@ async def test_a_parent_stops_what_it_started(transport: str, world: World, sett
         await quiet(world)
 
 
+@on_every_transport
+async def test_a_parent_talks_to_what_it_started(transport: str, world: World, settings: Settings) -> None:
+    may_look = threading.Event()
+
+    async def child(call: Call) -> Reply:
+        if call.tool_results:
+            return Reply("It is blue." if "Name the color." in json.dumps(call.body) else "I heard nothing.")
+        assert await asyncio.to_thread(may_look.wait, TIMEOUT_SECONDS)
+        return Reply(tool_calls=(("list_files", {}),))
+
+    world.child = child
+    async with session(transport, settings) as client:
+        handle = handle_in(await client.call({"goal": "g", "background": True}))
+        sent = await client.call({"handle": handle, "text": "Name the color."}, tool="message_delegation")
+        assert text_of(sent).startswith("queued: the child reads it before its next turn")
+        still = await client.call({"handle": handle, "wait_seconds": 0}, tool="read_delegation")
+        assert text_of(still).splitlines()[-2] == "your messages to it: 1 queued"
+        may_look.set()
+        done = await client.call({"handle": handle, "wait_seconds": 60}, tool="read_delegation")
+        assert "It is blue." in text_of(done)
+        assert text_of(done).splitlines()[-2] == "your messages to it: 1 delivered"
+        late = await client.call({"handle": handle, "text": "Name the size."}, tool="message_delegation")
+        assert "the task had ended, and continues with your message in the background as " in text_of(late)
+        ended = await client.call({"handle": f"{handle[:-1]}00", "wait_seconds": 60}, tool="read_delegation")
+        assert "It is blue." in text_of(ended), "it has read the first message too"
+        again = await client.call({"handle": handle, "text": "Name the size."}, tool="message_delegation")
+    assert error_of(again)["code"] == "cannot_message"
+
+
 async def test_a_client_says_how_long_it_waits(world: World, settings: Settings) -> None:
     may_end = held_children(world)
     async with session("stdio", settings) as client:
@@ -177,8 +206,9 @@ async def test_handles_in_the_background_are_unknown_to_other_clients(world: Wor
         connected(over_http(server.url)) as other,
     ):
         handle = handle_in(await one.call({"goal": "g", "background": True}))
-        for tool in ("read_delegation", "stop_delegation"):
-            assert error_of(await other.call({"handle": handle}, tool=tool))["code"] == "unknown_handle"
+        for tool in ("read_delegation", "stop_delegation", "message_delegation"):
+            arguments = {"handle": handle} | ({"text": "Hello."} if tool == "message_delegation" else {})
+            assert error_of(await other.call(arguments, tool=tool))["code"] == "unknown_handle"
         assert text_of(await other.call({}, tool="read_delegation")) == "no tasks have been delegated yet"
         assert handle in text_of(await one.call({}, tool="read_delegation"))
         await one.call({"handle": handle}, tool="stop_delegation")

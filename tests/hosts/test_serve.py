@@ -147,11 +147,34 @@ async def test_without_the_token_nothing_is_answered_but_what_the_server_is() ->
         await served.ask("/v1/version", status=421, Host="evil.example")
 
 
+async def test_a_running_child_is_sent_messages() -> None:
+    gate = Gate()
+    async with serving(gate, max_steps=1) as served:
+        (handle,) = (await served.ask("/v1/calls", {"call": TASK}, status=202))["handles"]
+        await gate.waiting.wait()
+        path = f"/v1/tasks/{handle}/messages"
+        sent = await served.ask(path, {"text": "Name the color."})
+        assert (sent["handle"], sent["state"], sent["text"]) == (handle, "queued", "Name the color.")
+        wrong = await served.ask(path, {"text": " "}, status=422)
+        assert (wrong["error"]["code"], wrong["error"]["field"]) == ("empty", "text")
+        gate.open.set()
+        await served.ask(f"/v1/tasks/{handle}?wait_seconds=60")
+        (read,) = await served.ask(path)
+        assert (read["id"], read["state"]) == (sent["id"], "never_read")
+        late = await served.ask(path, {"text": "Name the size.", "acceptance_criteria": ["file: b.txt"]})
+        assert late["handle"] == f"{handle[:-1]}00"
+        result = (await served.ask(f"/v1/tasks/{late['handle']}?wait_seconds=60"))["result"]
+        assert (result["handle"], result["verdict"]["verdict"]) == (late["handle"], "FAIL")
+        assert result["verdict"]["criteria"][0]["text"] == "file b.txt exists"
+        again = await served.ask(path, {"text": "Name the size."}, status=422)
+        assert again["error"]["code"] == "cannot_message"
+
+
 async def test_each_client_reads_and_stops_only_its_own_tasks() -> None:
     gate = Gate()
     async with serving(gate, {"one": TOKEN, "two": "b" * 32}) as served:
         (handle,) = (await served.ask("/v1/calls", {"call": {"goal": "Wait."}}, status=202))["handles"]
-        paths: dict[str, Any] = {"": None, "/stop": {}, "/events": None}
+        paths: dict[str, Any] = {"": None, "/stop": {}, "/events": None, "/messages": {"text": "Hello."}}
         for path, body in paths.items():
             path = f"/v1/tasks/{handle}{path}"
             assert (await served.ask(path, body, token="b" * 32, status=404))["error"]["code"] == "unknown_handle"

@@ -26,9 +26,9 @@ def rpc(
 
     `{"id": 1, "method": "call", "params": {"call": {"goal": "…"}}}` is answered
     with `{"id": 1, "result": …}` or `{"id": 1, "error": …}`. The methods are
-    version, call, read, stop, events, judge, approvals and approve; their
-    parameters and results are those of `delegate serve`. At the end of stdin,
-    what was asked for is answered first.
+    version, call, read, stop, message, messages, events, judge, approvals and
+    approve; their parameters and results are those of `delegate serve`. At the
+    end of stdin, what was asked for is answered first.
     """
     delegator = Delegator(runner=runner_of(runner, runner_output, runner_env))
 

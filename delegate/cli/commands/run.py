@@ -228,11 +228,11 @@ def _resume(text: str, format: Format) -> NoReturn:
         )
 
     report = stoppable(delegator, resume)
-    _print(report, goals, format)
+    print_any_report(report, goals, format)
     raise typer.Exit(exits.of_report(report))
 
 
-def _print(report: Report, goals: Sequence[str], format: Format) -> None:
+def print_any_report(report: Report, goals: Sequence[str], format: Format) -> None:
     """Print a report. Raises CallError if nothing was run."""
     if format is not Format.pretty:
         print_report_as(format, report)
@@ -280,7 +280,7 @@ def _run(
     _refuse_absent_workspaces(tasks)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
-    _print(report, goals, format)
+    print_any_report(report, goals, format)
     complete = out.bring(report, quiet=format is not Format.pretty) if out else True
     raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
 

@@ -164,6 +164,8 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
         out.print(record_screen(result, record["task"]["goal"], number=number, report=run.output))
     else:
         out.print(_unfinished(record))
+    for one in record["messages"]:
+        out.print(Text.assemble(("message ", "dim"), one["state"].replace("_", " "), ": ", one_line(one["text"], 400)))
     if lines := approvals(record):
         out.print()
         out.print(Text("\n").join((Text("approvals:", "dim"), *lines)), soft_wrap=True)

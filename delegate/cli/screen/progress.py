@@ -141,7 +141,7 @@ class RunProgress:
                 branch.doing = "thinking" if event.approved else _short(f"{event.tool} (not approved)")
             case "step.declared":
                 branch.doing = _short(f"step {event.n}: {event.goal}")
-            case "step.verified":
+            case "step.verified" | "message.delivered":
                 branch.doing = "thinking"
             case "task.queued" | "check.started" | "judge.done" | "task.done":
                 pass

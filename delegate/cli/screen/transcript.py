@@ -86,6 +86,9 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
         case "step.verified":
             yield _at(seconds, f"step {event['n']} ends", f"{_held(event)}: {event['outcome']}")
             yield _line(f"called: {', '.join((*event['called'], *event['outside'])) or 'nothing'}")
+        case "message.delivered":
+            yield _at(seconds, "its parent says", "")
+            yield from _block(str(event["text"]))
         case "claim.made":
             yield _at(seconds, "claims to be done", event["rationale"])
         case "claim.judged":

@@ -66,8 +66,8 @@ def listed(
         delegate["description"] += f"\n{workspaces.sentence()}"
     if structured:
         delegate["outputSchema"] = _RESULT_SCHEMA
-    others = (contract.read_tool("mcp"), contract.stop_tool("mcp"), contract.think_tool("mcp"))
-    return [{**tool, **_ALWAYS_LOADED} for tool in (delegate, *others)]
+    others = (contract.read_tool, contract.stop_tool, contract.message_tool, contract.think_tool)
+    return [{**tool, **_ALWAYS_LOADED} for tool in (delegate, *(make("mcp") for make in others))]
 
 
 def structured(report: Report) -> JsonObject:

@@ -106,6 +106,7 @@ class Tools:
                 self._delegate,
                 host_tool.make_read_tool(delegator, may_read=clients.may_read),
                 host_tool.make_stop_tool(delegator, may_read=clients.may_read),
+                host_tool.make_message_tool(delegator, may_read=clients.may_read),
                 host_tool.make_think_tool(delegator),
             )
         }

@@ -29,6 +29,7 @@ from delegate.hosts.serve.service import (
     CallRequest,
     CallState,
     JudgeRequest,
+    MessageRequest,
     Service,
     TooMany,
     parse,
@@ -175,6 +176,14 @@ class _Endpoints:
     async def stop(self, request: Request) -> Response:
         return _json(await self._service.stop(_client(request), request.path_params["handle"]))
 
+    async def message(self, request: Request) -> Response:
+        sent, handle = parse(MessageRequest, await _body(request)), request.path_params["handle"]
+        return _json(await self._service.message(_client(request), handle, sent))
+
+    async def messages(self, request: Request) -> Response:
+        messages = await self._service.messages(_client(request), request.path_params["handle"])
+        return JSONResponse([message.model_dump(mode="json") for message in messages])
+
     async def events(self, request: Request) -> Response:
         stream = self._service.events(_client(request), request.path_params["handle"])
         first = await anext(stream, None)  # raises what is wrong with the handle, while there is a status to say so
@@ -201,6 +210,8 @@ def _routes(service: Service) -> list[Route]:
         Route("/v1/calls", of.call, methods=["POST"]),
         Route("/v1/tasks/{handle}", of.task),
         Route("/v1/tasks/{handle}/stop", of.stop, methods=["POST"]),
+        Route("/v1/tasks/{handle}/messages", of.messages),
+        Route("/v1/tasks/{handle}/messages", of.message, methods=["POST"]),
         Route("/v1/tasks/{handle}/events", of.events),
         Route("/v1/judge", of.judge, methods=["POST"]),
         Route("/v1/approvals", of.approvals),

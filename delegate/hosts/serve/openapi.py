@@ -14,16 +14,18 @@ from delegate.hosts.serve.service import (
     CallRequest,
     CallState,
     JudgeRequest,
+    MessageRequest,
     PendingApproval,
     TaskState,
     Version,
 )
+from delegate.records.mailbox import SentMessage
 from delegate.types import ErrorDetail, Verdict
 
 Json = dict[str, Any]
 
-_SENT = (CallRequest, JudgeRequest, ApprovalReply)
-_ANSWERED = (CallState, TaskState, Verdict, PendingApproval, Version, ErrorDetail)
+_SENT = (CallRequest, JudgeRequest, MessageRequest, ApprovalReply)
+_ANSWERED = (CallState, TaskState, SentMessage, Verdict, PendingApproval, Version, ErrorDetail)
 _HANDLE: Json = {"name": "handle", "in": "path", "required": True, "schema": {"type": "string"}}
 _SHA256: Json = {**_HANDLE, "name": "sha256"}
 _WAIT: Json = {
@@ -73,6 +75,10 @@ def _paths() -> Json:
     answered = _operation("approve", "Answer a request for an approval.", None, ApprovalReply, parameters=[_SHA256])
     listed = _operation("listApprovals", "List the calls of children that wait for an approval.", None)
     listed["responses"]["200"] = _content({"type": "array", "items": _ref("PendingApproval")})
+    told = _operation("listMessages", "What became of the messages to a child.", None, parameters=[_HANDLE])
+    told["responses"]["200"] = _content({"type": "array", "items": _ref("SentMessage")})
+    about = "Send a message to a child. A task that has ended continues."
+    sent = _operation("message", about, SentMessage, MessageRequest, parameters=[_HANDLE])
     stream = _operation("events", "Follow the events of a task's call.", None, parameters=[_HANDLE])
     stream["responses"]["200"] = {
         "description": "Server-sent events: the data of each is an event, and the last one is `end`.",
@@ -90,6 +96,7 @@ def _paths() -> Json:
         "/v1/tasks/{handle}/stop": {
             "post": _operation("stopTask", "Stop a task, and wait until it has ended.", TaskState, parameters=[_HANDLE])
         },
+        "/v1/tasks/{handle}/messages": {"get": told, "post": sent},
         "/v1/tasks/{handle}/events": {"get": stream},
         "/v1/judge": {"post": _operation("judge", "Judge existing work.", Verdict, JudgeRequest)},
         "/v1/approvals": {"get": listed},
@@ -110,7 +117,7 @@ def _operation(id: str, about: str, answer: Any, sent: Any = None, *, parameters
             **dict.fromkeys(("400", "401", "404", "405", "413", "421", "422", "429", "503"), failed),
         },
     }
-    if id in ("listApprovals", "events", "openapi", "healthz"):
+    if id in ("listApprovals", "listMessages", "events", "openapi", "healthz"):
         del operation["responses"]["204"]
     if parameters:
         operation["parameters"] = parameters

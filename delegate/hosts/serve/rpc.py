@@ -24,6 +24,7 @@ from delegate.hosts.serve.service import (
     ApprovalReply,
     CallRequest,
     JudgeRequest,
+    MessageRequest,
     Request,
     Service,
     parse,
@@ -45,6 +46,10 @@ class ReadRequest(HandleRequest):
     """Names a task to wait for."""
 
     wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
+
+
+class SendRequest(MessageRequest, HandleRequest):
+    """Sends a message to the child of a task."""
 
 
 class ApproveRequest(ApprovalReply):
@@ -83,7 +88,7 @@ class Rpc:
         except DelegateError as error:
             self._send({"id": id, "error": _detail(error).model_dump(mode="json")})
 
-    async def _result(self, id: object, method: str, params: object) -> Any:
+    async def _result(self, id: object, method: str, params: object) -> Any:  # noqa: C901 - one case for each method
         service = self._service
         match method:
             case "version":
@@ -95,6 +100,11 @@ class Rpc:
                 return await service.read(_CLIENT, request.handle, wait_seconds=request.wait_seconds)
             case "stop":
                 return await service.stop(_CLIENT, parse(HandleRequest, params).handle)
+            case "message":
+                sent = parse(SendRequest, params)
+                return await service.message(_CLIENT, sent.handle, sent)
+            case "messages":
+                return await service.messages(_CLIENT, parse(HandleRequest, params).handle)
             case "events":
                 async for event in service.events(_CLIENT, parse(HandleRequest, params).handle):
                     self._send({"method": "event", "params": {"id": id, "event": event}})
@@ -108,7 +118,7 @@ class Rpc:
                 service.approve(_CLIENT, reply.sha256, ApprovalReply(**reply.model_dump(exclude={"sha256"})))
                 return {}
             case _:
-                hint = "use version, call, read, stop, events, judge, approvals or approve"
+                hint = "use version, call, read, stop, message, messages, events, judge, approvals or approve"
                 raise CallError("wrong_type", f"there is no method {method!r:.60}", field="method", hint=hint)
 
 

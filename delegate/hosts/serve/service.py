@@ -19,6 +19,7 @@ from delegate.engine.delegation import Delegation
 from delegate.errors import CallError
 from delegate.events import as_json
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
+from delegate.records.mailbox import SentMessage
 from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, TaskResult, Verdict
 
 M = TypeVar("M", bound=BaseModel)
@@ -60,6 +61,14 @@ class JudgeRequest(Request):
     status: RunStatus = "completed"
     conversation: str | list[str | dict[str, Any]] = ""
     worker_model: str | None = None
+
+
+class MessageRequest(Request):
+    """An instruction for a child. A task that has ended continues with it."""
+
+    text: str
+    acceptance_criteria: list[Any] | None = None
+    """By what the work of a task that continues is judged, in place of its own criteria."""
 
 
 class ApprovalReply(Request):
@@ -190,6 +199,31 @@ class Service:
         self._check(client, handle)
         await self._delegator.background.stop(handle)
         return await self.read(client, handle)
+
+    async def message(self, client: str, handle: str, request: MessageRequest) -> SentMessage:
+        """Send a message to a child. A task that has ended continues in the background, under the message's handle.
+
+        Raises TooMany, and CallError for a handle that isn't this client's, and if it can't be sent.
+        """
+        self._check(client, handle)
+        known, background = self._clients.setdefault(client, _Client()), self._delegator.background
+        running = background.delegation(handle)
+        if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
+            raise TooMany(self._max_open)
+        asker = self._asker(known)
+        criteria = request.acceptance_criteria
+        sent = await background.message(
+            handle, request.text, acceptance_criteria=criteria, author="model", on_approval=asker
+        )
+        if sent.handle != handle and (delegation := background.delegation(sent.handle)) is not None:
+            known.open.add(delegation)
+            delegation.add_done_callback(lambda: known.open.discard(delegation))
+        return sent
+
+    async def messages(self, client: str, handle: str) -> list[SentMessage]:
+        """What became of the messages to a child. Raises CallError for a handle that isn't this client's."""
+        self._check(client, handle)
+        return await self._delegator.background.messages(handle)
 
     async def events(self, client: str, handle: str) -> AsyncGenerator[JsonObject]:
         """The events of a task's whole call, from its beginning, until it has ended.

@@ -1,0 +1,68 @@
+"""`delegate message`: sends an instruction to the child of a task, or continues one that has ended."""
+
+from typing import Annotated
+
+import typer
+
+from delegate._util.cancellation import Cancellation
+from delegate.cli import PROGRAM, exits
+from delegate.cli.commands.run import print_any_report
+from delegate.cli.input.options import CriteriaOption, Format, FormatOption
+from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.input.taskfile import typed_criterion
+from delegate.cli.screen.approvals import at_terminal
+from delegate.cli.screen.output import console, print_as_json, refusals_as
+from delegate.cli.work import stoppable
+from delegate.delegator import Delegator
+from delegate.errors import CallError
+from delegate.events import EventSink
+from delegate.records.mailbox import SentMessage
+from delegate.types import JsonObject, Report
+
+_HandleArgument = typer.Argument(
+    metavar="HANDLE", help="The handle of a task, or a run of one task.", autocompletion=complete_run
+)
+
+
+def message(
+    handle: Annotated[str, _HandleArgument],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the child should do.")],
+    criteria: CriteriaOption = None,
+    format: FormatOption = Format.pretty,
+) -> None:
+    """Send a task an instruction, also one of another process.
+
+    The child of a running task reads it before its next turn; `delegate show`
+    says whether it did. A task that has ended goes on with it in its workspace,
+    as a new task with a verdict of its own, and its report is printed. The work
+    is judged by the same criteria as before; a task that has ended can get
+    others with -c.
+    """
+    new_criteria = [typed_criterion(text) for text in criteria] if criteria else None
+    delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
+
+    async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> SentMessage | Report:
+        record = await _record(delegator, handle)
+        goals[:] = [record["task"]["goal"]]
+        sent = await delegator.background.message(record["handle"], text, acceptance_criteria=new_criteria)
+        if (delegation := delegator.background.delegation(sent.handle)) is None:
+            return sent
+        with delegation.reported_to(on_event), cancellation.linked(delegation):
+            return await delegation
+
+    with refusals_as(format):
+        sent = stoppable(delegator, send)
+    if isinstance(sent, Report):
+        print_any_report(sent, goals, format)
+        raise typer.Exit(exits.of_report(sent))
+    if not print_as_json(format, sent.model_dump(), None):
+        more = f"`{PROGRAM} show {sent.handle}` says whether it did"
+        console().print(f"queued: the child reads it before its next turn; {more}", markup=False, soft_wrap=True)
+
+
+async def _record(delegator: Delegator, name: str) -> JsonObject:
+    record, tasks = await find(delegator, name, None)
+    if record is None and len(tasks) > 1:
+        handles = " ".join(task.handle for task in tasks[:10])
+        raise CallError("ambiguous_id", f"run {name} has {len(tasks)} tasks", hint=f"name one of {handles}")
+    return record or await delegator.records.read(tasks[0].handle) or {}

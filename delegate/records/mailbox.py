@@ -1,0 +1,140 @@
+"""The messages of parents to running children: tables of the records, so that any process can send one.
+
+A message is `queued` until the child's process takes it, between two turns. That is committed before the child reads
+it, and what wasn't taken by the process that it was sent to is `never_read` once that process has ended the child's
+work, or is lost. So no message is both read and `never_read`, whenever a process is killed.
+"""
+
+import secrets
+import sqlite3
+import time
+from typing import Literal
+
+from delegate._util.processes import is_alive
+from delegate._util.redaction import redactor
+from delegate.errors import CallError
+from delegate.records.aside import Statement
+from delegate.types.base import Value
+
+MAX_MESSAGES = 20
+"""How many messages one child can be sent."""
+MAX_CHARS = 8_000
+"""Length of one of them."""
+_HAS_STOPPED = """COALESCE((
+    SELECT kind FROM events WHERE events.handle = tasks.handle AND kind IN ('child.started', 'child.done')
+    ORDER BY rowid DESC LIMIT 1
+) = 'child.done', 0)"""
+_SELECT_TASK = f"""
+SELECT process, ended_at IS NOT NULL, {_HAS_STOPPED}, EXISTS (SELECT 1 FROM mailboxes WHERE handle = tasks.handle),
+    (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle)
+FROM tasks WHERE handle = ?
+"""  # noqa: S608
+_INSERT = f"""
+INSERT INTO messages SELECT ?, handle, process, ?, ?, NULL FROM tasks
+WHERE handle = ? AND process = ? AND ended_at IS NULL AND NOT {_HAS_STOPPED}
+    AND (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) < {MAX_MESSAGES}
+"""  # noqa: S608
+# A child that was left behind may still ask for messages, but those are `never_read`.
+_DELIVER = f"""
+UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
+    SELECT 1 FROM tasks WHERE tasks.handle = messages.handle AND ended_at IS NULL AND NOT {_HAS_STOPPED}
+)
+"""  # noqa: S608
+_SELECT_WAITING = """
+SELECT id, text FROM messages WHERE handle = ? AND process = ? AND delivered_at IS NULL ORDER BY rowid
+"""
+_SELECT_ALL = f"""
+SELECT id, text, sent_at, delivered_at, tasks.process = messages.process AND ended_at IS NULL AND NOT {_HAS_STOPPED},
+    tasks.process
+FROM messages JOIN tasks ON tasks.handle = messages.handle WHERE messages.handle = ? ORDER BY messages.rowid
+"""  # noqa: S608
+
+MessageState = Literal[
+    "queued",  # the child will read it before its next turn
+    "delivered",  # it is in the child's conversation
+    "never_read",  # the child ended, or its process was lost, before it was delivered
+]
+
+
+class SentMessage(Value):
+    """A message that was sent to a running child. Times are seconds since the epoch."""
+
+    id: str
+    handle: str
+    """The task of the child."""
+    state: MessageState
+    text: str
+    """Without secrets, which the child doesn't get either."""
+    sent_at: float
+    delivered_at: float | None = None
+
+
+def sendable(text: str) -> str:
+    """The text of a message as it is stored and read. Raises CallError if it is no message."""
+    if not text.strip():
+        raise CallError("empty", "`text` is empty", field="text", hint="say what the child should do")
+    if len(text) > MAX_CHARS:
+        message = f"`text` is {len(text):,} characters long, but at most {MAX_CHARS:,} are allowed"
+        raise CallError("too_large", message, field="text", hint="say it in fewer words")
+    return redactor.text(text.encode("utf-8", "replace").decode())
+
+
+def receiver(connection: sqlite3.Connection, handle: str) -> str:
+    """The process of a child that can be sent a message. Raises CallError if it can't, with the reason."""
+    row = connection.execute(_SELECT_TASK, (handle,)).fetchone()
+    if row is None:
+        raise CallError("unknown_handle", "there is no record with this handle", field="handle")
+    process, has_ended, has_stopped, takes_messages, sent = row
+    if has_ended:
+        raise _refused(handle, "it has ended", "delegate a new task")
+    if not is_alive(str(process)):
+        raise _refused(handle, "its process was lost", "look at what it did, and run it anew")
+    if not takes_messages:
+        raise _refused(handle, "its runner takes no messages", "wait for its result, or stop it")
+    if has_stopped:
+        raise _refused(handle, "it has stopped working, and its verdict is being made", "wait for its result")
+    if sent >= MAX_MESSAGES:
+        raise _refused(handle, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result")
+    return str(process)
+
+
+def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement]:
+    """A message, and the statement that stores it if its receiver still takes it."""
+    message = SentMessage(id=secrets.token_hex(6), handle=handle, state="queued", text=text, sent_at=time.time())
+    return message, (_INSERT, (message.id, message.sent_at, text, handle, process))
+
+
+def waiting(connection: sqlite3.Connection, handle: str, process: str) -> list[tuple[str, str]]:
+    """The ids and texts of the messages that a child hasn't read, in the order in which they were sent."""
+    return connection.execute(_SELECT_WAITING, (handle, process)).fetchall()
+
+
+def delivered(id: str) -> Statement:
+    """The statement that marks a message as read, if its child still works."""
+    return _DELIVER, (time.time(), id)
+
+
+def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
+    """All messages to a child, in the order in which they were sent."""
+    rows = connection.execute(_SELECT_ALL, (handle,)).fetchall()
+    return [
+        SentMessage(
+            id=id,
+            handle=handle,
+            state=_state(delivered_at, is_open, process),
+            text=text,
+            sent_at=sent_at,
+            delivered_at=delivered_at,
+        )
+        for id, text, sent_at, delivered_at, is_open, process in rows
+    ]
+
+
+def _state(delivered_at: float | None, is_open: bool, process: object) -> MessageState:
+    if delivered_at is not None:
+        return "delivered"
+    return "queued" if is_open and is_alive(str(process)) else "never_read"
+
+
+def _refused(handle: str, why: str, hint: str) -> CallError:
+    return CallError("cannot_message", f"{handle} can't be sent a message: {why}", field="handle", hint=hint)

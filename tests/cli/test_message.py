@@ -1,0 +1,60 @@
+"""`delegate message`: an instruction reaches a child that works in another process."""
+
+import json
+from pathlib import Path
+
+from tests.cli.command import delegate, openai_at
+from tests.support.model_server import Call, ModelServer, Reply
+
+
+def test_a_message_reaches_the_child_of_another_process(tmp_path: Path) -> None:
+    home = {"DELEGATE_HOME": str(tmp_path / "home")}
+    shown, json_shown = list[str](), list[str]()
+
+    def worker(call: Call) -> Reply:
+        if not call.tool_results:
+            sent = delegate("message", "last", "Name the color.", **home)
+            shown.append(sent.stdout + sent.stderr)
+            json_shown.append(delegate("message", "last", "Name the shape.", "--json", **home).stdout)
+            return Reply(tool_calls=(("list_files", {}),))
+        return Reply("It is blue." if "Name the color." in json.dumps(call.body) else "It is done.")
+
+    with ModelServer(worker) as server:
+        done = delegate("run", "Describe it.", "--format", "json", **openai_at(server), **home)
+    (result,) = json.loads(done.stdout)["results"]
+    said = f"queued: the child reads it before its next turn; `delegate show {result['handle']}` says whether it did\n"
+    assert shown == [said]
+    assert result["summary"] == "It is blue."
+    (sent,) = map(json.loads, json_shown)
+    assert (sent["handle"], sent["state"], sent["text"]) == (result["handle"], "queued", "Name the shape.")
+    read = delegate("show", "last", "--transcript", **home).stdout
+    assert "message delivered: Name the color." in read
+    assert "its parent says" in read
+
+
+def test_a_task_that_has_ended_continues_and_its_report_is_printed(tmp_path: Path) -> None:
+    home = {"DELEGATE_HOME": str(tmp_path / "home"), "COLUMNS": "100"}
+
+    def worker(call: Call) -> Reply:
+        more = "Also b.md." in json.dumps(call.body)
+        if not call.tool_results:
+            return Reply(tool_calls=(("write_file", {"path": "b.md" if more else "a.md", "content": "x"}),))
+        return Reply("I wrote b.md too." if more else "I wrote a.md.")
+
+    with ModelServer(worker) as server:
+        environment = {**openai_at(server), **home}
+        delegate("run", "Write a.md.", "-c", "file: a.md", **environment)
+        done = delegate("message", "last", "Also b.md.", "--json", **environment)
+        again = delegate("message", "last", "Also c.md.", **environment)
+        handle = json.loads(done.stdout)["results"][0]["handle"]
+        failed = delegate("message", handle, "Say it again.", "-c", "file: c.md", **environment)
+        shown = delegate("show", "last", **home)
+    (result,) = json.loads(done.stdout)["results"]
+    assert done.returncode == 0
+    assert (result["summary"], result["verdict"]["verdict"]) == ("I wrote b.md too.", "PASS")
+    assert [artifact["path"] for artifact in result["artifacts"]] == ["a.md", "b.md"]
+    assert again.returncode == 2, "a run of two tasks is no task"
+    assert failed.returncode == 1
+    assert "FAIL" in failed.stdout
+    assert "c.md" in failed.stdout
+    assert f"{result['handle'][20:]} completed" in " ".join(shown.stdout.split())
