@@ -20,10 +20,13 @@ def is_alive(process: object) -> bool:
         return True
     if not isinstance(process, str) or sys.platform == "win32":  # where os.kill would send a real signal
         return False
+    start = process.partition("/")[0]
+    if not start.isdecimal() or len(start) > 9:
+        return False
+    pid = int(start)
     try:
-        pid = int(process.partition("/")[0])
         os.kill(pid, 0)
-    except (ProcessLookupError, ValueError, OverflowError):
+    except ProcessLookupError:
         return False
     except OSError:
         pass
