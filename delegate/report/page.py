@@ -6,7 +6,7 @@ the page's own style and its own script, each by its hash.
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +16,21 @@ from markupsafe import Markup
 
 from delegate._util.fencing import clean
 from delegate._util.redaction import redactor
-from delegate.report.values import Filter, ReportView, RunLine
+from delegate.report.values import Filter, ReportView, RunLine, Tone
 
 TEMPLATES = Path(__file__).parent / "templates"
 TEXT_CHARS = 200_000
 """Longest "copy as text"."""
 FOLLOW_SECONDS = 5
 """How often a page is loaded again that follows a running run without scripts."""
+_CHOICES: Mapping[Tone, str] = {
+    "fail": "with a FAIL",
+    "pass": "all passed",
+    "none": "without verdicts",
+    "run": "running",
+    "warn": "interrupted",
+}
+"""Which runs the list can be limited to."""
 
 
 class Page(NamedTuple):
@@ -41,9 +49,22 @@ def report_page(view: ReportView, *, served: bool = False) -> Page:
     return _page("report.html", rules, served=served, live=live, view=view, text=text)
 
 
-def list_page(runs: Sequence[RunLine]) -> Page:
-    """The page with the list of runs, each of which leads to its report."""
-    return _page("list.html", "", served=True, live=any(run.state == "running" for run in runs), runs=runs)
+def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> Page:
+    """The page with the list of runs, each of which leads to its report.
+
+    Only runs with all of these `words` in their goal or ID are shown, with the tone `only` if one is named, and at most
+    `limit` of them.
+    """
+    wanted = words.casefold().split()
+    found = [run for run in runs if only in ("", run.tone) and _has(run, wanted)]
+    shown, is_live = found[:limit], any(run.state == "running" for run in runs)
+    values = {"runs": shown, "found": len(found), "of": len(runs), "words": words, "only": only, "choices": _CHOICES}
+    return _page("list.html", "", served=True, live=is_live, form_action="'self'", **values)
+
+
+def _has(run: RunLine, wanted: Sequence[str]) -> bool:
+    text = f"{run.goal} {run.run_id} {run.kind}".casefold()
+    return all(word in text for word in wanted)
 
 
 def problem_page(message: str) -> Page:
@@ -56,12 +77,12 @@ def report_text(view: ReportView) -> str:
     return _environment().get_template("report.txt").render(view=view)
 
 
-def _page(template: str, rules: str, *, served: bool, live: bool, **values: Any) -> Page:
+def _page(template: str, rules: str, *, served: bool, live: bool, form_action: str = "'none'", **values: Any) -> Page:
     style, script = _file("style.css") + rules, _file("page.js")
     connect = "'self'" if live else "'none'"
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+        f"connect-src {connect}; base-uri 'none'; form-action {form_action}"
     )
     html = (
         _environment()

@@ -23,7 +23,8 @@ from delegate.report.page import Page, list_page, problem_page, report_page
 from delegate.report.reading import Reports
 
 ADDRESS = "127.0.0.1"
-LISTED_RUNS = 200
+LISTED_RUNS, SEARCHED_RUNS = 200, 5_000
+"""How many of the latest runs the list has, and are searched."""
 _SHUTDOWN_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
 _HEADERS = {
@@ -124,10 +125,12 @@ class _Views:
         return is_known and name in (ADDRESS, "localhost") and local is not None and port == str(local[1])
 
     async def _list(self, request: web.Request) -> web.Response:
+        words, only = request.query.get("q", ""), request.query.get("only", "")
         try:
-            return _reply(list_page(await self._reports.runs(LISTED_RUNS)))
+            runs = await self._reports.runs(SEARCHED_RUNS if words or only else LISTED_RUNS)
         except DelegateError as error:
             return _reply(problem_page(str(error)), HTTPStatus.INTERNAL_SERVER_ERROR)
+        return _reply(await run_in_thread(lambda: list_page(runs, words=words, only=only, limit=LISTED_RUNS)))
 
     async def _report(self, request: web.Request) -> web.Response:
         try:

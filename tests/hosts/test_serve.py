@@ -16,6 +16,8 @@ import aiohttp
 import jsonschema
 import pytest
 
+pytest.importorskip("starlette")
+
 from delegate import Delegator
 from delegate.hosts.serve import http, openapi
 from delegate.policy.rules import Policy, Rule

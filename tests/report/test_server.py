@@ -58,6 +58,32 @@ async def test_it_serves_the_list_and_the_reports(home: Path) -> None:
             assert (reply.status, "<script>alert" in await reply.text()) == (404, False)
 
 
+async def test_the_list_is_searched_by_words_and_by_what_came_of_the_runs(home: Path) -> None:
+    absent = [{"kind": "file", "path": "a.txt"}]
+    tide = await recorded.run(words(recorded.child()), {"goal": "Note the tide, spring or neap."})
+    moon = await recorded.run(words(recorded.child()), {"goal": "Note the moon.", "acceptance_criteria": absent})
+    runs = {"tide": str(tide.run_id), "moon": str(moon.run_id)}
+
+    async def listed(**query: str) -> set[str]:
+        async with http.get(url.with_query(query)) as reply:
+            text = await reply.text()
+            assert "form-action 'self'" in reply.headers["Content-Security-Policy"]
+            return {name for name, id in runs.items() if f'href="run/{id}"' in text}
+
+    async with serving(home) as url, aiohttp.ClientSession() as http:
+        assert await listed() == {"tide", "moon"}
+        assert await listed(q="NEAP note") == {"tide"}
+        assert await listed(q=runs["moon"]) == {"moon"}
+        assert await listed(q="tide moon") == set()
+        assert await listed(only="fail") == {"moon"}
+        assert await listed(only="fail", q="tide") == set()
+        assert await listed(only="nonsense") == set()
+        async with http.get(url.with_query(q="note")) as reply:
+            assert "2 of 2" in await reply.text()
+        async with http.get(url.with_query(q='"><script>alert(1)</script>')) as reply:
+            assert (reply.status, "<script>alert" in await reply.text()) == (200, False)
+
+
 async def test_other_hosts_wrong_tokens_and_other_methods_are_refused(home: Path) -> None:
     async with serving(home) as url, aiohttp.ClientSession() as http:
         port = url.port

@@ -233,9 +233,9 @@ class _ChildRecorder(RunHooks[Any]):
         return handoff
 
     async def _mcp_tools(
-        self, get: Callable[[RunContextWrapper[Any]], Awaitable[list[agents.Tool]]], context: RunContextWrapper[Any]
+        self, get: Callable[[RunContextWrapper[Any]], Awaitable[list[agents.Tool]]], run_context: RunContextWrapper[Any]
     ) -> list[agents.Tool]:
-        return [self._recorded_tool(one) for one in await get(context)]
+        return [self._recorded_tool(one) for one in await get(run_context)]
 
     def _recorded_tool(self, tool: agents.Tool) -> agents.Tool:
         """The tool, which writes receipts if it is a function."""
