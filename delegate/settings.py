@@ -278,6 +278,9 @@ def override(settings: Settings, **given: Unpack[SettingsOptions]) -> Settings:
     Raises:
         ConfigError: As `load_settings`.
     """
+    if not isinstance(cast("object", settings), Settings):
+        problem = f"settings (in the arguments): {settings!r:.60} is not a Settings"
+        raise ConfigError(f"{problem}; name each setting, such as Delegator(model=…)")
     _check("the arguments", given)
     fields: dict[str, Any] = {name: getattr(settings, name) for name in settings.model_fields_set}
     fields.update(given)
@@ -300,7 +303,9 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
             fields = {"roles": dict([read_role(file.path, text)])}
         else:
             fields = cast("dict[str, Any]", loads(text, "toml"))
-    except ValueError as error:  # also if it isn't UTF-8
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file.name} can't be read: it is not UTF-8; save it as UTF-8") from None
+    except ValueError as error:
         raise ConfigError(f"{file.name} can't be read as {what}: {error}; correct it there") from error
     _check(file.name, fields)
     return fields

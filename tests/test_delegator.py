@@ -408,9 +408,9 @@ async def test_a_long_report_is_cut_in_the_summary_and_whole_in_report(home: Pat
 
 
 async def test_a_report_that_could_not_be_stored_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "home" / "records.sqlite3").mkdir(parents=True)  # in the way
     whole, shared = "line\n" * 2_000, Workspace(mode="shared", path=tmp_path)
-    async with Delegator(client=words([whole]), result_chars=500, home=tmp_path / "file") as delegator:
+    async with Delegator(client=words([whole]), result_chars=500, home=tmp_path / "home") as delegator:
         (result,) = (await delegator.run(Task(goal="write much", workspace=shared))).results
     assert result.handle is None
     assert result.report == whole

@@ -15,6 +15,7 @@ from delegate.batch.item import BadRow, Item, When
 from delegate.batch.templates import Templates
 from delegate.errors import CallError
 from delegate.types import Task
+from delegate.types.request import not_tasks
 
 LONGEST_LINE = 1 << 20
 """Maximum size of one line in bytes."""
@@ -61,7 +62,13 @@ def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
     """Wrap the tasks that a program passed as a source, unless they are one."""
     if hasattr(tasks, "name"):
         return cast("Source", tasks)
-    return Listed(tuple(cast("Iterable[Task | Item]", tasks)))
+    given = cast("object", tasks)
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        raise not_tasks(cast("object", given))
+    listed = tuple(cast("Iterable[Task | Item]", tasks))
+    if wrong := [one for one in listed if not isinstance(cast("object", one), (Task, Item))]:
+        raise not_tasks(wrong[0])
+    return Listed(listed)
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,9 @@ class TaskFile:
         if not isinstance(task, Mapping):
             raise CallError("bad_task", "not a task; write an object with at least `goal`")
         fields = dict(cast("Mapping[str, object]", task))
+        if fields.keys() >= {"handle", "verdict"}:
+            hint = "name the file of tasks; `--resume last` goes on with a batch"
+            raise CallError("bad_task", "this is a result of a batch, not a task", hint=hint)
         id, needs, when = fields.pop("id", row), fields.pop("needs", ()), fields.pop("when", "passed")
         read = self.read_task(fields, base=self.path.parent)
         return Item(_id(id), read, row, _needs(needs), _when(when), _goal_of(fields))
@@ -195,7 +205,8 @@ class TaskFile:
         try:
             document = _loads(text.decode(), "json" if self.path.suffix.lower() == ".json" else "yaml")
         except UnicodeDecodeError:
-            raise CallError("unreadable_file", f"{self.name} can't be read: not UTF-8") from None
+            message = f"{self.name} can't be read: not UTF-8"
+            raise CallError("unreadable_file", message, hint="save it as UTF-8") from None
         except CallError as error:
             raise CallError(error.code, f"{self.name}: {error.message}", hint=error.hint) from None
         return tasks_in(document, self.name)
@@ -216,6 +227,8 @@ def tasks_in(document: object, name: str) -> list[object]:
     """The tasks of a document: a list, or an object with the list as `tasks`. Raises CallError with the `name`."""
     if isinstance(document, Mapping):
         table = cast("Mapping[str, object]", document)
+        if "results" in table and "tasks" not in table:
+            raise CallError("bad_task", f"{name}: these are results, not tasks", hint="name the file of tasks")
         if others := sorted(str(key) for key in table if key != "tasks"):
             message = f"{name}: unknown key {others[0]!r}; remove it, the only key allowed here is `tasks`"
             raise CallError("bad_task", message, field=others[0])
@@ -266,7 +279,7 @@ class _Lines:
         try:
             text = line.removeprefix(_BOM).decode() if self.number == 1 else line.decode()
         except UnicodeDecodeError:
-            raise CallError("unreadable_row", "the line is not UTF-8") from None
+            raise CallError("unreadable_row", "the line is not UTF-8", hint="save the file as UTF-8") from None
         if "\0" in text:
             raise CallError("unreadable_row", "the line contains a NUL character")
         return text

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.preparation import nothing_to_wait_for
@@ -32,6 +32,7 @@ from delegate.ports import SEARCH_WEB, Tool
 from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
 from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
+from delegate.types.request import not_tasks
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
@@ -79,6 +80,8 @@ class Admission:
         if context.depth >= (deepest := context.run.settings.max_depth):
             message = f"a child at depth {context.depth} can't delegate: the setting max_depth (DELEGATE_MAX_DEPTH)"
             raise CallError("too_deep", f"{message} of its run is {deepest}", hint="do the work yourself")
+        if wrong := [task for task in tasks if not isinstance(cast("object", task), Task)]:
+            raise not_tasks(wrong[0])
         await self.prepared()
         if self.executor.services.host_tools is None:
             await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`

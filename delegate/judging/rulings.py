@@ -46,6 +46,11 @@ def rulings_on(
     decision = next((entry for entry in verdict.criteria if entry.id == criterion), None)
     if decision is None:
         raise _unknown_criterion(handle, criterion, [entry.id for entry in verdict.criteria])
+    if decision.outcome == "skipped":
+        decided = ", ".join(str(entry.id) for entry in verdict.criteria if entry.outcome != "skipped")
+        message = f"criterion {criterion} of task {handle} was skipped, so there is no word on it to rule on"
+        hint = f"rule on one that was decided: {decided}" if decided else "rule on another task"
+        raise CallError("invalid_ruling", message, field="criterion", hint=hint)
     worker = result.model if result.substituted else result.requested_model
     common: JsonObject = {
         "task": handle,

@@ -62,7 +62,7 @@ async def submission_of(
     items = _receipts(receipts or ())
     _refuse_unrecordable(items)
     try:
-        task = Task(goal=goal, acceptance_criteria=tuple(acceptance_criteria))
+        task = Task.model_validate({"goal": goal, "acceptance_criteria": tuple(acceptance_criteria)})
         record = tuple(map(Receipt.model_validate, items))
     except pydantic.ValidationError as error:
         raise _call_error(error) from None

@@ -37,6 +37,8 @@ shows (docs/measurements.md)."""
 NOTICE = timedelta(days=14)
 """A model that is shut down within this time is no longer chosen."""
 MAX_SHOWN_NAME = 100
+_MAX_NAMED = 5
+"""How many models a hint names where an unknown one was asked for."""
 """How many characters of an unknown name an error message repeats."""
 CHILD_INPUT_TOKENS, CHILD_OUTPUT_TOKENS = 20_000, 2_000
 """Estimated tokens of the model call by which models for children are compared. Half of its input is read from the
@@ -416,7 +418,8 @@ def _unknown_model(catalog: Catalog, name: str, request: ChildRequest) -> CallEr
         model.id for model in catalog.models if _is_reachable(model, request.available) and model.tier in allowed
     )
     shown = name[:MAX_SHOWN_NAME]
-    near = difflib.get_close_matches(shown, usable, n=3) or usable
+    near = difflib.get_close_matches(shown, usable, n=3)
+    near += [id for id in usable if id not in near][: max(0, _MAX_NAMED - len(near))]
     hint = f"use one of: {', '.join(near)}; or leave model out" if near else "leave model out"
     return CallError("unknown_model", f"there is no model {shown!r} in the catalog", field="model", hint=hint)
 

@@ -29,6 +29,7 @@ _OF_SYSTEM: dict[int, Kind] = {
     # There can't be such a folder.
     errno.ENOENT: "not_writable",
     errno.ENOTDIR: "not_writable",
+    errno.EEXIST: "not_writable",
     errno.ENAMETOOLONG: "not_writable",
     errno.ELOOP: "not_writable",
 }
@@ -64,4 +65,5 @@ def trouble_of(error: Exception, path: Path) -> Trouble:
     elif isinstance(error, OSError):
         kind = _OF_SYSTEM.get(error.errno or 0, "other")
     why = (isinstance(error, OSError) and error.strerror) or str(error)
+    why = "it is not a folder" if isinstance(error, FileExistsError) else why
     return Trouble(kind, why, _FIXES[kind].format(path=path))

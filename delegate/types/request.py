@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from delegate.errors import CallError
 from delegate.types.base import OUTPUT_SCHEMA_ID, Effort, JsonObject, Level, TaskMode, Text, Tier, Value
 from delegate.types.criteria import (
     AnyCriterion,
@@ -53,7 +54,34 @@ class Workspace(Value):
         return self
 
 
-class Task(Value):
+if TYPE_CHECKING:
+    _Named = Value
+else:
+
+    class _RaisesCallError(type(Value)):
+        """What is wrong with the arguments is a CallError of one line. `model_validate` raises what pydantic raises."""
+
+        def __call__(cls, *values, **fields):
+            known = tuple(cls.model_fields)
+            if values:
+                message = f"{cls.__name__} takes only named arguments, not {values[0]!r:.40}; write {cls.__name__}"
+                raise CallError("bad_task", f"{message}({known[0]}=…)", field=known[0])
+            try:
+                return super().__call__(**fields)
+            except CallError as error:  # of a short form
+                message = f"{error.message}; {error.hint}" if error.hint else error.message
+                raise CallError(error.code, message, field=error.field, hint=error.hint) from None
+            except ValidationError as error:
+                from delegate.types.faults import error_text  # only where something is wrong
+
+                field = next((str(part) for part in error.errors(include_url=False)[0]["loc"]), None)
+                raise CallError("bad_task", f"{cls.__name__}: {error_text(error, known)}", field=field) from None
+
+    class _Named(Value, metaclass=_RaisesCallError):
+        pass
+
+
+class Task(_Named):
     """The work for one child. Only `goal` is required; omitted limits come from the settings."""
 
     goal: Text
@@ -167,6 +195,13 @@ class Task(Value):
             return self.acceptance_criteria
         shape = JsonSchemaCriterion(kind="json_schema", id=OUTPUT_SCHEMA_ID, schema=self.output_schema)
         return (*self.acceptance_criteria, shape)
+
+
+def not_tasks(value: object) -> CallError:
+    """The error for something else where a program has to pass tasks."""
+    goal = value if isinstance(value, str) else "…"
+    message = f"tasks: {value!r:.60} is {type(value).__name__}, not a Task; write Task(goal={goal!r:.60})"
+    return CallError("bad_task", message, field="tasks")
 
 
 class Parent(Value):

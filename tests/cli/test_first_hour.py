@@ -123,6 +123,22 @@ def test_a_server_without_the_model_says_so() -> None:
     _contains(_problems(doctor), ("doesn't serve it", "set DELEGATE_MODEL to qwen-local"))
 
 
+def test_doctor_ticks_no_judge_that_the_server_does_not_serve() -> None:
+    with ModelServer([], models=["gpt-6.1-terra"]) as server:
+        served, judge = openai_at(server) | {"DELEGATE_MODEL": "gpt-6.1-terra"}, {"DELEGATE_JUDGE_MODEL": "gpt-6-luna"}
+        right, wrong = (
+            delegate("doctor", **served, **more) for more in ({"DELEGATE_JUDGE_MODEL": "gpt-6.1-terra"}, judge)
+        )
+    assert "✓ judge: gpt-6.1-terra" in right.stdout
+    assert "✓ judge" not in wrong.stdout
+    _contains(_problems(wrong), ("gpt-6-luna would judge, but", "set DELEGATE_JUDGE_MODEL to gpt-6.1-terra"))
+
+
+def test_doctor_without_a_key_tells_of_local_models() -> None:
+    said = delegate("doctor").stdout
+    _contains(said, ("set one of OPENAI_API_KEY", "set OPENAI_BASE_URL to its server", "http://127.0.0.1:11434/v1"))
+
+
 def test_an_unknown_model_is_refused_with_the_nearest_names() -> None:
     with ModelServer([]) as server:
         _refused(delegate(*GOAL, "--model", "gpt-6-lunna", **openai_at(server)), "'gpt-6-lunna'", "gpt-6-luna")
@@ -358,11 +374,15 @@ def test_a_goal_of_3_mb_runs_or_says_that_it_is_too_long() -> None:
     with ModelServer(worker()) as server:
         done = delegate("run", "--file", "t.json", **openai_at(server))
     assert done.returncode == 0, done.stderr
+    (warning,) = done.stderr.splitlines()
+    _contains(warning, ("task 1: goal and context have 2,999,999 characters", "put long text into a file"))
     assert max(map(len, done.stdout.splitlines())) < 200
     too_long = {"error": {"message": "maximum context length is 400000 tokens", "code": "context_length_exceeded"}}
     with ModelServer(lambda _: Fault(400, too_long)) as server:
         done = delegate("run", "--file", "t.json", **openai_at(server))
-    _could_not_run(done, "context_overflow: ", "maximum context length is 400000", "put long texts into files", code=1)
+    assert done.returncode == 1
+    said = ("context_overflow: ", "maximum context length is 400000", "put long texts into files")
+    _contains(" ".join(done.stdout.split()), said)
 
 
 def test_emoji_and_text_from_right_to_left_arrive_as_they_are() -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from delegate import Cancellation, ChildRun, Delegator, Job, Task, TaskResult, Tool
-from delegate.errors import ProviderError
+from delegate.errors import CallError, ProviderError
 from delegate.events import Event, as_json
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
@@ -221,7 +220,7 @@ async def test_where_a_criterion_asks_only_for_a_claim_that_is_enough() -> None:
     ],
 )
 def test_a_goal_that_cannot_be_verified_is_refused(criteria: list[Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
+    with pytest.raises(CallError, match=problem):
         Task(goal="x", acceptance_criteria=criteria, mode="goal")
 
 

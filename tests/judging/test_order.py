@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from delegate import Delegator, Task, Verdict
+from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest
 from tests.support.words import Answer, asked_ids, is_judge, verdicts, words
@@ -113,7 +113,7 @@ async def test_every_declared_criterion_is_in_the_verdict_whatever_happened() ->
     ],
 )
 async def test_cycles_and_unknown_names_are_refused(criteria: list[dict[str, Any]], words_in_error: str) -> None:
-    with pytest.raises(ValidationError, match=words_in_error):
+    with pytest.raises(CallError, match=words_in_error):
         Task(goal="x", acceptance_criteria=criteria)
     async with Delegator(client=Scripted([])) as delegator:
         report = await delegator.call({"goal": "x", "acceptance_criteria": criteria})

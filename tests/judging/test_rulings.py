@@ -57,6 +57,15 @@ async def test_a_ruling_has_all_that_the_judge_is_measured_by() -> None:
     )
 
 
+async def test_a_skipped_criterion_has_no_word_to_rule_on() -> None:
+    async with Delegator(client=suite()) as delegator:
+        handle, _ = await done(delegator, ["file: absent.md", "report: the report says that two passed"])
+        with pytest.raises(CallError, match=r"criterion c2 of .* was skipped") as refused:
+            await delegator.records.rule(handle, "c2", "met", by="ann")
+        assert refused.value.hint == "rule on one that was decided: c1"
+        assert await delegator.records.rulings() == []
+
+
 async def test_a_ruling_outlives_the_record_and_a_second_one_replaces_the_first() -> None:
     async with Delegator(client=suite()) as delegator:
         handle, _ = await done(delegator)

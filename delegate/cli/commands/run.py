@@ -1,5 +1,6 @@
 """`delegate run`: runs tasks from the command line or a file."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,10 @@ from delegate.events import EventSink
 from delegate.sandbox.workspace.folder import existing
 from delegate.settings import Settings, load_settings
 from delegate.types import Report, Task
+
+LONG_CHARS = 100_000
+"""Characters of a goal and its context from which on a person is told of the cost."""
+_log = logging.getLogger(__name__)
 
 FolderOption = Annotated[
     Path | None,
@@ -278,11 +283,22 @@ def _run(
     goals = [task.goal for task in tasks]
     delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner, on_approval=at_terminal())
     _refuse_absent_workspaces(tasks)
+    _warn_of_length(tasks)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
     print_any_report(report, goals, format)
     complete = out.bring(report, quiet=format is not Format.pretty) if out else True
     raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
+
+
+def _warn_of_length(tasks: Sequence[Task]) -> None:
+    """Say what costs more than a person may expect: a child's calls all begin with its goal and context."""
+    for n, task in enumerate(tasks, start=1):
+        if (chars := len(task.goal) + len(task.context or "")) > LONG_CHARS:
+            _log.warning(
+                f"task {n}: goal and context have {chars:,} characters, which each call of its child sends again; to "
+                "save cost, put long text into a file in the workspace and name it in the goal"
+            )
 
 
 def _plan(tasks: Sequence[Task], file: Path | None, runner: CommandRunner | None, format: Format) -> NoReturn:

@@ -15,11 +15,12 @@ from typing import Any, Literal
 from rich.text import Text
 
 from delegate import trust
-from delegate.cli.doctor.probe import NO_LIST, ServedModels, ask, ask_local
+from delegate.cli.doctor.probe import LOCAL_SERVERS, NO_LIST, ServedModels, ask, ask_local
 from delegate.cli.input.choice import Choice, choose
 from delegate.cli.screen.output import plain
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
+from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints
 from delegate.models.providers import NO_KEY, Endpoint
 from delegate.models.routing import EndpointKey
@@ -102,7 +103,8 @@ async def examine(delegator: Delegator) -> Diagnostics:
     )
     answers = dict(zip(endpoints, served, strict=True))
     choice = choose(delegator)
-    fault = _fault(choice, endpoints, answers)
+    fault = _fault(choice.worker, endpoints, answers)
+    judge_fault = _fault(choice.judging.chosen, endpoints, answers)
     new = _undeclared(delegator, endpoints, answers, local)
     checks = (
         *settings_files(),
@@ -112,7 +114,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
             DiagnosticCheck(name, "note", f"serves models at {server.url}", "declare it with the lines below")
             for name, server in new.items()
         ),
-        *_models(choice, fault, answers),
+        *_models(choice, fault, judge_fault, answers),
         _sandbox(mechanism, settings),
         *_versions(),
         home := _home(settings.home),
@@ -173,7 +175,11 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
         yield DiagnosticCheck("keys", "ok", f"set: {', '.join(names)}")
     elif not environ.get("OPENAI_BASE_URL"):
         yield DiagnosticCheck(
-            "keys", "note", "none set", f"set one of {', '.join(KEYS)}, or declare a server in your own delegate.toml"
+            "keys",
+            "note",
+            "none set",
+            f"set one of {', '.join(KEYS)}; or, for a local model, set OPENAI_BASE_URL to its server, such as "
+            f"http://127.0.0.1:{LOCAL_SERVERS['ollama']}/v1 for Ollama, or declare it in your own delegate.toml",
         )
     for name, keys in BASE_URLS.items():
         if not environ.get(name):
@@ -205,12 +211,12 @@ def _endpoints(
 
 
 def _fault(
-    choice: Choice, endpoints: Mapping[EndpointKey, Endpoint], answers: Mapping[EndpointKey, ServedModels]
+    model: Model | None, endpoints: Mapping[EndpointKey, Endpoint], answers: Mapping[EndpointKey, ServedModels]
 ) -> str | None:
-    """Why the model of children is not available, as far as the lists of models show."""
-    if choice.worker is None:
+    """Why the model of children, or the judge, is not available, as far as the lists of models show."""
+    if model is None:
         return None
-    key = next(key for key in endpoints if key == (choice.worker.provider, choice.worker.endpoint))
+    key = (model.provider, model.endpoint)
     endpoint, served = endpoints[key], answers[key]
     if endpoint.platform is not None:
         return None
@@ -218,26 +224,35 @@ def _fault(
         return f"its endpoint {served.fault}"
     # The lists of the providers themselves are paginated and contain snapshot names.
     is_complete = endpoint.protocol == "openai" and not endpoint.is_openai_itself and served.status not in NO_LIST
-    return f"{endpoint.url} doesn't serve it" if is_complete and choice.worker.id not in served.models else None
+    return f"{endpoint.url} doesn't serve it" if is_complete and model.id not in served.models else None
 
 
 def _models(
-    choice: Choice, fault: str | None, answers: Mapping[EndpointKey, ServedModels]
+    choice: Choice, fault: str | None, judge_fault: str | None, answers: Mapping[EndpointKey, ServedModels]
 ) -> Iterator[DiagnosticCheck]:
     if choice.problem is not None:
         yield DiagnosticCheck("model", "problem", choice.problem.message, choice.problem.hint or "")
     elif choice.worker is not None and fault is not None:
-        served = answers[choice.worker.provider, choice.worker.endpoint]
-        names = ", ".join(served.models[:5]) or "a model that the server lists"
-        fix = f"set DELEGATE_MODEL to {names}, and declare it in your own delegate.toml if need be"
-        fix = served.fix if served.fault is not None else fix
+        fix = _other_model("DELEGATE_MODEL", answers[choice.worker.provider, choice.worker.endpoint])
         yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", fix)
     elif choice.worker is not None:
         yield DiagnosticCheck("model", "ok", f"children run on {choice.worker.id}")
-    if choice.judging.chosen is not None:
-        yield DiagnosticCheck("judge", "ok", f"{choice.judging.chosen.id} judges criteria that checks can't decide")
+    judge = choice.judging.chosen
+    if judge is not None and judge_fault is not None:
+        fix = _other_model("DELEGATE_JUDGE_MODEL", answers[judge.provider, judge.endpoint])
+        yield DiagnosticCheck("judge", "problem", f"{judge.id} would judge, but {judge_fault}", fix)
+    elif judge is not None:
+        yield DiagnosticCheck("judge", "ok", f"{judge.id} judges criteria that checks can't decide")
     elif choice.worker is not None:
         yield DiagnosticCheck("judge", "problem", "no model can judge", "run `delegate models` for the reasons")
+
+
+def _other_model(variable: str, served: ServedModels) -> str:
+    """What to do about a model that its server doesn't serve, or can't."""
+    if served.fault is not None:
+        return served.fix
+    names = ", ".join(served.models[:5]) or "a model that the server lists"
+    return f"set {variable} to {names}, and declare it in your own delegate.toml if need be"
 
 
 def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:

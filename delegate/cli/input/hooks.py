@@ -16,11 +16,11 @@ from pydantic import BaseModel, ValidationError
 from delegate import trust
 from delegate.cli import PROGRAM
 from delegate.cli.input.documents import read_document, read_text
-from delegate.cli.input.taskfile import error_text
 from delegate.cli.input.workfile import LocatedCriterion, listed_criteria, to_task, typed
 from delegate.errors import CallError
 from delegate.judging.transcripts.sessions import Session, read_session
 from delegate.types import Task
+from delegate.types.faults import error_text
 
 Json = Mapping[str, Any]
 Host = Literal["Claude Code", "Gemini CLI"]

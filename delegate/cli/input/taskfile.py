@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 from delegate.batch.item import Item
 from delegate.batch.sources import TaskFile, no_tasks, tasks_in
 from delegate.cli.input.documents import read_document
-from delegate.contract.problems import KINDS, Problems, join, kind_fields
+from delegate.contract.problems import KINDS, Problems, kind_fields
 from delegate.errors import CallError
 from delegate.judging.validate import refuse_undecidable
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
+from delegate.types.faults import error_text
 from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 
 
@@ -145,36 +145,6 @@ def _resolve_workspace(task: Task, base: Path) -> Task:
     ) as error:  # such as a NUL, or the home of an unknown user
         raise _bad(f"`workspace.path` can't be a path: {error}", "workspace") from None
     return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
-
-
-def error_text(error: ValidationError) -> str:
-    """The errors found by pydantic in one line, each with the path of its field."""
-    return "; ".join(_detail_text(detail) for detail in error.errors(include_url=False)[:5])
-
-
-def _detail_text(detail: ErrorDetails) -> str:
-    path, previous = "", 0
-    for part in detail["loc"]:
-        is_tag = isinstance(previous, int) and part in KINDS  # pydantic adds the kind of a criterion to its path
-        if not is_tag:
-            path = f"{path}[{part}]" if isinstance(part, int) else join(path, part)
-        previous = part
-    problem = _problem(detail)
-    return f"`{path}` {problem}" if path else problem
-
-
-def _problem(detail: ErrorDetails) -> str:
-    match detail["type"]:
-        case "missing":
-            return "is missing"
-        case "string_too_short":
-            return "is empty"
-        case "extra_forbidden":
-            return "is not an allowed field; remove it"
-        case "value_error":
-            return detail["msg"].removeprefix("Value error, ")
-        case _:
-            return f"{detail['msg']}, got {detail['input']!r:.60}"
 
 
 def _bad(message: str, field: str | None = None) -> CallError:

@@ -9,10 +9,11 @@ from typing import NamedTuple, cast
 from pydantic import ValidationError
 
 from delegate.cli.input.documents import is_document, name_of, read_document, read_text
-from delegate.cli.input.taskfile import error_text, read_criterion, typed_criterion
+from delegate.cli.input.taskfile import read_criterion, typed_criterion
 from delegate.errors import CallError
 from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
+from delegate.types.faults import error_text
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
 _BULLET = re.compile(r"\s*[-*•]\s+")
@@ -38,7 +39,7 @@ def read_criteria(file: Path | None, texts: Sequence[str] = ()) -> list[LocatedC
 def to_task(goal: str, criteria: Sequence[LocatedCriterion]) -> Task:
     """The task with these criteria. Raises CallError with the location of an invalid criterion."""
     try:
-        return Task(goal=goal, acceptance_criteria=tuple(map(_criterion, criteria)))
+        return Task.model_validate({"goal": goal, "acceptance_criteria": tuple(map(_criterion, criteria))})
     except ValidationError as error:
         raise CallError("invalid_criterion", error_text(error), field="acceptance_criteria") from None
 

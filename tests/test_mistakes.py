@@ -1,0 +1,198 @@
+"""Mistakes that people make, each refused before anything is spent, in one line that names what is wrong and the fix.
+
+Those of a command are in `COMMANDS`, those of a program in `PROGRAMS`. More that need a server are in
+tests/cli/test_first_hour.py.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+import delegate as package
+from delegate import Delegator
+from delegate.errors import DelegateError
+from delegate.testing import Scripted
+from tests.cli.command import delegate, openai_at
+from tests.support.model_server import ModelServer
+
+GOAL = ("run", "Write note.md", "-c", "file: note.md")
+BATCH = ("-o", "r.jsonl", "--goal", "Greet {name}")
+Task, Wrong = cast("Any", package.Task), cast("Any", Delegator)
+"""Type checkers would refuse most of these programs."""
+LONGEST = 400
+"""Characters of a line that can be read at once."""
+
+
+class Mistake(NamedTuple):
+    arguments: tuple[str, ...]
+    words: tuple[str, ...]
+    """What the line has to say."""
+    file: str | bytes = ""
+    """What the file has that the arguments name: the first one with a dot, or `delegate.toml`."""
+    environment: tuple[str, str] | None = None
+
+
+def of_file(name: str, text: str | bytes, *words: str) -> Mistake:
+    if name.endswith((".json", ".yaml", ".toml")):
+        return Mistake(("run", "--file", name), words, text)
+    arguments = ("batch", name, *(BATCH if name.endswith(".csv") else BATCH[:2]))
+    return Mistake(arguments, words, text)
+
+
+def of_settings(text: str | bytes, *words: str) -> Mistake:
+    return Mistake(GOAL, ("delegate.toml", *words), text)
+
+
+def of_variable(name: str, value: str, *words: str) -> Mistake:
+    return Mistake(GOAL, (name, *words), environment=(name, value))
+
+
+def task(**fields: Any) -> str:
+    return json.dumps([{"goal": "g", **fields}])
+
+
+COMMANDS = {
+    # files of tasks
+    "no goal": of_file("t.json", "[{}]", "task 1", "`goal` is missing"),
+    "an empty goal": of_file("t.json", '[{"goal": " "}]', "task 1", "`goal` is empty"),
+    "a goal that is a number": of_file("t.json", '[{"goal": 1}]', "`goal`", "valid string"),
+    "a misspelled field": of_file("t.json", task(contxt="c"), "`contxt`", "did you mean `context`?"),
+    "criteria by another name": of_file("t.json", task(criteria=["x"]), "did you mean `acceptance_criteria`?"),
+    "one criterion, no list": of_file("t.json", task(acceptance_criteria="x"), "`acceptance_criteria`", "a list"),
+    "a criterion without its path": of_file("t.json", task(acceptance_criteria=[{"kind": "file"}]), ".path`", "add it"),
+    "a kind by another name": of_file("t.json", task(acceptance_criteria=[{"kind": "bash"}]), "did you mean `shell`?"),
+    "a criterion without a kind": of_file("t.json", task(acceptance_criteria=[{"path": "a"}]), '"kind": "file"'),
+    "about nothing": of_file(
+        "t.json",
+        task(acceptance_criteria=[{"kind": "text", "text": "t", "about": "haiku"}]),
+        "about`",
+        "path of a file",
+    ),
+    "a tier that isn't": of_file("t.json", task(tier="fsat"), "`tier`", "'deep', 'standard' or 'fast'"),
+    "a negative limit": of_file("t.json", task(max_cost_usd=-1), "`max_cost_usd`", "greater than 0"),
+    "goal mode without criteria": of_file("t.json", task(mode="goal"), "needs acceptance_criteria"),
+    "a workspace without a path": of_file("t.json", task(workspace={"mode": "copy"}), "`workspace`", "needs a path"),
+    "an unknown role": of_file("t.json", task(role="tester"), "role", "tester"),
+    "a report as tasks": of_file("t.json", '{"error": null, "results": []}', "results, not tasks", "the file of tasks"),
+    "a task without a list": of_file("t.json", '{"goal": "g"}', "`tasks`"),
+    "a list of numbers": of_file("t.json", "[1]", "task 1", "write an object with at least `goal`"),
+    "YAML without quotes": of_file(
+        "t.yaml", "- goal: g\n  acceptance_criteria: [file: a.txt]\n", "quotes", '"file: a.txt"'
+    ),
+    "YAML with a tab": of_file("t.yaml", "- goal: g\n\tcontext: c\n", "not valid YAML", "line 2", "correct the file"),
+    "YAML in Latin-1": of_file("t.yaml", b"- goal: Caf\xe9\n", "not UTF-8", "save it as UTF-8"),
+    "TOML without quotes": of_file("t.toml", "[[tasks]]\ngoal = g\n", "not valid TOML", "line 2", "correct the file"),
+    "a file of another kind": Mistake(("run", "--file", "t.txt"), ("can't tell its format", ".json"), "g"),
+    "a file that isn't there": Mistake(("run", "--file", "absent"), ("absent", "a name that ends in .json")),
+    "a Word file": Mistake(("batch", "t.docx", *BATCH), ("t.docx", ".csv"), b"PK"),
+    # batches
+    "CSV in Latin-1": of_file("t.csv", b"name\nCaf\xe9\n", "row 1", "not UTF-8", "save the file as UTF-8"),
+    "CSV in UTF-16": of_file("t.csv", "name\nx\n".encode("utf-16"), "not UTF-8", "save the file as UTF-8"),
+    "CSV with a column twice": of_file("t.csv", "name,name\na,b\n", "two columns are named 'name'", "rename one"),
+    "CSV with a field too many": of_file("t.csv", "name,age\na,b,c\n", "row 1", "3 fields", "the header has 2"),
+    "CSV with only a header": of_file("t.csv", "name\n", "t.csv"),
+    "an empty CSV": of_file("t.csv", "\n", "t.csv"),
+    "JSONL that isn't": of_file("t.jsonl", '{"goal": "g",}\n', "row 1", "JSON"),
+    "JSONL of texts": of_file("t.jsonl", '"g"\n', "row 1", "write an object with at least `goal`"),
+    "JSONL in Latin-1": of_file("t.jsonl", b'{"goal": "Caf\xe9"}\n', "row 1", "save the file as UTF-8"),
+    "results as tasks": of_file(
+        "t.jsonl", '{"handle": "a-0", "verdict": "PASS"}\n', "row 1", "a result", "file of tasks"
+    ),
+    "templates for tasks": Mistake(("batch", "t.jsonl", *BATCH), ("templates are for the columns of a CSV",), task()),
+    "results nowhere": Mistake(("batch", "t.csv", "--goal", "Greet {name}"), ("-o", ".jsonl or .csv"), "name\nx\n"),
+    "no such run": Mistake(("batch", "--resume", "1f2e3d"), ("1f2e3d",)),
+    # settings
+    "a setting by another name": of_settings("modle = 'x'\n", "modle", "did you mean model?"),
+    "a setting of another type": of_settings("max_children = 'many'\n", "max_children", "integer"),
+    "a setting out of range": of_settings("max_cost_usd = -1\n", "max_cost_usd", "greater than 0"),
+    "a setting that isn't a choice": of_settings("sandbox = 'maybe'\n", "sandbox", "'auto'"),
+    "settings in Latin-1": of_settings(b"# caf\xe9\n", "not UTF-8", "save it as UTF-8"),
+    "settings that are YAML": of_settings("model: gpt\n", "TOML", "line 1", "correct it there"),
+    "a variable by another name": of_variable("DELEGATE_MODLE", "x", "did you mean DELEGATE_MODEL?"),
+    "a variable that is no number": of_variable("DELEGATE_MAX_CHILDREN", "many", "integer"),
+    "a home that is a device": of_variable("DELEGATE_HOME", "/dev/full", "not a folder", "nothing was run", "writable"),
+    "a home that is a file": of_variable("DELEGATE_HOME", "/etc/hosts", "nothing was run", "to a writable folder"),
+    # commands
+    "a model that isn't": Mistake((*GOAL, "--model", "gpt-9"), ("'gpt-9'", "use one of: gpt-", ", gpt-")),
+    "no goal on the line": Mistake(("run",), ("GOAL", "--file")),
+    "a folder that isn't there": Mistake(("run", "x", "--in", "absent"), ("absent", "folder")),
+    "both kinds of folder": Mistake(("run", "x", "--copy", "--worktree"), ("--worktree", "leave out one")),
+    "a number that isn't": Mistake((*GOAL, "--max-steps", "many"), ("--max-steps", "integer")),
+    "claims without goal mode": Mistake((*GOAL, "--max-claims", "2"), ("--max-claims", "--until-verified")),
+    "criteria missing for a judge": Mistake(("judge", "--output", "x"), ("no criteria", "add -c CRITERION")),
+    "no such task": Mistake(("show", "1f2e3d4c"), ("1f2e3d4c",)),
+    "nothing to rule on": Mistake(("rule", "last", "c1", "met"), ("no run is on record",)),
+    "a ruling that isn't": Mistake(("rule", "last", "c1", "maybe"), ("'maybe'", "'met', 'not_met'")),
+    "a state spelled the other way": Mistake(("judge", "--status", "canceled"), ("'canceled'", "'cancelled'")),
+    "an unknown dialect": Mistake(("tool", "--dialect", "opnai"), ("opnai", "openai")),
+    "a port that isn't": Mistake(("serve", "--port", "http"), ("--port", "integer")),
+    "an unknown client": Mistake(("mcp", "install", "cursr"), ("cursr", "cursor")),
+    "an unknown hook": Mistake(("hook", "claud"), ("claud",)),
+}
+
+
+@pytest.mark.parametrize("mistake", COMMANDS.values(), ids=COMMANDS)
+def test_a_mistake_at_a_command_is_one_line(mistake: Mistake) -> None:
+    if mistake.file:
+        named = next((one for one in mistake.arguments if one.startswith("t.")), "delegate.toml")
+        data = mistake.file.encode() if isinstance(mistake.file, str) else mistake.file
+        Path(named).write_bytes(data)
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    with ModelServer([]) as server:
+        changed = dict([mistake.environment]) if mistake.environment else {}
+        done = delegate(*mistake.arguments, **{**openai_at(server), **changed})
+        assert server.calls == []
+    assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    _says(done.stderr, mistake.words)
+    assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
+
+
+def _says(line: str, words: tuple[str, ...]) -> None:
+    assert "\n" not in line.rstrip("\n")
+    assert "pydantic" not in line
+    assert len(line) <= LONGEST, line
+    for word in words:
+        assert word in line, line
+
+
+PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
+    "a text as task": (lambda d: d.run_sync("x"), ("'x' is str, not a Task", "write Task(goal='x')")),
+    "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("is list, not a Task",)),
+    "a dict as task": (lambda d: d.run_sync({"goal": "x"}), ("is dict, not a Task",)),
+    "a batch of a number": (lambda d: d.batches.run(1), ("1 is int, not a Task",)),
+    "a batch of texts": (lambda d: d.batches.run(["x"]), ("'x' is str, not a Task", "write Task(goal='x')")),
+    "a batch of one text": (lambda d: d.batches.run("x"), ("'x' is str, not a Task",)),
+    "criteria by another name": (lambda _: Task(goal="x", criteria=[]), ("did you mean `acceptance_criteria`?",)),
+    "a goal without its name": (lambda _: Task("x"), ("only named arguments", "Task(goal=…)")),
+    "no goal": (lambda _: Task(), ("`goal` is missing",)),
+    "an empty goal": (lambda _: Task(goal=""), ("`goal` is empty",)),
+    "a text as criteria": (lambda _: Task(goal="x", acceptance_criteria="y"), ("_criteria` should be a list",)),
+    "a short form that isn't": (lambda _: Task(goal="x", acceptance_criteria=["shel: y"]), ("`shel:`", "did you mean")),
+    "a tier that isn't": (lambda _: Task(goal="x", tier="fsat"), ("`tier`", "'deep', 'standard' or 'fast'")),
+    "a setting by another name": (lambda _: Wrong(modle="x"), ("modle", "did you mean model?")),
+    "a model in place of settings": (lambda _: Wrong("gpt-5"), ("settings", "Delegator(model=…)")),
+    "an unknown dialect": (lambda d: d.tool("opnai"), ("'opnai'", "use one of openai")),
+    "arguments that are no JSON": (lambda d: d.call_sync('{"goal": x}'), ("not valid JSON",)),
+    "arguments that are null": (lambda d: d.call_sync(None), ("null", "not a JSON object")),
+    "tasks without a goal": (lambda d: d.call_sync({"tasks": [{}]}), ("goal` is missing",)),
+    "a goal of another type": (lambda d: d.call_sync({"tasks": [{"goal": 3}]}), ("goal`",)),
+    "a field of the operator": (lambda d: d.call_sync({"goal": "x", "max_steps": 3}), ("set by the operator",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_mistake_of_a_program_is_one_line(name: str) -> None:
+    wrong, words = PROGRAMS[name]
+    with Delegator(client=Scripted([])) as delegator:
+        try:
+            answer: Any = wrong(delegator)
+        except DelegateError as error:
+            _says(str(error), words)
+            return
+    assert answer.error is not None
+    assert answer.results == ()
+    _says(f"{answer.error.message} ({answer.error.hint})", words)
