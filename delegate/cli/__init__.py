@@ -60,7 +60,7 @@ def _run(arguments: list[str]) -> object:
         # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
         return app(prog_name=PROGRAM, standalone_mode=not arguments)
     except Exception as error:
-        if _terminations:  # while something was imported that turns KeyboardInterrupt into an error of its own
+        if terminations:  # while something was imported that turns KeyboardInterrupt into an error of its own
             raise KeyboardInterrupt from error
         is_server = arguments[:1] == ["mcp"] and not {"install", "--http"} & {*arguments} and not sys.stdin.isatty()
         if not is_server or find_spec("mcp") is None:
@@ -130,12 +130,12 @@ def _set_up_process() -> None:
         signal.signal(signal.SIGTERM, _as_interrupt)
 
 
-_terminations: list[int] = []
+terminations: list[int] = []
 """The SIGTERMs that this process got so far."""
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    _terminations.append(number)
+    terminations.append(number)
     signal.raise_signal(signal.SIGINT)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from delegate._util.cancellation import Cancellation
 from delegate.budget.nested import joined
-from delegate.cli import PROGRAM
+from delegate.cli import PROGRAM, terminations
 from delegate.cli.screen.progress import live
 from delegate.delegator import Delegator
 from delegate.events import EventSink
@@ -49,6 +49,8 @@ def work(delegator: Delegator, do: "Work[T]", *, titles: Sequence[str] = ()) -> 
             with live(titles) as sink:
                 return await do(sink)
 
+    if terminations:
+        raise KeyboardInterrupt
     return asyncio.run(main())
 
 
@@ -87,6 +89,8 @@ class _Interrupts:
         with suppress(ValueError):  # not in the main thread, where signals are handled
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._interrupt)
+        if terminations:  # what was imported then may have swallowed its KeyboardInterrupt
+            self._interrupt(signal.SIGTERM, None)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

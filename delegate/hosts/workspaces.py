@@ -37,7 +37,7 @@ class WorkspacePolicy:
     def sentence(self, cwd: Path | None = None) -> str:
         """The policy for a parent, in its tool's description. It works in `cwd`, or else where its client says."""
         found = self.path or repository_above(cwd or Path.cwd())
-        project = str(found or "the project that the client names, or in an empty folder without one")
+        project = str(found or "the client's project, or in an empty folder without one")
         if self.mode == "fresh" or (found is None and cwd is not None):
             return "Each child works in an empty folder and doesn't see the user's files."
         if self.mode == "shared":

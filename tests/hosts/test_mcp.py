@@ -286,7 +286,7 @@ async def test_children_work_in_the_project_that_a_root_names(latest: bool, tmp_
     roots = [f"file://{quote(str(project))}"]
     async with connected(over_stdio(None, *LISTING_CHILD), latest=latest, roots=roots) as client:
         (tool,) = [tool for tool in await client.tools() if tool["name"] == "delegate_task"]
-        assert "git worktree or copy of the project that the client names" in tool["description"]
+        assert "git worktree or copy of the client's project" in tool["description"]
         answer = text_of(await client.call({"goal": "g"}))
     assert "a.txt\nmade.txt\nuncommitted.txt" in answer
     assert "- to take the changes over: " in answer

@@ -408,7 +408,7 @@ async def test_the_description_says_which_folder_children_get_as_it_is_now(
     monkeypatch.chdir(monorepo)
     auto = WorkspacePolicy("auto")
     assert auto.sentence().startswith(f"Each child works in its own git worktree of {monorepo.parents[1]}, with ")
-    named = "the project that the client names, or in an empty folder without one"
+    named = "the client's project, or in an empty folder without one"
     monkeypatch.chdir(tmp_path)
     assert auto.sentence().startswith(f"Each child works in its own git worktree or copy of {named}, with ")
     assert auto.sentence(tmp_path) == WorkspacePolicy("fresh").sentence()
