@@ -60,7 +60,8 @@ class Parent:
         turn = self.plan([one.text for one in done], reading)
         if turn is None:
             return Reply("I have read the results.")
-        if turn.tool == READ and reading is None and search and answered(call)[-1].tool != search.name:
+        last = [one.tool for one in answered(call)[-1:]]
+        if turn.tool == READ and reading is None and search and last != [search.name]:
             return searching(call, search, READ)
         used = mine if turn.tool == TOOL else reading or Listed(READ, "", {}, mine.namespace)
         # Gemini CLI offers this parameter beside those of each tool, so its models use it.
