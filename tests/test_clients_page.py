@@ -17,3 +17,10 @@ def test_all_results_are_of_clients_that_can_be_played() -> None:
 
 def test_every_client_is_played_with_settings_that_can_be_installed() -> None:
     assert {client.settings for client in ALL if client.settings} <= set(CLIENTS)
+
+
+def test_all_results_are_of_scenarios_that_are_shown() -> None:
+    shown = {*page.PLAYED, "short timeout", "default timeout"}
+    for client, entry in page.load().items():
+        assert entry["outcomes"].keys() <= shown, client
+        assert entry["facts"].keys() <= shown, client

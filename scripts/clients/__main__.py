@@ -43,7 +43,8 @@ def _play_all(client: Driven, wanted: set[str], long_seconds: float) -> None:
                 facts["child_seconds"] = long_seconds
             _note(client, version, scenario.name, outcome, facts)
     if not wanted or "kill" in wanted:
-        _note(client, version, "kill", *kill(client, program))
+        for name, seen in kill(client, program).items():
+            _note(client, version, name, *seen)
 
 
 def _note(client: Driven, version: str, scenario: str, outcome: str, facts: dict[str, Any]) -> None:

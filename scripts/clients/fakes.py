@@ -10,13 +10,15 @@ from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
 
 Json = dict[str, Any]
-HANDLE = re.compile(r"\b[0-9a-f]{12,32}-\d+\b")
+HANDLE = re.compile(r"(?:\b|(?<=\\n))[0-9a-f]{12,32}-\d+\b")
 VERDICTS = (re.compile(r"task \d+: (?:PASS|FAIL)"), re.compile(r"\bverdict\W{1,8}(?:PASS|FAIL)"))
 """A verdict in the result's text, and in its JSON."""
 RUNNING = re.compile(r"running in the background|status\W{1,6}running", re.IGNORECASE)
 TOOL, READ = "delegate_task", "read_delegation"
 CHILD, JUDGE = "gpt-6.1-terra", "gpt-6-luna"
 _SEARCHES = ("tool_search", "ToolSearch")
+_MOST_SEARCHES = 2
+"""One for each of the tools."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Parent:
         turn = self.plan([one.text for one in done], reading)
         if turn is None:
             return Reply("I have read the results.")
-        if turn.tool == READ and reading is None and search and answered(call)[-1].tool != search.name:
+        searches = sum(search is not None and one.tool == search.name for one in answered(call))
+        if turn.tool == READ and reading is None and search and searches < _MOST_SEARCHES:
             return searching(call, search, READ)
         used = mine if turn.tool == TOOL else reading or Listed(READ, "", {}, mine.namespace)
         # Gemini CLI offers this parameter beside those of each tool, so its models use it.

@@ -14,7 +14,7 @@ from scripts.clients.play import SCENARIOS
 Json = dict[str, Any]
 RESULTS = Path(__file__).parent / "results.json"
 FILE = ROOT / "docs" / "clients.md"
-PLAYED = [*(scenario.name for scenario in SCENARIOS[:-2]), "kill"]
+PLAYED = [*(scenario.name for scenario in SCENARIOS[:-2]), "kill", "record of a killed client"]
 """The scenarios that a client can pass. The last two say how long it waits."""
 
 HEAD = """\
@@ -70,13 +70,14 @@ def document() -> str:
 def _scenarios() -> Iterator[str]:
     yield from (f"- **{scenario.name}**: {scenario.about}" for scenario in SCENARIOS[:-2])
     yield "- **kill**: Client killed in the middle of a call: the server and its children's processes end within 15 s."
+    yield "- **record of a killed client**: The record says within 15 s that its task was stopped or cancelled."
 
 
 def _outcomes(shown: Sequence[Driven], results: Json) -> Iterator[str]:
     yield from (
         "## Results",
         "",
-        "✓ means that the scenario passes. A number refers to the reasons below the table.",
+        "✓ means that the scenario passes. A number refers to the reasons below the table; – means not played.",
         "",
     )
     yield f"| client | version | {' | '.join(PLAYED)} |"

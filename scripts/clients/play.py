@@ -52,6 +52,8 @@ _START_SECONDS = 120
 """How long a client may take for everything besides the call itself."""
 _END_SECONDS = 15
 """How long the server and its processes may live after their client was killed."""
+_EXIT_SECONDS = 2
+"""How long the server may live after its client has ended by itself."""
 _WAIT_SECONDS = 30
 _MOST_READS = 60
 _SERVER = b"-m\0delegate\0mcp"
@@ -70,6 +72,10 @@ class Run:
     seconds: float = 0
     exit_code: int | None = None
     """None if it had to be ended."""
+    exit_seconds: float | None = None
+    """How long the server lived on after the client's end. None if it had to be ended."""
+    status: str = ""
+    """What git says of the project before the client is started."""
     output: str = ""
     log: list[Message] = field(default_factory=list[Message])
     block: str = ""
@@ -114,6 +120,8 @@ class Scenario:
     """More variables of the server."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Files of the project."""
+    more_files: int = 0
+    """How many files the repository has besides."""
     folder: str = "."
     """Where in the project the client is started."""
     at_once: int = 1
@@ -123,6 +131,8 @@ class Scenario:
     clients: Sequence[str] = ()
     """The clients that it is played in; empty for all."""
     only_if_named: bool = False
+    then: Plan | None = None
+    """The plan of a second start of the client, after the first has ended."""
 
 
 def _once(*calls: Json) -> Plan:
@@ -149,6 +159,14 @@ def _bad(read: Sequence[str], reader: Listed | None) -> Turn | None:
     if not read:
         return Turn(TOOL, [{"goal": ""}])
     return Turn(TOOL, [{"tasks": [{"goal": f"Task {n}."} for n in range(4)]}]) if len(read) == 1 else None
+
+
+def _from_record(read: Sequence[str], reader: Listed | None) -> Turn | None:
+    """Read what is on record, and then the newest report by its handle."""
+    if not read:
+        return Turn(READ, [{}])
+    handles = HANDLE.findall(read[0])
+    return Turn(READ, [{"handle": handles[0]}]) if handles and len(read) == 1 else None
 
 
 def _first_request(run: Run) -> tuple[str, Json]:
@@ -245,6 +263,16 @@ def _says(*texts: str) -> Callable[[Run], tuple[str, Json]]:
     return judge
 
 
+def _restarted(run: Run) -> tuple[str, Json]:
+    """Whether the second start, with a server of its own, read what the first had done, and ran nothing."""
+    listed_first, *reports = run.read or [""]
+    servers = {one.server for one in of_client(run.log, "tools/call")}
+    shown: Json = {"servers": len(servers), "children": run.children.started, "excerpt": "\n".join(run.read)[:300]}
+    found = bool(HANDLE.search(listed_first)) and any("The answer is 42" in one for one in reports)
+    passed = found and len(servers) > 1 and run.children.started == 1 and run.exit_code == 0
+    return (PASSED if passed else f"no: {run.why_not()}"), shown
+
+
 def _one_run(run: Run) -> tuple[str, Json]:
     """Whether servers below children joined the run of the first, until the depth was refused."""
     outcome, shown = _says("can't delegate: the setting max_depth")(run)
@@ -268,6 +296,25 @@ def _taken_over(run: Run) -> tuple[str, Json]:
     shown["taken_over"] = sorted(str(path.relative_to(run.folder)) for path in run.folder.glob("project/**/made.txt"))
     brought = shown["taken_over"] == ["project/made.txt"]
     return (PASSED if brought else f"no: `{command[1]}` brought {shown['taken_over']}: {done.stderr[-300:]}"), shown
+
+
+def _monorepo(run: Run) -> tuple[str, Json]:
+    """As `_taken_over`, and whether the server has ended soon and left the repository as it was."""
+    kept = _git(run, "worktree", "list", "--porcelain").count("worktree ")
+    changed = _git(run, "status", "--porcelain") != run.status
+    left: Json = {"exit_seconds": run.exit_seconds, "worktrees": kept, "status_changed": changed}
+    ends = {one.sender: one.at for one in run.log}
+    if {"client closed", "end"} <= ends.keys():  # some clients wait for their server before they end
+        left["end_after_close_seconds"] = round(ends["end"] - ends["client closed"], 1)
+    outcome, shown = _taken_over(run)
+    soon = run.exit_seconds is not None and run.exit_seconds <= _EXIT_SECONDS
+    clean = soon and kept == 1 and not changed
+    return (outcome if clean or outcome != PASSED else f"no: {left}"), {**shown, **left}
+
+
+def _git(run: Run, *arguments: str) -> str:
+    command = ["git", "-C", str(run.folder / "project"), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def _apart(run: Run) -> tuple[str, Json]:
@@ -348,6 +395,20 @@ SCENARIOS: tuple[Scenario, ...] = (
         files={"delegate.toml": "max_children = 99\n"},
     ),
     Scenario(
+        "bad option",
+        "Where a setting is invalid, the tool is there, and a call is answered with its name and what it takes.",
+        _once(_task()),
+        _says("delegate isn't set up", "DELEGATE_MAX_DEPTH"),
+        env={"DELEGATE_MAX_DEPTH": "many"},
+    ),
+    Scenario(
+        "restart",
+        "Started anew after it has ended, the client reads what is on record, without a handle and by it.",
+        _once(_task()),
+        _restarted,
+        then=_from_record,
+    ),
+    Scenario(
         "subfolder",
         "Started in a subfolder of a repository, children work in a worktree of it. The command in the result brings "
         "what they changed.",
@@ -355,6 +416,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         _taken_over,
         lambda long_seconds: Children(command="cp packages/one/readme.md made.txt"),
         files={"packages/one/readme.md": "One.\n"},
+        folder="packages/one",
+    ),
+    Scenario(
+        "big monorepo",
+        "As subfolder, with 30,000 files more. The server ends within 2 s of its client; `git worktree list` and "
+        "`git status` say what they said before.",
+        _once(_task()),
+        _monorepo,
+        lambda long_seconds: Children(command="cp packages/one/readme.md made.txt"),
+        lambda long_seconds: 60,
+        files={"packages/one/readme.md": "One.\n"},
+        more_files=30_000,
         folder="packages/one",
     ),
     Scenario(
@@ -415,19 +488,30 @@ SCENARIOS: tuple[Scenario, ...] = (
 def play(client: Driven, program: str, scenario: Scenario, long_seconds: float) -> Run:
     """Play one scenario in a client."""
     run = _new_run(client, scenario.name, scenario.plan, scenario.children(long_seconds))
+    _play_once(run, program, scenario, long_seconds)
+    if scenario.then:
+        run.parent.plan = scenario.then
+        _play_once(run, program, scenario, long_seconds)
+    _finish(run)
+    return run
+
+
+def _play_once(run: Run, program: str, scenario: Scenario, long_seconds: float) -> None:
+    run.exit_code = None
     with _started(run, program, scenario, tapped=True, child_seconds=long_seconds) as processes:
         started = time.monotonic()
         end = started + _START_SECONDS + scenario.needs_seconds(long_seconds) * 1.5
         with contextlib.suppress(subprocess.TimeoutExpired):
             codes = [process.wait(max(0, end - time.monotonic())) for process in processes]
             run.exit_code = max(codes, key=abs)
-        run.seconds = time.monotonic() - started
-    _finish(run)
-    return run
+        ended = time.monotonic()
+        run.seconds = ended - started
+        if run.exit_code is not None:
+            run.exit_seconds = _until_gone(_servers(run), ended)
 
 
-def kill(client: Driven, program: str) -> tuple[str, Json]:
-    """Kill a client in the middle of a call. All that the server has started must end."""
+def kill(client: Driven, program: str) -> dict[str, tuple[str, Json]]:
+    """Kill a client in the middle of a call. All that the server has started must end, and the record say so."""
     mark = str(time.time_ns() % 1_000_000_000)
     children = Children(command=f"sleep {mark}")
     run = _new_run(client, "kill", _once(_task()), children)
@@ -435,23 +519,47 @@ def kill(client: Driven, program: str) -> tuple[str, Json]:
         deadline = time.monotonic() + _START_SECONDS
         while not (begun := _with_word(mark.encode())) and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.1)
-        server = _with_word(_SERVER) & _with_environment(f"DELEGATE_HOME={run.folder / 'delegate'}")
+        server = _servers(run)
         if not begun:
             run.exit_code = process.poll()
             _finish(run)
-            return f"no: the child's command never ran; {run.why_not()}", {}
+            return {"kill": (f"no: the child's command never ran; {run.why_not()}", {})}
         for pid in _descendants_named(process.pid, client):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
-        while (left := _alive(server | begun)) and time.monotonic() < killed + _END_SECONDS:
+        took = _until_gone(server | begun, killed)
+        shown: Json = {"processes": len(server | begun), "ended_after_seconds": took}
+        ended = PASSED if took is not None else f"no: processes lived on for {_END_SECONDS} s"
+        return {"kill": (ended, shown), "record of a killed client": _recorded(run.folder, killed)}
+
+
+def _recorded(folder: Path, killed: float) -> tuple[str, Json]:
+    """Whether the record says that the only task has ended without a verdict, and how long that took."""
+    with contextlib.closing(sqlite3.connect(folder / "delegate" / "records.sqlite3")) as records:
+        while True:
+            tasks = records.execute("SELECT status, verdict, ended_at IS NOT NULL FROM tasks").fetchall()
+            took = time.monotonic() - killed
+            if all(ended for *_, ended in tasks) or took > _END_SECONDS:
+                break
             time.sleep(0.05)
-        took = round(time.monotonic() - killed, 1)
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    shown: Json = {"processes": len(server | begun), "ended_after_seconds": None if left else took}
-    return (PASSED if not left else f"no: {len(left)} processes lived on for {_END_SECONDS} s"), shown
+    shown: Json = {"tasks": tasks, "after_seconds": round(took, 1)}
+    passed = len(tasks) == 1 and tasks[0][0] in {"cancelled", "stopped"} and tasks[0][2]
+    return (PASSED if passed else f"no: on record is {tasks}"), shown
+
+
+def _servers(run: Run) -> set[int]:
+    return _with_word(_SERVER) & _with_environment(f"DELEGATE_HOME={run.folder / 'delegate'}")
+
+
+def _until_gone(pids: set[int], since: float) -> float | None:
+    """How long after `since` these processes had all ended. None if they had to be killed."""
+    while (left := _alive(pids)) and time.monotonic() < since + _END_SECONDS:
+        time.sleep(0.05)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return None if left else round(time.monotonic() - since, 1)
 
 
 def _new_run(client: Driven, name: str, plan: Plan, children: Children) -> Run:
@@ -484,6 +592,7 @@ def _started(run: Run, program: str, scenario: Scenario | None = None, *, tapped
             setup = replace(setup, call_seconds=scenario.call_seconds, args=args, server_env=env)
         _make_project(setup.project, scenario)
         run.block = write_settings(client, setup)
+        run.status = _git(run, "status", "--porcelain")
         env = {
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "TERM": "dumb",
@@ -536,10 +645,15 @@ def _locked(folder: Path, scenario: Scenario | None) -> Any:
 
 
 def _make_project(project: Path, scenario: Scenario | None) -> None:
-    """A repository with one commit."""
+    """A repository with one commit, unless it is there."""
+    if (project / ".git").exists():
+        return
     for name, text in {"readme.md": "A project.\n", **(scenario.files if scenario else {})}.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text, encoding="utf-8")
+    for n in range(scenario.more_files if scenario else 0):
+        (project / "packages" / f"more-{n // 100}").mkdir(exist_ok=True)
+        (project / "packages" / f"more-{n // 100}" / f"{n}.txt").write_text(f"{n}\n", encoding="utf-8")
     git = ["git", "-C", str(project), "-c", "user.name=x", "-c", "user.email=x@example.org"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "Begin"]):
         subprocess.run([*git, *command], check=True)
