@@ -18,6 +18,7 @@ from delegate import Delegator, Job, Task
 from delegate.child.function import FunctionRunner
 from delegate.delegator.merges import Merge
 from delegate.errors import CallError
+from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.types import Workspace
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")
@@ -417,6 +418,8 @@ async def test_a_merge_that_is_killed_at_any_moment_is_whole_or_not_there(childr
             await merging.wait()
         for entry in git(children.project, "worktree", "list", "--porcelain").split("worktree ")[2:]:
             git(children.project, "worktree", "remove", "--force", entry.split("\n")[0])
+        for left in (children.delegator.settings.home / "workspaces").glob("*.start"):
+            remove_tree(left)
         now = await _settled(children.project, (before, after))
         ends["merged" if now == after else "not there"] += 1
         if now == after:
