@@ -115,12 +115,12 @@ def read_tool(dialect: Dialect) -> JsonObject:
 
 def stop_tool(dialect: Dialect) -> JsonObject:
     """Return the definition of `stop_delegation`, with which a parent stops a task."""
-    return _local_tool(dialect, "stop_delegation", title="Stop a delegated task", reads=False)
+    return _local_tool(dialect, "stop_delegation", title="Stop work", reads=False)
 
 
 def message_tool(dialect: Dialect) -> JsonObject:
     """Return the definition of `message_delegation`, with which a parent sends a task an instruction."""
-    return _local_tool(dialect, "message_delegation", title="Message a delegated task", reads=False, repeats=False)
+    return _local_tool(dialect, "message_delegation", title="Send an instruction", reads=False, repeats=False)
 
 
 def think_tool(dialect: Dialect) -> JsonObject:

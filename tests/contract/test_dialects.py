@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 
-from delegate.contract import DIALECTS, Dialect, Limits, Variant, parse_call, tool
+from delegate.contract import DIALECTS, Dialect, Limits, Variant, message_tool, parse_call, stop_tool, think_tool, tool
 from delegate.contract.problems import KINDS, kind_fields
 from delegate.errors import ConfigError
 from delegate.judging.checks.json_schema import check_schema
@@ -228,3 +228,10 @@ def test_an_unknown_dialect_is_refused_with_those_that_exist() -> None:
 def test_each_definition_is_the_callers_own_to_change() -> None:
     tool("openai")["function"]["parameters"]["properties"].clear()
     assert "goal" in parts(tool("openai"))[2]["properties"]
+
+
+def test_a_search_for_delegating_finds_nothing_before_the_tool() -> None:
+    """Codex shows its model the three best hits for such words, and its search prefers short texts that have them."""
+    for made in (stop_tool("mcp"), message_tool("mcp"), think_tool("mcp")):
+        text = f"{made['title']} {made['description']}".lower()
+        assert not [word for word in ("delegat", "task", "child", "agent") if word in text]
