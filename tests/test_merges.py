@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -20,18 +19,12 @@ from delegate.delegator.merges import Merge
 from delegate.errors import CallError
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.types import Workspace
+from tests.support.git import git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")
 
 LINES = "".join(f"{n}\n" for n in range(1, 21))
 Edit = Callable[[Path], object]
-
-
-def git(place: Path, *args: str, code: int = 0) -> str:
-    who = ("-c", "user.name=n", "-c", "user.email=n@localhost", "-c", "init.defaultBranch=main", "-c", "gc.auto=0")
-    ran = subprocess.run(["git", *who, *args], cwd=place, capture_output=True, text=True, timeout=30, check=False)
-    assert ran.returncode == code, ran.stderr
-    return ran.stdout
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from delegate.delegator.merges import Merges
     from delegate.delegator.task_records import TaskRecords
     from delegate.engine.admission import Admission
+    from delegate.engine.resume import Resumed
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
     from delegate.sandbox.commands.commands import Author
@@ -323,15 +324,8 @@ class Delegator:
             record = await self._records.read(handle)
             tasks = {task.handle: task for task in await self._records.tasks(record["run_id"])} if record else {}
             resumed = read_record(record, tasks[handle].task_index if handle in tasks else 0)
-            return await self._admission.execute(
-                (resumed.task,),
-                "person",
-                self._runs.resumed(resumed.run_id),
-                first_index=resumed.index,
-                consumer=as_consumer(on_event),
-                cancellation=cancellation,
-                resumed=resumed,
-            )
+            context = self._runs.resumed(resumed.run_id)
+            return await self._go_on(resumed, "person", context, on_event, cancellation)
         except CallError as error:
             return refusal(error)
 
@@ -350,6 +344,7 @@ class Delegator:
         """Go on with a task that has ended, in its workspace and its run, since its parent says more."""
         from delegate.engine.resume import continued  # loaded only where it is needed
 
+        await self._preparation.wait(_CHILDREN)
         run_id = record["run_id"]
         try:
             tasks = {task.handle: task for task in await self._records.tasks(run_id)}
@@ -374,17 +369,28 @@ class Delegator:
                 spent_usd=sum(one.cost_usd or 0 for one in tasks.values() if not one.depth),
                 children=len(tasks),
             )
-            return await self._admission.execute(
-                (resumed.task,),
-                author,
-                context,
-                first_index=resumed.index,
-                consumer=as_consumer(on_event),
-                cancellation=cancellation,
-                resumed=resumed,
-            )
+            return await self._go_on(resumed, author, context, on_event, cancellation)
         except CallError as error:
             return refusal(error)
+
+    async def _go_on(
+        self,
+        resumed: "Resumed",
+        author: "Author",
+        context: RunContext,
+        on_event: EventSink | None,
+        cancellation: Cancellation | None,
+    ) -> Report:
+        """Run a task that goes on where its record ends."""
+        return await self._admission.execute(
+            (resumed.task,),
+            author,
+            context,
+            first_index=resumed.index,
+            consumer=as_consumer(on_event),
+            cancellation=cancellation,
+            resumed=resumed,
+        )
 
     async def judge(
         self,

@@ -1,19 +1,13 @@
 """`delegate take-over`: the changes of tasks come from their worktrees into the checkout, all or nothing."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command import delegate
-
-
-def git(folder: Path, *args: str) -> str:
-    author = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(["git", *author, *args], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+from tests.support.git import git
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A parent sends messages to its running child: what the child reads, what it may not imitate, what becomes of each."""
+"""A parent sends messages to its running child: what it reads, what it can't imitate, and which are delivered."""
 
 import asyncio
 import json
@@ -201,7 +201,7 @@ async def test_the_criteria_stay_those_of_the_task_whatever_a_message_says() -> 
     assert talked.result.verdict.verdict == "FAIL"
 
 
-# --------------------------------------------------------------------------------------------- what becomes of them
+# ------------------------------------------------------------------------------------------------- which are delivered
 
 
 async def test_a_message_in_the_last_turn_is_never_read() -> None:

@@ -23,12 +23,7 @@ from delegate.hosts.mcp.projects import ClientProjects
 from delegate.hosts.projects import Project
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import Workspace
-
-
-def git(folder: Path, *args: str) -> str:
-    identity = ("-c", "user.name=u", "-c", "user.email=u@example.com")
-    done = subprocess.run(["git", *identity, *args], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+from tests.support.git import git
 
 
 @pytest.fixture

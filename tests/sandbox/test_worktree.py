@@ -1,7 +1,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,9 @@ from delegate.sandbox.workspace.folder import Folder, discard
 from delegate.sandbox.workspace.take_over import apply
 from delegate.sandbox.workspace.worktree import snapshot
 from delegate.types import Artifact, Workspace
+from tests.support.git import git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")
-
-
-def git(place: Path, *args: str, code: int = 0) -> str:
-    who = ("-c", "user.name=n", "-c", "user.email=n@localhost", "-c", "init.defaultBranch=main", "-c", "gc.auto=0")
-    ran = subprocess.run(["git", *who, *args], cwd=place, capture_output=True, text=True, timeout=30, check=False)
-    assert ran.returncode == code, ran.stderr
-    return ran.stdout
 
 
 @pytest.fixture
