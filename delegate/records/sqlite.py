@@ -107,12 +107,13 @@ class Store:
             self._open().maintain(step)
 
     async def aclose(self) -> None:
-        """Finish pending writes and close the file."""
+        """Finish pending writes, close the file, and end the writer's thread."""
         with self._lock:
             writer, self._writer = self._writer, None
             closed = writer.close() if writer else None
-        if closed is not None:
+        if writer is not None and closed is not None:
             await asyncio.wrap_future(closed)
+            writer.join()
 
     def _open(self) -> "_Writer":
         """The writer. The caller holds the lock, so that it can't be closed meanwhile."""
@@ -220,6 +221,10 @@ class _Writer:
         closed = self._submit(self._close)
         self._thread.shutdown(wait=False)
         return closed
+
+    def join(self) -> None:
+        """Wait for the thread to end, which has nothing left to do after `close`."""
+        self._thread.shutdown()
 
     def _submit(self, work: Callable[[], T]) -> "Future[T]":
         """Do some other work in the thread, after everything posted before."""
