@@ -100,6 +100,10 @@ async def _no_messages() -> Sequence[str]:
     return ()
 
 
+async def _no_flush() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One task for one child, with everything that its runner needs."""
@@ -136,6 +140,9 @@ class Job:
     """Whether the child goes on with a task that had ended, since its parent said more."""
     messages: Callable[[], Awaitable[Sequence[str]]] = _no_messages
     """Takes the messages that the parent has sent since the last call, to be read before the child's next turn."""
+    flush: Callable[[], Awaitable[None]] = _no_flush
+    """Commits what is recorded so far. To be called before calls that may change something, so that after a crash it
+    is known that they may have been made."""
     notes: ProjectNotes | None = None
     """What the project says to agents."""
     incoming: Incoming = field(default_factory=Incoming)
@@ -259,8 +266,9 @@ class ChildRunner(Protocol):
     then proves nothing, and only checks can show that an action was done. A runner without this attribute records
     none."""
     # Optional: `uses_job_tools` (it gives the child exactly `job.tools`), `makes_claims` (it can do goal mode, by
-    # `job.claims`) and `takes_messages` (its child reads `job.messages()` between two turns). A runner without an
-    # attribute doesn't.
+    # `job.claims`), `takes_messages` (its child reads `job.messages()` between two turns) and `reads_record` (its child
+    # goes on from `job.done_before`, and `job.flush()` is awaited before its calls). A runner without an attribute
+    # doesn't.
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""
