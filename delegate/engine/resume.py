@@ -7,7 +7,7 @@ reasoning, isn't on record. So the child gets its record as text, together with 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.errors import CallError
 from delegate.records.history import Ending
-from delegate.records.mailbox import continuation_of, continued_from
+from delegate.records.mailbox import continuation_of
 from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
 
 TRANSCRIPT_CHARS = 60_000
@@ -28,9 +28,13 @@ TRANSCRIPT_CHARS = 60_000
 _PART_CHARS = 3_000
 _OWN_TOOLS = (*GOAL_TOOLS, "read_earlier_result")
 """Tools whose calls have no receipts."""
-_LOST = """\
-The process was lost before this call ended. It may have been made, in whole or in part, and may still go on. Nobody \
-makes it again: look at what there is before you repeat it."""
+_LOST: JsonObject = {
+    "kind": "child.tool",
+    "status": "unknown",
+    "output": "The process was lost before this call ended. It may have been made, in whole or in part, and may still "
+    "go on. Nobody makes it again: look at what there is before you repeat it.",
+}
+_END: JsonObject = {"kind": ""}
 FRESH: JsonObject = {
     "owned": True, "files": {}, "bytes": 0, "worktree": None, "before": None, "knows_start": True,
 }  # fmt: skip
@@ -87,6 +91,14 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
     Raises:
         CallError: There is nothing to resume; the message says why.
     """
+    try:
+        return _read_record(records, start, process, index)
+    except (LookupError, TypeError, ValueError):
+        message = f"{records[-1]['handle']} can't be resumed: its record is damaged"
+        raise CallError("cannot_resume", message, field="handle", hint="run the task anew") from None
+
+
+def _read_record(records: Sequence[JsonObject], start: JsonObject | None, process: str, index: int) -> Resumed:
     record = records[-1]
     handle, task = record["handle"], _task(record["task"])
     if record["workspace"] is None and len(records) > 1:
@@ -242,11 +254,12 @@ def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool
     `last` is the number of the last receipt before.
     """
     open_calls: list[JsonObject] = []
-    for event in events:
+    for event in (*events, _END):
         kind = event["kind"]
-        if kind == "child.started":  # on another model, or in the next process
-            for last, call in enumerate(open_calls, last + 1):
-                yield _lost(call, last)
+        if kind == "child.started" or (event is _END and not has_ended):  # in the next process, or in this one
+            for call in open_calls:
+                last += 1
+                yield {**_LOST, "n": last, "tool": call["tool"], "args": call["args"] or {}}
             open_calls = []
         elif kind == "child.usage" and event["seconds"] is not None:  # a turn begins when all calls have ended
             open_calls = [call for call in event["calls"] if call["tool"] not in _OWN_TOOLS]
@@ -254,9 +267,8 @@ def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool
             last = max(last, event["n"])
             if (ended := _call_of(event, open_calls)) is not None:
                 open_calls.remove(ended)
-        yield event
-    for n, call in enumerate([] if has_ended else open_calls, last + 1):
-        yield _lost(call, n)
+        if event is not _END:
+            yield event
 
 
 def _call_of(receipt: JsonObject, open_calls: Sequence[JsonObject]) -> JsonObject | None:
@@ -265,11 +277,6 @@ def _call_of(receipt: JsonObject, open_calls: Sequence[JsonObject]) -> JsonObjec
     same_tool = [call for call in open_calls if call["tool"] == receipt["tool"]]
     both = [call for call in same_args if call in same_tool]
     return next(iter((*both, *same_tool, *same_args)), None)
-
-
-def _lost(call: JsonObject, n: int) -> JsonObject:
-    return {"kind": "child.tool", "n": n, "tool": call["tool"], "args": call["args"] or {}, "status": "unknown",
-            "output": _LOST}  # fmt: skip
 
 
 def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:

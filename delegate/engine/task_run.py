@@ -19,7 +19,7 @@ from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget import costs
-from delegate.budget.ledger import Ledger, RunningChild
+from delegate.budget.ledger import Amounts, Ledger, RunningChild
 from delegate.budget.runs import RunContext, use_context
 from delegate.child.job import Job, current_workspace
 from delegate.child.loop import AgentLoop
@@ -129,7 +129,7 @@ class TaskRun:
         try:
             # What a child with a model of its own spends is known only from a ledger of its own.
             ledger = context.ledger if self.connection else Ledger(parent=context.ledger)
-            spent = self.resumed.spent if self.resumed else {}  # of the run's own limits, it is counted
+            spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
             ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
             permit = Permit(context.run.permits)
             own = ledger.within("tokens", services.settings.max_tokens, spent=spent.get("tokens", 0))

@@ -350,8 +350,12 @@ class Records:
 
         Raises DelegateError if the records can't be read.
         """
-        row = await self._query(lambda connection: connection.execute(_SELECT_START, (handle,)).fetchone())
-        return json.loads(row[0]) if row else None
+
+        def select(connection: sqlite3.Connection) -> JsonObject | None:
+            row = connection.execute(_SELECT_START, (handle,)).fetchone()
+            return json.loads(row[0]) if row else None
+
+        return await self._query(select)
 
     async def lost_process(self, handle: str) -> str:
         """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
