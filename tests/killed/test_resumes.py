@@ -1,4 +1,4 @@
-"""A process is killed while a child works: the task is gone on with when somebody asks for it, and nothing is repeated."""
+"""A process is killed while a child works: its task is resumed when somebody asks for it, and nothing is repeated."""
 
 import asyncio
 import json
