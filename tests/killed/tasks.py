@@ -16,7 +16,7 @@ from typing import Any
 from delegate import Delegator, Event, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from delegate.types import JsonObject
+from delegate.types import JsonObject, Parent
 from tests.support.words import is_judge
 
 
@@ -65,7 +65,7 @@ async def main(home: Path, plan: dict[str, Any]) -> None:
     client = Scripted(answer)
     async with Delegator(client=client, home=home, on_event=note, tools=own, **plan.get("settings", {})) as delegator:
         if plan.get("by_model"):
-            await delegator.call(plan["task"])
+            await delegator.call(plan["task"], parent=Parent(tools=("write_file", "run_shell")))
             return
         report = await delegator.run(Task.model_validate(plan["task"]))
         if "message" in plan:
