@@ -30,6 +30,12 @@ Author = Literal["model", "person"]
 """Who wrote the task: the `commands` setting applies to commands that a model wrote."""
 
 
+def asked(goal: str, messages: Sequence[str]) -> str:
+    """A goal, with the messages that the parent sent later."""
+    told = "What the worker was also told while it worked, which shows nothing of the work:\n"
+    return "\n\n".join([goal, *(told + text for text in messages)])
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What was asked, what the child did, and where its files are."""
@@ -63,6 +69,13 @@ class Submission:
     """Held during a probe or a look, so that tools are called one at a time."""
     approve: Approve | None = None
     """Asks a person about a check's command that nothing would confine; None if no person can be asked."""
+    messages: tuple[str, ...] = ()
+    """What the parent told the child while it worked, and the child has read."""
+
+    @property
+    def asked(self) -> str:
+        """The goal as judges read it, with what the parent asked for later. Neither is evidence."""
+        return asked(self.task.goal, self.messages)
 
     @property
     def why_no_receipts(self) -> str:
