@@ -292,9 +292,9 @@ async def test_what_was_spent_counts_in_the_limits_of_the_task_and_of_the_run(tm
 
     assert await ends(0) is None
     assert await ends(1, max_run_model_calls=1) == "budget_exceeded"
-    assert await ends(2, max_run_tokens=1_200) == "budget_exceeded"
-    assert await ends(5, max_run_tokens=1_500, max_tokens=1_500) is None
-    assert await ends(3, max_tokens=1_200) == "budget_exceeded"
+    assert await ends(2, max_run_tokens=1_400) == "budget_exceeded"
+    assert await ends(5, max_run_tokens=1_700, max_tokens=1_700) is None
+    assert await ends(3, max_tokens=1_400) == "budget_exceeded"
     assert await ends(4, max_steps=1) == "max_steps"
 
 
