@@ -64,9 +64,9 @@ class Resumed:
     heard: tuple[str, ...] = ()
     """The messages of the parent that its child has read."""
     message: str = ""
-    """The message by which a task that has ended continues, under a handle and within limits of its own."""
+    """The message by which it continues, if its child hasn't read it."""
     continues: bool = False
-    """Whether it is a task that has ended, and that its child begins to continue."""
+    """Whether it is a task that has ended, which continues under a handle and within limits of its own."""
     process: str = ""
     """The process that it was lost with, and from which it is taken over."""
     has_reported: bool = False
@@ -101,8 +101,9 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
 def _read_record(records: Sequence[JsonObject], start: JsonObject | None, process: str, index: int) -> Resumed:
     record = records[-1]
     handle, task = record["handle"], _task(record["task"])
+    message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
     if record["workspace"] is None and len(records) > 1:
-        return replace(continued(records[:-1], start or {}, "", None, index=index), task=task, process=process)
+        return replace(continued(records[:-1], start or {}, message, None, index=index), task=task, process=process)
     if start is None or record["workspace"] is None:
         why = "its child hadn't started" if record["workspace"] is None else "what its workspace was isn't on record"
         hint = "look at what it did, and run the task anew"
@@ -125,6 +126,7 @@ def _read_record(records: Sequence[JsonObject], start: JsonObject | None, proces
         transcript=_transcript([*_events_of(records[:-1]), *own]),
         start=start,
         heard=_heard(records),
+        message=message,
         process=process,
         has_reported=bool(ends) and ends[-1].get("status") == "completed" and task.mode != "goal",
     )
