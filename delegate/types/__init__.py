@@ -51,7 +51,7 @@ from delegate.types.criteria import (
     ShellCriterion,
     TextCriterion,
 )
-from delegate.types.report import Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
+from delegate.types.report import Attempt, Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
     HOLDING,
@@ -109,6 +109,7 @@ __all__ = [
     "AboutKind",
     "AnyCriterion",
     "Artifact",
+    "Attempt",
     "Candidate",
     "ChildRun",
     "Citation",
