@@ -102,7 +102,9 @@ class Executor:
             call = CallScope(self.services, context, author, ceiling, own, reading, consumers, server_tools, shared)
             groups = [
                 TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)
-                for n, (task, attempts, of_task) in enumerate(zip(tasks, connections, handles, strict=True), first_index)
+                for n, (task, attempts, of_task) in enumerate(
+                    zip(tasks, connections, handles, strict=True), first_index
+                )
             ]
             outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
             for group in () if resumed else groups:

@@ -140,4 +140,6 @@ def _check_attempts(task: Task, *, scratch: bool) -> None:
 def _refuse_shared(task: Task, field: str) -> None:
     if task.workspace is not None and task.workspace.mode == "shared":
         message = f"`{field}` needs a workspace of the child's own, and this task works in {task.workspace.path} itself"
-        raise CallError("shared_workspace", message, field=field, hint=f"leave out `{field}`, or use a copy or worktree")
+        raise CallError(
+            "shared_workspace", message, field=field, hint=f"leave out `{field}`, or use a copy or worktree"
+        )

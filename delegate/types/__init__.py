@@ -110,6 +110,7 @@ __all__ = [
     "AnyCriterion",
     "Artifact",
     "Attempt",
+    "CallField",
     "Candidate",
     "ChildRun",
     "Citation",
