@@ -1,7 +1,8 @@
 """Runs the tasks of one call side by side and gives each exactly one result, with its verdict.
 
-    task ──▶ what it needs ──▶ permit ──▶ workspace ──▶ child, under its deadline ──▶ artifacts ──▶ verdict ──▶ result, stored
+    task ──▶ permit ──▶ workspace ──▶ child, under its deadline ──▶ artifacts ──▶ verdict ──▶ result, stored
 
+* What a task needs: it waits for the verdicts of other tasks of the call before it asks for a permit. `needs.py`
 * Who starts a child: `TaskRun.run` calls the `ChildRunner`: the built-in loop, a host's agent, a function or a command.
   A child is run once; nothing is retried.
 * Errors: an error, a timeout or an exceeded limit becomes the status of that task's result. Other tasks continue.

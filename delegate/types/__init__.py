@@ -12,6 +12,7 @@ from delegate.types.base import (
     LEVELS,
     OUTPUT_SCHEMA_ID,
     TIERS,
+    CallField,
     CriterionId,
     Effort,
     GoalEnd,

@@ -82,8 +82,8 @@ AttemptsOption = Annotated[
         metavar="N",
         min=1,
         max=MAX_ATTEMPTS,
-        help="Let N children, on models of the tier in turn, do the task side by side, each in a folder of its own, and "
-        "keep the one with the best verdict. --max-cost is for all of them. [1]",
+        help="Let N children do the task side by side, on models of the tier in turn, each in a folder of its own, and "
+        "take the one with the best verdict [1]. --max-cost is for all of them.",
     ),
 ]
 RoleOption = Annotated[

@@ -153,7 +153,7 @@ class Folder:
         return self.root
 
     async def give(self, given: Sequence[Given]) -> None:
-        """Put what other tasks left into the folder `inputs`. To be called before `record_start`. Raises `CallError`."""
+        """Put what other tasks left into the folder `inputs`, before `record_start` is called. Raises `CallError`."""
         self.make()
         self.inputs = Inputs(self.root, self.copies, given)
         try:
