@@ -306,7 +306,8 @@ def attempts_line(result: TaskResult) -> str:
     own = next((attempt for attempt in result.attempts if attempt.handle == result.handle), None)
     others = "; ".join(_attempt(attempt) for attempt in result.attempts if attempt is not own)
     how = "the best" if own is None or own.chosen else "not the best"
-    return f"{how} of {len(result.attempts)} attempts, by verdict, level, score and cost; others: {others}"
+    which = "the other" if len(result.attempts) == 2 else "the others"
+    return f"{how} of {len(result.attempts)} attempts, by verdict, level, score and cost; {which}: {others}"
 
 
 def _attempt(attempt: Attempt) -> str:
