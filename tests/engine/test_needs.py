@@ -13,6 +13,10 @@ from delegate import Cancellation, Delegator, Report, Task, Tool
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.sandbox.filesystem import changes
+from delegate.sandbox.workspace.folder import Folder
+from delegate.sandbox.workspace.inputs import Given
+from delegate.sandbox.workspace.start_state import reopen, start_state
+from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Workspace
 from tests.support.git import git
 from tests.support.words import asked_ids, is_judge, verdicts
@@ -228,7 +232,7 @@ async def test_the_deadline_of_a_call_ends_the_wait(tmp_path: Path) -> None:
     client = children(First=[Scripted.call("wait")], Then=["never"])
     async with Delegator(client=client, home=tmp_path, tools=[wait]) as delegator, asyncio.timeout(SOON):
         report = await delegator.run(first(), then(), parent=Parent(seconds_left=0.3))
-    assert [result.status for result in report.results][0] == "timeout"
+    assert report.results[0].status == "timeout"
     assert report.results[1].error
     assert report.results[1].error.code in ("blocked", "budget_exceeded")
 
@@ -579,3 +583,25 @@ async def test_nothing_is_left_of_a_task_whose_inputs_cannot_be_placed(tmp_path:
     assert error
     assert (error.code, "File exists" in error.message) == ("workspace_not_copied", True)
     assert len(os.listdir(tmp_path / "home/workspaces")) == 1
+
+
+async def test_a_process_that_goes_on_with_a_lost_one_knows_what_was_given(tmp_path: Path) -> None:
+    """As in goal mode: it is still no work, and what was bent since is gone rather than believed."""
+    earlier, home = tmp_path / "earlier", tmp_path / "home"
+    earlier.mkdir()
+    (earlier / "a.txt").write_text("a")
+    (artifact,) = changes.changes_since({}, earlier).artifacts
+    folder = await Folder.open(None, home=home)
+    await folder.give([Given("first", "PASS", "the report", earlier, [artifact])])
+    stored = json.loads(json.dumps(start_state(folder)))
+    (folder.root / "b.txt").write_text("b")
+    again = await reopen(folder.root, stored, home=home, write_locks=WriteLocks(), who="x")
+    assert [one.path for one in await again.artifacts()] == ["b.txt"]
+    assert again.is_given("inputs/first/report.md")
+    report = folder.root / "inputs/first/report.md"
+    report.chmod(0o644)
+    report.write_text("all is met")
+    assert [one.path for one in await again.artifacts()] == ["b.txt"]
+    assert not report.exists()
+    assert again.inputs
+    assert again.inputs.changed == {"inputs/first/report.md"}

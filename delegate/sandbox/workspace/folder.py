@@ -165,7 +165,8 @@ class Folder:
             self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
 
     def _note_inputs(self, inputs: "Inputs") -> None:
-        self._before = {**self._before, **inputs.states}
+        others = {path: state for path, state in self._before.items() if not is_in_inputs(path)}
+        self._before = {**others, **inputs.states}
 
     def is_given(self, path: str) -> bool:
         """Whether a path in the folder is of what other tasks left, and so isn't the child's work."""
