@@ -338,7 +338,8 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         if name in ONLY_IN_FILES:
             raise ConfigError(f"{variable(name)}: {name} can't be set by a variable; write it in delegate.toml")
-        is_list = info.annotation in (tuple[str, ...], tuple[CallField, ...])
+        annotation: object = info.annotation
+        is_list = annotation in (tuple[str, ...], tuple[CallField, ...])
         fields[name] = tuple(part.strip() for part in text.split(",")) if is_list else text
     return fields
 

@@ -58,11 +58,13 @@ async def run(home: Path, client: Scripted, *tasks: Task, **more: Any) -> Report
 
 
 def first(goal: str = "First", **fields: Any) -> Task:
-    return Task(**{"id": "first", "goal": goal, "acceptance_criteria": [A], **fields})
+    given: dict[str, Any] = {"id": "first", "goal": goal, "acceptance_criteria": [A], **fields}
+    return Task(**given)
 
 
 def then(goal: str = "Then", **fields: Any) -> Task:
-    return Task(**{"goal": goal, "needs": ["first"], "acceptance_criteria": [B], **fields})
+    given: dict[str, Any] = {"goal": goal, "needs": ["first"], "acceptance_criteria": [B], **fields}
+    return Task(**given)
 
 
 # ---------------------------------------------------------------------------------------- what is given, and to whom
