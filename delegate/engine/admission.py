@@ -292,10 +292,8 @@ class Admission:
         if not services.uses_job_tools:
             message = "only children that call nothing but delegate's tools can share a scratch folder"
             raise CallError("no_scratch", message, field="scratch", hint="leave out `scratch`")
-        from delegate.child.scratch import SCRATCH_TOOLS  # loaded only where it is used
-
-        if conflicts := SCRATCH_TOOLS.intersection(tool.name for tool in services.host_tools or ()):
-            message = f"a tool of the host is named {min(conflicts)}, as one of the scratch folder's"
+        if any(tool.name == "scratch" for tool in services.host_tools or ()):
+            message = "a tool of the host has the name of that for a scratch folder"
             raise CallError("no_scratch", message, field="scratch", hint="leave out `scratch`")
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext, *, alone: bool) -> list[list[Model | None]]:

@@ -87,9 +87,14 @@ class Executor:
         with traced, (cancellation or Cancellation()).part() as own:
             handle = resumed.handle if resumed else handle
             handles = [[handle or run.next_handle() for _ in attempts] for attempts in connections]
+            told = tuple(filter(None, (*resumed.heard, resumed.message))) if resumed else ()
+            to_read = [
+                TaskToRead(of_task[0], task, template, messages=told)
+                for of_task, task in zip(handles, tasks, strict=True)
+            ]
             reading = CallReading(
                 self.services.judging.reader,
-                [TaskToRead(of_task[0], task, template) for of_task, task in zip(handles, tasks, strict=True)],
+                to_read,
                 self.services.tools_to_read(server_tools),
                 worker=_weakest([connection for attempts in connections for connection in attempts]),
                 ceiling=ceiling,

@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from delegate._util.fencing import visible
@@ -142,8 +141,6 @@ class Work:
         if unchanged := "\n".join(self._unchanged(MAX_LISTED)):
             pieces.append(Piece("files", unchanged))
             blocks.append(f"[… other files of the workspace …]\n{unchanged}")
-        if given := "\n".join(self._given(MAX_LISTED)):
-            blocks.append(f"[… files of other workers, which this one was given …]\n{given}")
         calls = "\n".join(map(_call_line, run.receipts))
         blocks += [f"[… tool calls …]\n{calls}"] if calls else []
         text = "\n\n".join(blocks) or "nothing was changed, and no tool was called"
@@ -205,12 +202,6 @@ class Work:
         with self._naming:
             self._named = {**self._named, **{source.name: source for source in sources}}
 
-    def _given(self, limit: int) -> Iterator[str]:
-        """What other tasks left, which shows nothing of this work: it can be read, and is no source to quote."""
-        folder = self.sources.submission.folder
-        if folder is not None and folder.inputs is not None:
-            yield from islice(map(visible, sorted(folder.inputs.states)), limit)
-
     def _unchanged(self, limit: int, *, with_sizes: bool = True) -> Iterator[str]:
         submission = self.sources.submission
         if submission.folder is None:
@@ -218,11 +209,7 @@ class Work:
         changed_paths = {artifact.path for artifact in submission.run.artifacts}
         count = 0
         for path, size in search.find_files(submission.folder.root, "**"):
-            if (
-                path in changed_paths
-                or submission.folder.is_given(path)
-                or (not with_sizes and size > search.MAX_FILE_BYTES)
-            ):
+            if path in changed_paths or (not with_sizes and size > search.MAX_FILE_BYTES):
                 continue
             if count == limit:
                 return

@@ -24,15 +24,13 @@ class Subject:
 
     def is_source(self, source: str) -> bool:
         kind, _, path = source.partition(":")
-        return kind in ("artifact", "file") and self.is_meant(path) and not self._is_given(path)
+        return kind in ("artifact", "file") and self.is_meant(path)
 
     def is_meant(self, path: str) -> bool:
-        return not self.part.files or any(same_file(path, name) for name in self.part.files)
-
-    def _is_given(self, path: str) -> bool:
-        """Whether a file is another child's, which this one was given."""
         folder = self.submission.folder
-        return folder is not None and folder.is_given(path)
+        if folder is not None and folder.is_given(path):  # it is another child's work
+            return False
+        return not self.part.files or any(same_file(path, name) for name in self.part.files)
 
     @cached_property
     def names(self) -> Sequence[str]:
