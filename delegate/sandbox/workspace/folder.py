@@ -155,12 +155,10 @@ class Folder:
     async def give(self, given: Sequence[Given]) -> None:
         """Put what other tasks left into the folder `inputs`, before `record_start` is called. Raises `CallError`."""
         self.make()
-        self.inputs = Inputs(self.root, self.copies, given)
-        try:
-            await run_in_thread(self.inputs.place)
-        finally:
-            self._note_inputs(self.inputs)
-        self._started_empty = False
+        inputs = Inputs(self.root, self.copies, given)
+        await run_in_thread(inputs.place)
+        self._note_inputs(inputs)
+        self.inputs, self._started_empty = inputs, False
         if self.max_bytes < math.inf:
             self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
 
