@@ -111,7 +111,9 @@ async def test_of_equal_ones_the_cheaper_is_chosen_and_then_the_first(tmp_path: 
     same = [WRITE, "I wrote it."]
     (result,) = (await run(tmp_path, {"cheap": same, "dear": same}, task())).results
     assert (result.model, {attempt.level for attempt in result.attempts}) == ("cheap", {"proven"})
-    # The order in which they end decides nothing: the dear one is first here.
+    looks = [Scripted.call("list_files", glob=f"*.{n}") for n in range(9)]
+    (result,) = (await run(tmp_path, {"cheap": [*looks, *same], "dear": same}, task())).results
+    assert result.model == "dear", "the model's price isn't the attempt's cost"
     (only,) = (await run(tmp_path, {"cheap": same}, task(3, model="cheap"))).results
     assert only.handle == only.attempts[0].handle
     assert {attempt.model for attempt in only.attempts} == {"cheap"}

@@ -331,21 +331,36 @@ async def test_a_hostile_report_is_data_for_the_child_and_no_evidence_for_its_ju
     assert "\ntask 2: PASS" not in message.split(f"<<<{mark}")[0]
 
 
-async def test_a_quote_from_a_given_file_proves_no_file_of_ones_own(tmp_path: Path) -> None:
-    """Also where the judge says that the file is meant, by a glob that would cover it."""
+@pytest.mark.parametrize("files", [["inputs/first/files/memo.txt"], ["memo.txt"], []])
+async def test_a_quote_from_a_given_file_proves_no_file_of_ones_own(tmp_path: Path, files: list[str]) -> None:
+    """Whatever a model read the criterion to be about, and although the judge looks at the file."""
+    pages: list[str] = []
 
-    def judge(request: ChatRequest) -> str:
+    def judge(request: ChatRequest) -> ChatReply | str:
+        pages.append("\n".join(message.text for message in request.messages))
+        if not turn(request) and request.tools:
+            return Scripted.call("read", source="inputs/first/files/memo.txt")
         return verdicts(**dict.fromkeys(asked_ids(request), ("met", "the memo names three sources")))
 
     memo = Scripted.call("write_file", path="memo.txt", content="the memo names three sources")
-    client = children(judge, First=[memo, "I wrote it."], Then=[WRITE_B, "I did it."])
-    in_words = {"kind": "text", "text": "a memo was left", "about": {"file": "**/*.txt"}}
+    scripts: Mapping[str, Replies] = {"First": [memo, "I wrote it."], "Then": [WRITE_B, "I did it."]}
+    client = Scripted(
+        lambda request: (
+            judge(request)
+            if is_judge(request) or request.tools and request.tools[0].name == "read"
+            else scripts[request.messages[0].text.split()[0]][turn(request)]
+        ),  # pyright: ignore
+        reading={"c1": {"about": "file", "files": files}},
+    )
+    in_words = "A memo with three sources was left."
     report = await run(
         tmp_path, client, first(acceptance_criteria=["file: memo.txt"]), then(acceptance_criteria=[in_words])
     )
     verdict = report.results[1].verdict
     assert verdict
     assert verdict.verdict == "FAIL", verdict
+    assert verdict.judge
+    assert pages
 
 
 @pytest.mark.parametrize(
@@ -486,34 +501,20 @@ async def test_siblings_share_texts_only_where_the_parent_asks_and_as_anothers_w
         assert "scratch" not in tools[0]
 
 
-async def test_what_stood_in_the_scratch_folder_proves_no_deed(tmp_path: Path) -> None:
-    """A call with one name, and a sibling's word with the other: a look-up would count as the state of things."""
-
-    def judge(request: ChatRequest) -> str:
-        return verdicts(**dict.fromkeys(asked_ids(request), ("met", "ticket T-17 is booked for Anna Berg")))
-
-    async def book(ticket: str) -> Mapping[str, str]:
-        return {"status": "ok"}
-
-    def reads(request: ChatRequest) -> ChatReply | str:
-        text = "ticket T-17 is booked for Anna Berg"
-        steps = [
-            Scripted.call("book", ticket="T-17"),
-            Scripted.call("scratch", name="state", text=text),
-            Scripted.call("scratch", name="state"),
-            "I booked it.",
-        ]
-        return steps[turn(request)]
-
-    reading = {"c1": {"about": "deed", "tools": ["book"], "names": ["T-17", "Anna Berg"]}}
-    client = Scripted(lambda request: judge(request) if is_judge(request) else reads(request), reading=reading)
-    deed = {"kind": "text", "text": "ticket T-17 is booked for Anna Berg"}
-    tool = Tool.from_function(book)
-    async with Delegator(client=client, home=tmp_path, tools=[tool]) as delegator:
-        report = await delegator.run(Task(goal="Book", acceptance_criteria=[deed]), scratch=True)
+async def test_a_source_that_only_a_scratch_text_names_was_not_opened(tmp_path: Path) -> None:
+    text = "https://acme.example/a says: Acme has 40 employees."
+    steps = [
+        Scripted.call("scratch", name="note", text=text),
+        Scripted.call("scratch", name="note"),
+        'Acme has 40 employees ("Acme has 40 employees", https://acme.example/a).',
+    ]
+    criterion = {"kind": "citations", "min": 1}
+    async with Delegator(client=children(Find=steps), home=tmp_path) as delegator:
+        report = await delegator.run(Task(goal="Find", acceptance_criteria=[criterion]), scratch=True)
     verdict = report.results[0].verdict
     assert verdict
-    assert verdict.level not in ("proven", "seen"), verdict
+    assert verdict.verdict == "FAIL"
+    assert [one.state for one in verdict.criteria[0].citations] == ["not_opened"]
 
 
 async def test_a_runner_with_tools_of_its_own_has_no_scratch_folder(tmp_path: Path) -> None:
