@@ -3,13 +3,13 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delegate import Cancellation, Delegator, Report, Task, Tool
+from delegate import Cancellation, Delegator, Report, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.sandbox.filesystem import changes
@@ -343,15 +343,15 @@ async def test_a_quote_from_a_given_file_proves_no_file_of_ones_own(tmp_path: Pa
         return verdicts(**dict.fromkeys(asked_ids(request), ("met", "the memo names three sources")))
 
     memo = Scripted.call("write_file", path="memo.txt", content="the memo names three sources")
-    scripts: Mapping[str, Replies] = {"First": [memo, "I wrote it."], "Then": [WRITE_B, "I did it."]}
-    client = Scripted(
-        lambda request: (
-            judge(request)
-            if is_judge(request) or request.tools and request.tools[0].name == "read"
-            else scripts[request.messages[0].text.split()[0]][turn(request)]
-        ),  # pyright: ignore
-        reading={"c1": {"about": "file", "files": files}},
-    )
+    scripts = {"First": [memo, "I wrote it."], "Then": [WRITE_B, "I did it."]}
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        looks = bool(request.tools) and request.tools[0].name == "read"
+        if is_judge(request) or looks:
+            return judge(request)
+        return scripts[request.messages[0].text.split()[0]][turn(request)]
+
+    client = Scripted(answer, reading={"c1": {"about": "file", "files": files}})
     in_words = "A memo with three sources was left."
     report = await run(
         tmp_path, client, first(acceptance_criteria=["file: memo.txt"]), then(acceptance_criteria=[in_words])
