@@ -156,7 +156,7 @@ def continued(
     record = records[-1]
     handle, task, run, worktree = record["handle"], _task(record["task"]), record["run"], kept.get("worktree")
     workspace, diff, start = record["workspace"] or "", None, FRESH
-    if task.workspace is not None and not worktree:
+    if task.needs or (task.workspace is not None and not worktree):
         raise _not_continued(handle, "what its workspace was at its start is kept only of worktrees")
     if worktree:
         diff, workspace, start = Path(f"{workspace}.diff"), "", None
