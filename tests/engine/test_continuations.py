@@ -269,7 +269,8 @@ async def test_all_that_was_done_and_said_before_is_known_in_later_continuations
 
 async def test_the_tokens_and_model_calls_of_before_count_in_the_limits_of_the_run(tmp_path: Path) -> None:
     first = await ended(tmp_path)
-    for limit in ({"max_run_model_calls": 2}, {"max_run_tokens": 900}):
+    limits: list[dict[str, Any]] = [{"max_run_model_calls": 2}, {"max_run_tokens": first.usage.total_tokens + 600}]
+    for limit in limits:
         async with Delegator(client=child("Never."), home=tmp_path, **limit) as delegator:
             handle, result = await go_on(delegator, first.handle)
         assert result.error
