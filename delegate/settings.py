@@ -82,7 +82,10 @@ class Settings(Value):
     max_tokens: int | None = Field(default=None, gt=0)
     """Maximum number of input and output tokens per child, including the tasks that it delegates. None: no limit."""
     timeout_seconds: float = Field(default=600, gt=0)
-    """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call or the budget."""
+    """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call, the budget or an answer."""
+    parent_answer_seconds: float = Field(default=600, ge=0, le=86_400)
+    """How long a child waits for its parent's answer to a question, in seconds, or half of the time that the call has
+    left if that is less. Then it decides itself. 0: children can't ask."""
     max_cost_usd: float | None = Field(default=None, gt=0)
     """Maximum cost per run in US dollars, for children and judges together. None: no limit, except that of
     `default_max_cost_usd`."""
@@ -200,6 +203,7 @@ class SettingsOptions(TypedDict, total=False):
     max_steps: int
     max_tokens: int | None
     timeout_seconds: float
+    parent_answer_seconds: float
     max_cost_usd: float | None
     default_max_cost_usd: float | None
     ask_above_usd: float | None

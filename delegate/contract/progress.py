@@ -13,6 +13,7 @@ WAITS: dict[WaitReason, str] = {
     "permit": "waits for other children",
     "budget": "waits for what others have reserved of the budget",
     "approval": "waits for an approval",
+    "question": "waits for an answer to its question",
 }
 _HALF_DONE_STEPS = 8
 """A task counts as half done after this many events, since their total isn't known in advance."""

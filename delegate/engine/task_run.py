@@ -54,6 +54,7 @@ from delegate.types import ChildRun, JsonObject, Task, TaskResult, Verdict
 
 if TYPE_CHECKING:
     from delegate.engine.claims import TaskClaims
+    from delegate.engine.questions import Questions
     from delegate.engine.resume import Resumed
     from delegate.judging.checks.before import ChecksBefore
 
@@ -97,6 +98,8 @@ class TaskRun:
     """The child's tools, once its workspace is open."""
     _heard: list[str] = field(default_factory=list[str])
     """The messages that the child has read, for another model that takes its place."""
+    _questions: "Questions | None" = None
+    """What the child asks its parent, if anybody can answer."""
     _fallback: Fallback | None = None
     """Finds another model, once one has failed."""
 
@@ -257,6 +260,7 @@ class TaskRun:
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
             self._deadline = deadline = ChildDeadline(folder, cancellation, own_seconds, run_seconds)
+            self._questions = self._asking(permit)
             with use_context(context):
                 job = self._job(context, folder, recorder, seconds)
             model = self._model.id if self._model else None
@@ -462,17 +466,43 @@ class TaskRun:
             heard=(*(self.resumed.heard if self.resumed else ()), *self._heard),
             continues=bool(self.resumed and self.resumed.message),
             messages=self._take_messages,
+            ask_parent=self._questions.tool if self._questions else None,
             incoming=self._incoming(),
         )
 
     async def _take_messages(self) -> Sequence[str]:
         if self.result is not None:  # the child was left behind
             return ()
-        taken = await self.call.services.records.take_messages(self.handle)
-        for id, text in taken:
-            self.events.notify(MessageDelivered, id=id, text=text)
-            self._heard.append(text)
-        return [text for _, text in taken]
+        heard: list[str] = []
+        for id, text, answers in await self.call.services.records.take_messages(self.handle):
+            heard.append(self._questions.as_read(answers, text) if answers and self._questions else text)
+            self.events.notify(MessageDelivered, id=id, text=heard[-1])
+        self._heard += heard
+        return heard
+
+    def _asking(self, permit: Permit) -> "Questions | None":
+        """By what the child asks its parent. None if its runner can't, or nobody could answer."""
+        services, caller = self.call.services, self.call.context
+        on_question, seconds = caller.on_question or services.on_question, services.settings.parent_answer_seconds
+        if on_question is None or not seconds or caller.depth or not isinstance(services.runner, AgentLoop):
+            return None
+        from delegate.engine.questions import Questions  # loaded only where somebody can answer
+
+        def most() -> float:  # what comes after the answer needs time too
+            left = caller.seconds_left()
+            return seconds if left is None else min(seconds, left / 2)
+
+        asked = list(self.resumed.asked) if self.resumed else []
+        return Questions(
+            self.task.goal,
+            self.events,
+            services.records,
+            on_question,
+            most,
+            self._waiting,
+            permit.released,
+            asked,
+        )
 
     def _incoming(self) -> Incoming:
         if not self.call.consumers_of("child.text"):

@@ -51,6 +51,7 @@ from delegate.types.criteria import (
     ShellCriterion,
     TextCriterion,
 )
+from delegate.types.question import ParentQuestion
 from delegate.types.report import Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
@@ -144,6 +145,7 @@ __all__ = [
     "ManualCriterion",
     "NamedMode",
     "Parent",
+    "ParentQuestion",
     "PartResult",
     "PlanStep",
     "ProbeCriterion",

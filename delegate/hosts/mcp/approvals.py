@@ -1,4 +1,4 @@
-"""Asks the users of MCP clients whether a child may make a call, by elicitation.
+"""Asks the users of MCP clients whether a child may make a call, and what a child wants to know, by elicitation.
 
 A client can be asked only while it waits for an answer: to the call of `delegate_task`, or to one of `read_delegation`
 afterwards. A client without elicitation, one that waits for nothing, and one without a clear answer approve nothing.
@@ -19,7 +19,8 @@ import anyio
 
 from delegate._util.cancellation import Cancellation
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
-from delegate.types import JsonObject
+from delegate.policy.questions import OnQuestion, describe
+from delegate.types import JsonObject, ParentQuestion
 
 Elicit = Callable[[str, JsonObject], Awaitable[Any]]
 """Sends a client the message and the schema of a form, and returns the SDK's result."""
@@ -36,6 +37,13 @@ FORM: JsonObject = {
         },
     },
     "required": ["approve"],
+}
+ANSWER_FORM: JsonObject = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string", "title": "Answer", "description": "Your own words, or the number of an option"}
+    },
+    "required": ["answer"],
 }
 _KEPT = 1_000
 _USER = "the user of the MCP client"
@@ -74,14 +82,31 @@ class ClientApprovals:
 
         return ask
 
+    def answerer(self, client: str) -> OnQuestion:
+        """Asks the user of this client what a child wants to know. No answer leaves that to the client's model."""
+
+        async def ask(question: ParentQuestion) -> str | None:
+            async with self._asking.setdefault(client, asyncio.Lock()):
+                if not (waiting := self._waiting.get(client)):
+                    return None
+                result = await waiting[-1](describe(question), ANSWER_FORM)
+            answer = _form_of(result).get("answer") if getattr(result, "action", None) == "accept" else None
+            return answer if isinstance(answer, str) and answer.strip() else None
+
+        return ask
+
 
 def _answer(result: Any) -> ApprovalAnswer:
     """The answer in a client's result: only `accept` with `approve` as true is a yes."""
     if getattr(result, "action", None) != "accept":
         return ApprovalAnswer(approved=False, by=_USER)
-    content = getattr(result, "content", None)
-    form: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+    form = _form_of(result)
     return ApprovalAnswer(approved=form.get("approve") is True, same_again=form.get("same_again") is True, by=_USER)
+
+
+def _form_of(result: Any) -> Mapping[str, Any]:
+    content = getattr(result, "content", None)
+    return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
