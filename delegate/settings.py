@@ -82,7 +82,8 @@ class Settings(Value):
     max_tokens: int | None = Field(default=None, gt=0)
     """Maximum number of input and output tokens per child, including the tasks that it delegates. None: no limit."""
     timeout_seconds: float = Field(default=600, gt=0)
-    """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call, the budget or an answer."""
+    """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call, the budget, an approval
+    or an answer."""
     parent_answer_seconds: float = Field(default=600, ge=0, le=86_400)
     """How long a child waits for its parent's answer to a question, in seconds, or half of the time that the call has
     left if that is less. Then it decides itself. 0: children can't ask."""

@@ -375,7 +375,6 @@ class Delegator:
                 author=author,
                 on_approval=on_approval,
                 on_question=on_question,
-                on_question=on_question,
                 number=await self._records.next_number(run_id),
                 spent_usd=sum(one.cost_usd or 0 for one in tasks.values() if not one.depth),
                 children=len(tasks),

@@ -32,8 +32,8 @@ MAX_OPTIONS = 8
 MAX_OPTION_CHARS = 200
 
 _DESCRIPTION = (
-    f"Ask the agent that gave you the task, and wait for its answer; at most {MAX_QUESTIONS} times. Only what you can't "
-    "find out yourself and where a wrong guess would spoil the work."
+    f"Ask the agent that gave you the task, and wait for its answer; at most {MAX_QUESTIONS} times. Only what you "
+    "can't find out yourself and where a wrong guess would spoil the work."
 )
 _PARAMETERS: JsonObject = {
     "type": "object",

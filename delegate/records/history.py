@@ -7,6 +7,7 @@ whose process no longer exists has the state `outcome_unknown`: it may have done
 automatically.
 """
 
+import asyncio
 import json
 import math
 import os
@@ -460,7 +461,10 @@ class Records:
         self._looked.pop(handle, None)
         try:
             await self._store.write(mailbox.close_question(handle, n))
-            return await self._query(lambda connection: mailbox.answer_to(connection, handle, n))
+            answer = await self._query(lambda connection: mailbox.answer_to(connection, handle, n))
+            if answer is not None:
+                self._note_sent()  # whoever sent it may not have come to that
+            return answer
         except (DelegateError, sqlite3.Error, OSError, ValueError):
             return None
 
