@@ -81,7 +81,7 @@ class Background:
         `questions`, and `message` answers it.
         """
 
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion") -> Coroutine[Any, Any, Report]:
+        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
             return self._run(*tasks, parent=parent, on_event=sink, on_question=ask, cancellation=cancellation)
 
         return await self._started(Delegation(run, on_event, on_question or self._on_question))
@@ -94,10 +94,14 @@ class Background:
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
+        asks: bool = True,
     ) -> Delegation:
-        """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused."""
+        """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused.
 
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion") -> Coroutine[Any, Any, Report]:
+        `asks` says whether its children may ask, since somebody reads the delegation's `questions`.
+        """
+
+        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
             return self._call(
                 arguments,
                 parent=parent,
@@ -107,7 +111,7 @@ class Background:
                 cancellation=cancellation,
             )
 
-        return await self._started(Delegation(run, on_event, on_question or self._on_question))
+        return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
 
     async def join(self) -> None:
         """Wait until all calls in the background have ended."""
@@ -171,7 +175,7 @@ class Background:
             if record is None or record["state"] != "ended":
                 raise
 
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion") -> Coroutine[Any, Any, Report]:
+        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
             return self._continue(
                 record,
                 text,

@@ -35,17 +35,21 @@ class Delegation:
 
     def __init__(
         self,
-        run: Callable[[Consumer[Event], Cancellation, "OnQuestion"], Coroutine[Any, Any, Report]],
+        run: Callable[[Consumer[Event], Cancellation, "OnQuestion | None"], Coroutine[Any, Any, Report]],
         on_event: EventSink | None = None,
         on_question: "OnQuestion | None" = None,
+        *,
+        asks: bool = True,
     ) -> None:
-        """Questions that `on_question` doesn't answer wait for a message to their child."""
+        """Questions that `on_question` doesn't answer wait for a message to their child. Without `asks`, there are none
+        since nobody would read them.
+        """
         self.progress = CallProgress()
         consumer = as_consumer(on_event)
         self._consumers = [] if consumer is None else [consumer]
         self._events = deque[Event](maxlen=KEPT_EVENTS)
-        self._on_question = on_question
-        self._questions: list[ParentQuestion] = []
+        self._on_question, self._asks = on_question, asks
+        self._questions: dict[ParentQuestion, asyncio.Future[str | None]] = {}
         self._has_asked = asyncio.Condition()
         self._cancellation = Cancellation()
         self._running = asyncio.create_task(self._run(run))
@@ -63,6 +67,11 @@ class Delegation:
     def questions(self) -> tuple[ParentQuestion, ...]:
         """The questions of its children that wait for a message to the child as their answer."""
         return tuple(self._questions)
+
+    def answer(self, question: ParentQuestion, text: str | None) -> None:
+        """Answer one of `questions`, or say that there is no answer."""
+        if (answer := self._questions.get(question)) is not None and not answer.done():
+            answer.set_result(text)
 
     @property
     def is_here(self) -> bool:
@@ -161,22 +170,22 @@ class Delegation:
                 return answer
         except Exception:
             _log.exception("nobody could be asked a question, which waits for a message now")
-        self._questions.append(question)
+        self._questions[question] = answer = asyncio.get_running_loop().create_future()
         try:
             async with self._has_asked:
                 self._has_asked.notify_all()
-            return await asyncio.get_running_loop().create_future()
+            return await answer
         finally:
-            self._questions.remove(question)
+            del self._questions[question]
 
     def _has_ended(self, handle: str) -> bool:
         task = self.progress.task(handle)
         return task is not None and task.ended
 
     async def _run(
-        self, run: Callable[[Consumer[Event], Cancellation, "OnQuestion"], Coroutine[Any, Any, Report]]
+        self, run: Callable[[Consumer[Event], Cancellation, "OnQuestion | None"], Coroutine[Any, Any, Report]]
     ) -> Report:
-        report = await run(Consumer(self._observe, direct=True), self._cancellation, self._ask)
+        report = await run(Consumer(self._observe, direct=True), self._cancellation, self._ask if self._asks else None)
         await settle(self._consumers)
         return report
 

@@ -41,6 +41,8 @@ class Invocation:
     on_question: "OnQuestion | None" = None
     """Asks the host's user what children ask; None for whom the delegator asks. A call in the background that nobody
     answers for is answered with the question."""
+    asks: bool = True
+    """Whether the children of a call in the background may ask, since its parent reads the questions."""
     cancellation: Cancellation | None = None
     answer_within: float | None = None
     """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
@@ -170,6 +172,7 @@ def make_delegate_tool(
                     parent=context,
                     on_approval=invocation.on_approval,
                     on_question=invocation.on_question,
+                    asks=invocation.asks,
                 )
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)

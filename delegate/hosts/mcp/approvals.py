@@ -90,10 +90,21 @@ class ClientApprovals:
                 if not (waiting := self._waiting.get(client)):
                     return None
                 result = await waiting[-1](describe(question), ANSWER_FORM)
-            answer = _form_of(result).get("answer") if getattr(result, "action", None) == "accept" else None
-            return answer if isinstance(answer, str) and answer.strip() else None
+            return answer_in(result)
 
         return ask
+
+
+def answer_in(result: Any) -> str | None:
+    """The answer to a question in a client's result, as an object or as JSON. None if the user gave none."""
+    fields: Any = (
+        result
+        if isinstance(result, Mapping)
+        else {"action": getattr(result, "action", None), "content": _form_of(result)}
+    )
+    content = fields.get("content")
+    answer = content.get("answer") if fields.get("action") == "accept" and isinstance(content, Mapping) else None
+    return answer if isinstance(answer, str) and answer.strip() else None
 
 
 def _answer(result: Any) -> ApprovalAnswer:

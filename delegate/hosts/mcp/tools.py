@@ -137,6 +137,7 @@ class Tools:
                 session=client,
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 on_question=self._approvals.answerer(client) if request.elicit is not None else None,
+                asks=as_task is None or request.elicit is not None,
                 cancellation=request.disconnected,
                 answer_within=self._seconds(request) if as_task is None else 0,
             )
