@@ -312,6 +312,8 @@ class MessageDelivered(_TaskEvent):
     id: str
     """That of the message, as its sender knows it."""
     text: str
+    question: str = ""
+    """The question of the child that it answers, if it answers one. The text of an option is in place of its number."""
 
 
 @_event

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from delegate._util.cancellation import retrieve_exception
 from delegate._util.fencing import clean, one_line, quoted
@@ -18,10 +18,12 @@ from delegate.child.job import Waiting
 from delegate.engine.task_events import TaskEvents
 from delegate.errors import DelegateError, ToolError
 from delegate.events import QuestionAnswered, QuestionAsked, QuestionOutcome
-from delegate.policy.questions import OnQuestion
 from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.types import JsonObject, ParentQuestion
+
+if TYPE_CHECKING:
+    from delegate.policy.questions import OnQuestion
 
 ASK = "ask_parent"
 MAX_QUESTIONS = 3
@@ -51,6 +53,18 @@ _NUMBER = re.compile(r"[\s(#]*(\d{1,2})[\s).]*")
 _log = logger(__name__)
 
 
+class Heard(NamedTuple):
+    """A message that a child has read. Judges read the text alone, since the child wrote the question."""
+
+    text: str
+    question: str
+    """The question that it answers, if it answers one."""
+
+    def __str__(self) -> str:
+        """How the child reads it: with the question, since the rest of its conversation may be shortened."""
+        return f"Answer to your question {quoted(self.question, 300)}:\n{self.text}" if self.question else self.text
+
+
 @dataclass(slots=True)
 class Questions:
     """The questions of one child."""
@@ -58,7 +72,7 @@ class Questions:
     goal: str
     events: TaskEvents
     records: Records
-    on_question: OnQuestion
+    on_question: "OnQuestion"
     seconds: Callable[[], float]
     """How long it may wait for an answer now."""
     waiting: Waiting
@@ -73,13 +87,13 @@ class Questions:
         """The tool by which the child asks. It is called alone, and has no receipts."""
         return Tool(ASK, _DESCRIPTION, _PARAMETERS, self._ask, parallel=False, read_only=True)
 
-    def as_read(self, n: int, answer: str) -> str:
-        """How the child reads an answer: with the question, since the rest of its conversation may be shortened."""
+    def heard(self, n: int, answer: str) -> Heard:
+        """The answer to the `n`-th question, with an option in place of its number."""
         text, options = self.asked[n - 1] if n <= len(self.asked) else ("", ())
         number = _NUMBER.fullmatch(answer)
         if number and answer.strip() not in options and 0 < int(number[1]) <= len(options):
             answer = f"Option {int(number[1])}: {options[int(number[1]) - 1]}"
-        return f"Answer to your question {n}, {quoted(text, 300)}:\n{answer}"
+        return Heard(answer, text)
 
     async def _ask(self, arguments: Mapping[str, Any]) -> str:
         text, options = _text(arguments), _options(arguments)

@@ -17,7 +17,7 @@ from delegate.budget import costs
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
-from delegate.engine.questions import ASK
+from delegate.engine.questions import ASK, Heard
 from delegate.errors import CallError
 from delegate.types import Claim, JsonObject, Receipt, Task, Usage
 
@@ -47,7 +47,7 @@ class Resumed:
     transcript: str
     start: JsonObject = field(default_factory=dict[str, Any])
     """What its workspace was before it started."""
-    heard: tuple[str, ...] = ()
+    heard: tuple[Heard, ...] = ()
     """The messages of the parent that its child has read."""
     asked: tuple[tuple[str, Sequence[str]], ...] = ()
     """The texts and options of the questions that it has asked."""
@@ -142,8 +142,9 @@ def _not_continued(handle: str, why: str) -> CallError:
     return CallError("cannot_message", f"{handle} has ended and can't continue: {why}", field="handle", hint=hint)
 
 
-def _heard(events: Sequence[JsonObject]) -> tuple[str, ...]:
-    return tuple(event["text"] for event in events if event["kind"] == "message.delivered")
+def _heard(events: Sequence[JsonObject]) -> tuple[Heard, ...]:
+    delivered = (event for event in events if event["kind"] == "message.delivered")
+    return tuple(Heard(event["text"], event.get("question", "")) for event in delivered)
 
 
 def _task(fields: JsonObject) -> Task:

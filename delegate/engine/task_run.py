@@ -28,6 +28,7 @@ from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
 from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
+from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
@@ -54,7 +55,6 @@ from delegate.types import ChildRun, JsonObject, Task, TaskResult, Verdict
 
 if TYPE_CHECKING:
     from delegate.engine.claims import TaskClaims
-    from delegate.engine.questions import Questions
     from delegate.engine.resume import Resumed
     from delegate.judging.checks.before import ChecksBefore
 
@@ -96,9 +96,9 @@ class TaskRun:
     """What the project says to agents, if the child is given it."""
     _tools: ChildTools | None = None
     """The child's tools, once its workspace is open."""
-    _heard: list[str] = field(default_factory=list[str])
+    _heard: list[Heard] = field(default_factory=list[Heard])
     """The messages that the child has read, for another model that takes its place."""
-    _questions: "Questions | None" = None
+    _questions: Questions | None = None
     """What the child asks its parent, if anybody can answer."""
     _fallback: Fallback | None = None
     """Finds another model, once one has failed."""
@@ -463,7 +463,7 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self.handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
-            heard=(*(self.resumed.heard if self.resumed else ()), *self._heard),
+            heard=tuple(map(str, self._all_heard)),
             continues=bool(self.resumed and self.resumed.message),
             messages=self._take_messages,
             ask_parent=self._questions.tool if self._questions else None,
@@ -473,20 +473,24 @@ class TaskRun:
     async def _take_messages(self) -> Sequence[str]:
         if self.result is not None:  # the child was left behind
             return ()
-        heard: list[str] = []
-        for id, text, answers in await self.call.services.records.take_messages(self.handle):
-            heard.append(self._questions.as_read(answers, text) if answers and self._questions else text)
-            self.events.notify(MessageDelivered, id=id, text=heard[-1])
-        self._heard += heard
-        return heard
+        taken = await self.call.services.records.take_messages(self.handle)
+        for id, text, n in taken:
+            heard = self._questions.heard(n, text) if n and self._questions else Heard(text, "")
+            self.events.notify(MessageDelivered, id=id, text=heard.text, question=heard.question)
+            self._heard.append(heard)
+        return [str(heard) for heard in self._all_heard[-len(taken) :]] if taken else ()
 
-    def _asking(self, permit: Permit) -> "Questions | None":
+    @property
+    def _all_heard(self) -> tuple[Heard, ...]:
+        """The messages that the child has read, also those of before it was resumed."""
+        return (*(self.resumed.heard if self.resumed else ()), *self._heard)
+
+    def _asking(self, permit: Permit) -> Questions | None:
         """By what the child asks its parent. None if its runner can't, or nobody could answer."""
         services, caller = self.call.services, self.call.context
         on_question, seconds = caller.on_question or services.on_question, services.settings.parent_answer_seconds
         if on_question is None or not seconds or caller.depth or not isinstance(services.runner, AgentLoop):
             return None
-        from delegate.engine.questions import Questions  # loaded only where somebody can answer
 
         def most() -> float:  # what comes after the answer needs time too
             left = caller.seconds_left()
@@ -526,4 +530,5 @@ class TaskRun:
             state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,
             approve=tools.permissions.check_approval() if tools and tools.permissions else None,
+            messages=tuple(heard.text for heard in self._all_heard),
         )
