@@ -379,23 +379,10 @@ def _own_tools(job: Job, results: "ShortenedResults") -> tuple[Tool, ...]:
     The latter is declared from the start, since a tool that is added later changes how the prompt begins. So its
     definition is as short as can be: the note in a shortened result tells the rest.
     """
-<<<<<<< HEAD
-    read = Tool(_READ, "Show a shortened result whole.", _READ_PARAMETERS, results.read, read_only=True)
+    about = "Show a shortened result whole, by the number in its note."
+    read = Tool(_READ, about, _READ_PARAMETERS, results.read, read_only=True)
     own = [tool for tool in (read if job.tools else None, job.ask_parent) if tool is not None]
     return tuple(tool for tool in own if all(tool.name != other.name for other in job.tools))
-=======
-    if not tools or any(tool.name == _READ for tool in tools):
-        return ()
-    return (
-        Tool(
-            _READ,
-            "Show a shortened result whole, by the number in its note.",
-            _READ_PARAMETERS,
-            results.read,
-            read_only=True,
-        ),
-    )
->>>>>>> main
 
 
 class ShortenedResults:
