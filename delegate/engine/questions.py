@@ -141,7 +141,8 @@ class Questions:
     async def _send_reply(self, question: ParentQuestion) -> None:
         try:
             reply: Any = await self.on_question(question)
-            if reply is None or (isinstance(reply, str) and not reply.strip()):
+            is_late = (task := asyncio.current_task()) is not None and task.cancelling()
+            if reply is None or is_late or (isinstance(reply, str) and not reply.strip()):
                 return
             if isinstance(reply, str):
                 await self.records.send_message(question.handle, reply)
