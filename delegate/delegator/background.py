@@ -167,7 +167,10 @@ class Background:
         text = sendable(text)
         try:
             if acceptance_criteria is None:
-                return await self._records.send_message(handle, text)
+                sent = await self._records.send_message(handle, text)
+                if sent.is_answer and (delegation := self._delegations.get(handle)) and delegation.is_here:
+                    delegation.answer(handle, None)
+                return sent
             message = "the criteria of a task that hasn't ended can't be changed"
             raise CallError("cannot_message", message, field="acceptance_criteria", hint="wait for its result")
         except CallError:

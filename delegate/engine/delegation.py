@@ -49,7 +49,8 @@ class Delegation:
         self._consumers = [] if consumer is None else [consumer]
         self._events = deque[Event](maxlen=KEPT_EVENTS)
         self._on_question, self._asks = on_question, asks
-        self._questions: dict[ParentQuestion, asyncio.Future[str | None]] = {}
+        self._questions: dict[str, tuple[ParentQuestion, asyncio.Future[str | None]]] = {}
+        """By handle: what is asked, and what the answer is given to."""
         self._has_asked = asyncio.Condition()
         self._cancellation = Cancellation()
         self._running = asyncio.create_task(self._run(run))
@@ -66,12 +67,12 @@ class Delegation:
     @property
     def questions(self) -> tuple[ParentQuestion, ...]:
         """The questions of its children that wait for a message to the child as their answer."""
-        return tuple(self._questions)
+        return tuple(question for question, answer in self._questions.values() if not answer.done())
 
-    def answer(self, question: ParentQuestion, text: str | None) -> None:
-        """Answer one of `questions`, or say that there is no answer."""
-        if (answer := self._questions.get(question)) is not None and not answer.done():
-            answer.set_result(text)
+    def answer(self, handle: str, text: str | None) -> None:
+        """Answer what a child asks, or say that there is no answer but the messages that it was sent."""
+        if (asked := self._questions.get(handle)) is not None and not asked[1].done():
+            asked[1].set_result(text)
 
     @property
     def is_here(self) -> bool:
@@ -161,7 +162,7 @@ class Delegation:
 
     async def _wait_for_question(self, handle: str | None) -> None:
         async with self._has_asked:
-            await self._has_asked.wait_for(lambda: any(handle in (None, one.handle) for one in self._questions))
+            await self._has_asked.wait_for(lambda: any(handle in (None, one.handle) for one in self.questions))
 
     async def _ask(self, question: ParentQuestion) -> str | None:
         """Ask whoever was named, and wait for a message if there is no answer. Canceled once there is one."""
@@ -170,13 +171,14 @@ class Delegation:
                 return answer
         except Exception:
             _log.exception("nobody could be asked a question, which waits for a message now")
-        self._questions[question] = answer = asyncio.get_running_loop().create_future()
+        answer = asyncio.get_running_loop().create_future()
+        self._questions[question.handle] = question, answer
         try:
             async with self._has_asked:
                 self._has_asked.notify_all()
             return await answer
         finally:
-            del self._questions[question]
+            del self._questions[question.handle]
 
     def _has_ended(self, handle: str) -> bool:
         task = self.progress.task(handle)

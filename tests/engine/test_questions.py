@@ -121,7 +121,7 @@ async def test_a_child_can_ask_only_where_somebody_can_answer() -> None:
         assert can_ask(client)
         await (await delegator.background.start_call({"goal": "a"}, asks=False))
         assert not can_ask(client)
-        await delegator.batches.start([Task(goal="a")]).wait()
+        assert [outcome.result async for outcome in delegator.batches.run([Task(goal="a")])]
         assert not can_ask(client)
     async with Delegator(client=client, on_question=answers) as delegator:
         await delegator.run(Task(goal="a"))

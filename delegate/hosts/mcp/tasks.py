@@ -75,7 +75,7 @@ class ProtocolTasks:
         task = self._of(client, task_id)
         for question in task.delegation.questions if task is not None else ():
             if (response := responses.get(_key(question))) is not None:
-                task.delegation.answer(question, answer_in(response))
+                task.delegation.answer(question.handle, answer_in(response))
         return task is not None
 
     def _of(self, client: str, task_id: str) -> _Task | None:
