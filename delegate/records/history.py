@@ -351,8 +351,9 @@ class Records:
             return None
         from delegate.records import mailbox  # loaded on first use
 
-        with suppress(sqlite3.Error, OSError, ValueError):  # the child may ask again
-            await self._store.write(mailbox.keep_answers(handle, this_process()))
+        with suppress(DelegateError, sqlite3.Error, OSError, ValueError):  # the child may ask again
+            if await self._store.write(mailbox.keep_answers(handle, this_process())):
+                self._note_sent()
         self._started.add(handle)
         return json.loads(state)
 

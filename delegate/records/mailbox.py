@@ -39,7 +39,7 @@ WHERE handle = ? AND process = ? AND ended_at IS NULL AND NOT {_HAS_STOPPED}
 """  # noqa: S608
 _ANSWER = """
 UPDATE questions SET message = ?1 WHERE handle = ?2 AND message IS NULL AND NOT is_closed
-    AND EXISTS (SELECT 1 FROM messages WHERE id = ?1)
+    AND n = (SELECT MAX(n) FROM questions WHERE handle = ?2) AND EXISTS (SELECT 1 FROM messages WHERE id = ?1)
 """
 _SELECT_ANSWER = """
 SELECT text FROM questions JOIN messages ON messages.id = message WHERE questions.handle = ? AND n = ?

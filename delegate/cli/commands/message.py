@@ -58,13 +58,10 @@ def message(
         print_any_report(sent, goals, format)
         raise typer.Exit(exits.of_report(sent))
     if not print_as_json(format, sent.model_dump(), None):
-        more = f"`{PROGRAM} show {sent.handle}` says what came of it"
-        state = (
-            "answered: the child goes on with it"
-            if sent.is_answer
-            else "queued: the child reads it before its next turn"
-        )
-        console().print(f"{state}; {more}", markup=False, soft_wrap=True)
+        state = "the child goes on with it" if sent.is_answer else "the child reads it before its next turn"
+        more = f"`{PROGRAM} show {sent.handle}` says whether it did"
+        line = f"{'answered' if sent.is_answer else 'queued'}: {state}; {more}"
+        console().print(line, markup=False, soft_wrap=True)
 
 
 async def _record(delegator: Delegator, name: str) -> JsonObject:
