@@ -81,9 +81,10 @@ class Executor:
         with traced, (cancellation or Cancellation()).part() as own:
             handle = resumed.handle if resumed else handle
             handles = [handle or run.next_handle() for _ in tasks]
+            told = tuple(filter(None, (*resumed.heard, resumed.message))) if resumed else ()
             reading = CallReading(
                 self.services.judging.reader,
-                [TaskToRead(handle, task, template) for handle, task in zip(handles, tasks, strict=True)],
+                [TaskToRead(key, task, template, messages=told) for key, task in zip(handles, tasks, strict=True)],
                 self.services.tools_to_read(server_tools),
                 worker=_weakest(connections),
                 ceiling=ceiling,
