@@ -165,9 +165,9 @@ _REMOVAL_BATCH = 20
 _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
 _READING_DAYS = 90
+"""How long it is known what a criterion is about, as a model read it."""
 _LOOK_SECONDS = 0.1
 """Between two looks for an answer."""
-"""How long it is known what a criterion is about, as a model read it."""
 
 TaskState = Literal["running", "ended", "outcome_unknown", "damaged"]
 """`damaged`: something that is stored of it can't be read."""

@@ -57,12 +57,12 @@ UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
 )
 """  # noqa: S608
 _SELECT_WAITING = """
-SELECT id, text, (SELECT n FROM questions WHERE message = id) FROM messages
+SELECT id, text, (SELECT n FROM questions WHERE handle = messages.handle AND message = id) FROM messages
 WHERE handle = ? AND process = ? AND delivered_at IS NULL ORDER BY rowid
 """
 _SELECT_ALL = f"""
 SELECT id, text, sent_at, delivered_at, tasks.process = messages.process AND ended_at IS NULL AND NOT {_HAS_STOPPED},
-    tasks.process, EXISTS (SELECT 1 FROM questions WHERE message = id)
+    tasks.process, EXISTS (SELECT 1 FROM questions WHERE handle = tasks.handle AND message = id)
 FROM messages JOIN tasks ON tasks.handle = messages.handle WHERE messages.handle = ? ORDER BY messages.rowid
 """  # noqa: S608
 

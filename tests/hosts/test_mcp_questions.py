@@ -102,6 +102,25 @@ async def test_three_children_ask_at_once_in_one_call(settings: Settings, world:
     assert len(handles) == 3
 
 
+async def test_three_children_ask_the_user_one_after_the_other(settings: Settings, world: World) -> None:
+    asking: list[str] = []
+    most = 0
+
+    async def person(message: str) -> JsonObject:
+        nonlocal most
+        asking.append(message)
+        most = max(most, len(asking))
+        await asyncio.sleep(0.01)
+        asking.remove(message)
+        return {"action": "accept", "content": {"answer": f"for {message.split(')')[0]})"}}
+
+    async with session("stdio", settings, person) as client:
+        done = await called(client, "delegate_task", tasks=[{"goal": f"Paint {n}"} for n in range(3)])
+    assert most == 1
+    for n in range(3):
+        assert f"for Task {n + 1} (Paint {n})" in done
+
+
 async def test_a_call_in_the_background_asks_the_model_that_waits_for_it(settings: Settings, world: World) -> None:
     async with session("stdio", settings, None) as client:
         handle = handle_in(await client.call({"goal": "Paint it", "background": True}))

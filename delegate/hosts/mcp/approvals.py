@@ -140,16 +140,17 @@ class HeldCall:
     report_progress: Any = None
     """Sends a notification with the request that waits now, if it wants any."""
     running: "asyncio.Task[JsonObject] | None" = None
-    _questions: "asyncio.Queue[tuple[str, JsonObject]]" = field(
-        default_factory=lambda: asyncio.Queue[tuple[str, JsonObject]]()
+    _questions: "asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]]]" = field(
+        default_factory=lambda: asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]]]()
     )
     _reply: "asyncio.Future[Any] | None" = None
+    """Of the question that the client was sent last."""
 
     async def elicit(self, message: str, form: JsonObject) -> Any:
         """Have the client asked, and wait for what it sends."""
-        self._reply = asyncio.get_running_loop().create_future()
-        self._questions.put_nowait((message, form))
-        return await self._reply
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._questions.put_nowait((message, form, reply))
+        return await reply
 
     async def progress(self, *given: Any) -> None:
         """Send a notification, if the client wants any."""
@@ -164,7 +165,7 @@ class HeldCall:
     async def next_question(self) -> tuple[str, JsonObject] | None:
         """Wait until the client's user has to be asked something. None if the call has ended."""
         assert self.running is not None
-        asked = asyncio.ensure_future(self._questions.get())
+        asked = asyncio.ensure_future(self._next())
         try:
             await asyncio.wait([self.running, asked], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -175,6 +176,13 @@ class HeldCall:
         finally:
             asked.cancel()
         return None if self.running.done() or asked.cancelled() else asked.result()
+
+    async def _next(self) -> tuple[str, JsonObject]:
+        """The next question that still waits for a reply."""
+        while True:
+            message, form, self._reply = await self._questions.get()
+            if not self._reply.done():
+                return message, form
 
 
 class HeldCalls:
