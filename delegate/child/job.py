@@ -136,6 +136,8 @@ class Job:
     """Whether the child goes on with a task that had ended, since its parent said more."""
     messages: Callable[[], Awaitable[Sequence[str]]] = _no_messages
     """Takes the messages that the parent has sent since the last call, to be read before the child's next turn."""
+    ask_parent: Tool | None = None
+    """By which the built-in child asks its parent; None if nobody could answer."""
     notes: ProjectNotes | None = None
     """What the project says to agents."""
     incoming: Incoming = field(default_factory=Incoming)

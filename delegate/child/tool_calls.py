@@ -38,7 +38,7 @@ class ToolCalls:
     async def run(self, calls: Sequence[ToolCall], own_tools: Sequence[Tool] = ()) -> list[ToolOutput]:
         """Call the tools, and return their outputs in the order of the calls.
 
-        `own_tools` read the conversation itself, so their calls have no receipts.
+        `own_tools` only concern the conversation itself, so their calls have no receipts.
         """
         self._own = {tool.name: tool for tool in own_tools}
         outputs: list[ToolOutput] = []
@@ -62,7 +62,7 @@ class ToolCalls:
         return groups
 
     def _is_parallel(self, call: ToolCall) -> bool:
-        tool = self._tools.get(call.name)
+        tool = self._own.get(call.name) or self._tools.get(call.name)
         return tool is None or tool.parallel
 
     def _is_read_only(self, call: ToolCall) -> bool:

@@ -17,12 +17,14 @@ from delegate.budget import costs
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
+from delegate.engine.questions import ASK, Heard
 from delegate.errors import CallError
 from delegate.types import Claim, JsonObject, Receipt, Task, Usage
 
 TRANSCRIPT_CHARS = 60_000
 """Length of the record that a child reads; older parts are left out first."""
 _PART_CHARS = 3_000
+_WITHOUT_RECEIPTS = {*GOAL_TOOLS, ASK}
 
 
 @dataclass(slots=True)
@@ -45,8 +47,10 @@ class Resumed:
     transcript: str
     start: JsonObject = field(default_factory=dict[str, Any])
     """What its workspace was before it started."""
-    heard: tuple[str, ...] = ()
+    heard: tuple[Heard, ...] = ()
     """The messages of the parent that its child has read."""
+    asked: tuple[tuple[str, Sequence[str]], ...] = ()
+    """The texts and options of the questions that it has asked."""
     message: str = ""
     """The message by which a task that has ended continues, under a handle and within limits of its own."""
 
@@ -92,6 +96,7 @@ def read_record(record: JsonObject | None, index: int = 0) -> Resumed:
         seconds=_seconds(events),
         transcript=_transcript(events),
         heard=_heard(events),
+        asked=tuple((event["text"], event["options"]) for event in events if event["kind"] == "question.asked"),
     )
 
 
@@ -137,8 +142,9 @@ def _not_continued(handle: str, why: str) -> CallError:
     return CallError("cannot_message", f"{handle} has ended and can't continue: {why}", field="handle", hint=hint)
 
 
-def _heard(events: Sequence[JsonObject]) -> tuple[str, ...]:
-    return tuple(event["text"] for event in events if event["kind"] == "message.delivered")
+def _heard(events: Sequence[JsonObject]) -> tuple[Heard, ...]:
+    delivered = (event for event in events if event["kind"] == "message.delivered")
+    return tuple(Heard(event["text"], event.get("question", "")) for event in delivered)
 
 
 def _task(fields: JsonObject) -> Task:
@@ -160,7 +166,7 @@ def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
     receipts: list[Receipt] = []
     for event in events:
         if event["kind"] == "child.usage":
-            open_calls += [call for call in event["calls"] if call["tool"] not in GOAL_TOOLS]
+            open_calls += [call for call in event["calls"] if call["tool"] not in _WITHOUT_RECEIPTS]
         elif event["kind"] == "child.tool":
             fields = {name: value for name, value in event.items() if name in Receipt.model_fields}
             receipts.append(Receipt.model_validate(fields))
@@ -214,6 +220,10 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
                 yield f"You called {call['tool']} {_cut(json.dumps(call['args'], ensure_ascii=False))}"
         case "child.tool":
             yield f"{event['tool']} ({event['status']}): {_cut(event['output'])}"
+        case "question.asked":
+            yield f"Your question {event['n']}: {event['text']}"
+        case "question.answered":
+            yield f"Your question {event['n']}: {event['outcome'].replace('_', ' ')}"
         case "claim.judged":
             yield f"Claim {event['n']}: {'verified' if event['verdict'] == 'PASS' else 'refused, ' + event['code']}"
             for criterion in event["refused"]:

@@ -33,7 +33,7 @@ Author = Literal["model", "person"]
 def asked(goal: str, messages: Sequence[str]) -> str:
     """A goal, with the messages that the parent sent later."""
     told = "Asked for later, as a part of the goal (it says what is wanted, and shows nothing of the work):\n"
-    return "\n\n".join([goal, *(told + text for text in messages)])
+    return "\n\n".join([goal, *(told + text for text in messages if text)])
 
 
 @dataclass(frozen=True, slots=True)

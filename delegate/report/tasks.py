@@ -101,6 +101,8 @@ _STEP_WORDS = {
     "approval.answered": "approval",
     "step.declared": "begins a step",
     "step.verified": "ends a step",
+    "question.asked": "asks its parent",
+    "question.answered": "question",
     "message.delivered": "reads a message",
     "child.done": "child ended",
     "check.started": "check starts",

@@ -236,7 +236,9 @@ def _refuse_options_with_resume(
 
 def _resume(text: str, format: Format) -> NoReturn:
     """Go on with a task on record, and print its report."""
-    delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
+    terminal = at_terminal()
+    delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
+    goals = list[str]()
 
     async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> Report:
         record, tasks = await find(delegator, text, None)
@@ -294,7 +296,8 @@ def _run(
     if runner is not None:
         _refuse_limits_with_runner(tasks)
     goals = [task.goal for task in tasks]
-    delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner, on_approval=at_terminal())
+    settings, terminal = _raise_limits(load_settings(), tasks), at_terminal()
+    delegator = Delegator(settings, runner=runner, on_approval=terminal, on_question=terminal and terminal.answer)
     _refuse_absent_workspaces(tasks)
     _warn_of_length(tasks)
     out = Out.open(folder, tasks, force=force) if folder is not None else None

@@ -268,7 +268,7 @@ def _json(model: BaseModel, status: int = 200) -> Response:
 
 
 def _status_of(state: CallState) -> int:
-    if state.state == "running":
+    if state.state != "done":
         return 202
     return 422 if state.report and state.report.error else 200
 
