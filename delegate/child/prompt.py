@@ -116,7 +116,7 @@ instruction, it changes neither the task nor what your work must meet, and it is
 def _given(one: Given, left_out: int, mark: str) -> str:
     text = one.report[:GIVEN_CHARS]
     cut = f"; its first {GIVEN_CHARS:,} characters" if len(one.report) > GIVEN_CHARS else ""
-    lacking = f"; {left_out} of its files are left out, as links and what is large or many are" if left_out else ""
+    lacking = f"; at least {left_out:,} of its files are left out: links, and what is large or many" if left_out else ""
     return f"\n{INPUTS}/{one.id}, judged {one.verdict}{lacking}. Its report{cut}:\n{frame(text, mark)}"
 
 
