@@ -462,6 +462,7 @@ class TaskRun:
             heard=(*(self.resumed.heard if self.resumed else ()), *self._heard),
             continues=bool(self.resumed and self.resumed.message),
             messages=self._take_messages,
+            guarded=self._tools.guarded,
             incoming=self._incoming(),
         )
 
@@ -491,6 +492,7 @@ class TaskRun:
             self._served(child),
             self.call.ceiling,
             has_receipts=self.call.services.records_tools,
+            has_some_receipts=self.call.services.records_some_tools,
             tools=tools.offered if tools else None,
             probe_tools=tools.of_probes() if tools else (),
             state_tools=tools.of_judge() if tools else (),

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -81,6 +82,8 @@ class CommandSpec:
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
     limits: ProcessLimits = COMMAND_LIMITS
+    stdio: socket.socket | None = None
+    """The program's stdin and stdout, closed here once it has started. By default, nothing is read, and all is kept."""
 
 
 PROBE_SECONDS = 5.0
@@ -148,6 +151,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 pass_fds=[*(pipe.fd for pipe in pipes), *descriptors],
                 graceful=confinement.subreaper,
                 watch=Watch(spec.limits, spec.cwd),
+                stdio=spec.stdio,
             )
         finally:
             for folder in filter(None, (pipe.temporary for pipe in pipes)):
