@@ -8,12 +8,13 @@ The operator chooses the program, as for `CommandRunner`. What it does by itself
 """
 
 import asyncio
-import socket
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from delegate._util.threads import run_in_thread
 from delegate.budget.nested import child_environment
@@ -80,19 +81,20 @@ class AcpRunner(CommandRunner):
         """Run the agent for one turn."""
         load = partial(import_module, "delegate.child.acp_connection")
         session = cast("acp_connection.AcpSession", (await run_in_thread(load)).AcpSession(job))
-        ours, theirs = socket.socketpair()
-        spec = confinement.CommandSpec(
-            argv=self._argv,
-            cwd=job.working_folder,
-            env={**self._env, **child_environment()},
-            timeout_seconds=_MAX_SECONDS,
-            max_output_bytes=4 * STDERR_CHARS,
-            stdio=theirs,
-        )
-        with ours, theirs:
+        with ExitStack() as files:
+            stdin, to_agent = _pipe(files)
+            from_agent, stdout = _pipe(files)
+            spec = confinement.CommandSpec(
+                argv=self._argv,
+                cwd=job.working_folder,
+                env={**self._env, **child_environment()},
+                timeout_seconds=_MAX_SECONDS,
+                max_output_bytes=4 * STDERR_CHARS,
+                stdio=(stdin, stdout),
+            )
             agent = asyncio.ensure_future(confinement.execute(spec, await self._working_confinement()))
             try:
-                run = await session.run(ours)
+                run = await session.run(from_agent, to_agent)
                 await asyncio.wait([agent], timeout=_CLOSE_SECONDS)
                 return run
             except AgentFault as fault:
@@ -116,3 +118,9 @@ class AcpRunner(CommandRunner):
         except (OSError, ValueError, ToolError) as problem:
             return failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
         return failed(job, "exit_code", f"{self._failure(job, result)}\nIt had not ended its turn")
+
+
+def _pipe(files: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """The ends to read from and to write to."""
+    read, write = os.pipe()
+    return files.enter_context(os.fdopen(read, "rb", 0)), files.enter_context(os.fdopen(write, "wb", 0))

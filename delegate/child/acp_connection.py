@@ -9,12 +9,11 @@ import json
 import math
 import re
 import shlex
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import acp
 from acp import RequestError, schema
@@ -107,9 +106,13 @@ class AcpSession:
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Has an exception if the agent must not go on."""
 
-    async def run(self, connection: socket.socket) -> ChildRun:
+    async def run(self, from_agent: IO[bytes], to_agent: IO[bytes]) -> ChildRun:
         """Lead the agent through one turn. Raises AgentFault, AgentEnded and WorkspaceTooLarge."""
-        reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_LINE_BYTES)
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(MAX_LINE_BYTES)
+        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), from_agent)
+        flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+        writing, _ = await loop.connect_write_pipe(lambda: flow, to_agent)
+        writer = asyncio.StreamWriter(writing, flow, None, loop)
         agent = acp.connect_to_agent(cast("Any", self), _Lines(reader, writer, self))
         turn = asyncio.create_task(self._turn(agent))
         try:
@@ -118,7 +121,10 @@ class AcpSession:
                 self.stopped.result()
             return self._finish(turn.result())
         finally:
-            await self._close(agent, turn, writer)
+            await self._close(agent, turn)
+            reading.close()
+            if not writing.is_closing():
+                writing.abort()
 
     async def _turn(self, agent: Any) -> schema.PromptResponse:
         job = self._job
@@ -162,7 +168,7 @@ class AcpSession:
         status = "max_steps" if problem.code == "max_steps" else "failed"
         return self._job.recorder.finish(status, output=self.report, error=problem)
 
-    async def _close(self, agent: Any, turn: "asyncio.Task[Any]", writer: asyncio.StreamWriter) -> None:
+    async def _close(self, agent: Any, turn: "asyncio.Task[Any]") -> None:
         """Ask an agent that still works to stop, end its terminals, and close the connection."""
         try:
             if not turn.done() and not self.stopped.done() and self._id:
@@ -175,7 +181,6 @@ class AcpSession:
             await asyncio.gather(*running, return_exceptions=True)
             if self.stopped.done():
                 self.stopped.exception()
-            writer.close()
             await agent.close()
 
     async def _ask_to_stop(self, agent: Any, turn: "asyncio.Task[Any]") -> None:
@@ -421,7 +426,7 @@ class _Lines:
                 self._session.updated(message.get("params"))
 
     async def close(self) -> None:
-        self._writer.close()
+        """The pipes are closed by who opened them."""
 
 
 def _message(line: bytes) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.filesystem.secret_paths import hidden_paths
 from delegate.sandbox.processes.environment import command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, limited
-from delegate.sandbox.processes.process import ProcessResult, run_process
+from delegate.sandbox.processes.process import ProcessResult, Stdio, run_process
 from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
 
 Network = Literal["host", "none"]
@@ -82,7 +81,7 @@ class CommandSpec:
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
     limits: ProcessLimits = COMMAND_LIMITS
-    stdio: socket.socket | None = None
+    stdio: Stdio | None = None
     """The program's stdin and stdout, closed here once it has started. By default, nothing is read, and all is kept."""
 
 

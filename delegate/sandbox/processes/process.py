@@ -10,7 +10,6 @@ import contextlib
 import math
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -30,6 +29,10 @@ DEATH_SECONDS = 2.0
 CHUNK_BYTES = 65_536
 WATCH_SECONDS = 0.25
 """How often it is looked how much is used; sooner in the beginning, since a fork bomb doubles all the time."""
+
+
+Stdio = tuple[IO[bytes], IO[bytes]]
+"""The ends of two pipes that are a program's stdin and stdout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,11 @@ async def run_process(
     pass_fds: Sequence[int] = (),
     graceful: bool = False,
     watch: Watch | None = None,
-    stdio: socket.socket | None = None,
+    stdio: Stdio | None = None,
 ) -> ProcessResult:
     """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
 
-    It is killed when `watch` finds that it uses too much. `stdio` is its stdin and stdout, and is closed here once it has
+    It is killed when `watch` finds that it uses too much. `stdio` are its stdin and stdout, closed here once it has
     started; the result then has no `stdout`.
 
     However the run ends, cancellation included, the whole process group is killed and the leader is reaped. With
@@ -74,14 +77,14 @@ async def run_process(
         argv,
         cwd=cwd,
         env=env,
-        stdin=subprocess.DEVNULL if stdio is None else stdio,
-        stdout=subprocess.PIPE if stdio is None else stdio,
+        stdin=subprocess.DEVNULL if stdio is None else stdio[0],
+        stdout=subprocess.PIPE if stdio is None else stdio[1],
         stderr=subprocess.PIPE,
         start_new_session=True,
         pass_fds=pass_fds,
     )
-    if stdio is not None:
-        stdio.close()
+    for file in stdio or ():
+        file.close()
     assert process.stderr is not None
     stderr = _Pipe(loop, process.stderr, max_output_bytes)
     stdout = _Pipe(loop, process.stdout, max_output_bytes) if process.stdout is not None else None
