@@ -93,6 +93,7 @@ class AcpRunner(CommandRunner):
                 stdio=(stdin, stdout),
             )
             agent = asyncio.ensure_future(confinement.execute(spec, await self._working_confinement()))
+            agent.add_done_callback(lambda _: stdout.close())  # also if it couldn't be started
             try:
                 run = await session.run(from_agent, to_agent)
                 await asyncio.wait([agent], timeout=_CLOSE_SECONDS)

@@ -36,6 +36,8 @@ START_SECONDS = 120.0
 """How long an agent may take to begin: some are downloaded when they are started."""
 CANCEL_SECONDS = 2.0
 """How long it may take to end its turn when it is asked to stop."""
+AUTH_REQUIRED, FAILED = -32000, -32001
+"""Codes of errors: the protocol's, and the one of what an agent may not do, or what failed."""
 MAX_LINE_BYTES = 16_000_000
 MAX_BYTES = 1_000_000_000
 """Of all messages together."""
@@ -117,14 +119,14 @@ class AcpSession:
         turn = asyncio.create_task(self._turn(agent))
         try:
             await asyncio.wait([turn, self.stopped], return_when=asyncio.FIRST_COMPLETED)
-            if self.stopped.done():
-                self.stopped.result()
-            return self._finish(turn.result())
         finally:
             await self._close(agent, turn)
             reading.close()
             if not writing.is_closing():
                 writing.abort()
+        if self.stopped.done():
+            self.stopped.result()
+        return self._finish(turn.result())
 
     async def _turn(self, agent: Any) -> schema.PromptResponse:
         job = self._job
@@ -147,7 +149,8 @@ class AcpSession:
             raise AgentFault("not_started", f"didn't begin a session within {START_SECONDS:g} s") from None
         except RequestError as error:
             said = one_line(f"{error} {json_bytes(error.data, fallback=str).decode() if error.data else ''}", 1_000)
-            raise AgentFault("reported_failure", f"reports: {said}") from None
+            login = " (not logged in)" if error.code == AUTH_REQUIRED else ""
+            raise AgentFault("reported_failure", f"reports: {said}{login}") from None
         except ValidationError as error:
             raise AgentFault("unreadable_output", f"broke the protocol: {one_line(str(error), 500)}") from None
         except OSError:
@@ -214,12 +217,12 @@ class AcpSession:
         output_byte_limit: int | None = None,
     ) -> schema.CreateTerminalResponse:
         if len(self._terminals) >= MAX_TERMINALS:
-            raise RequestError(-32000, f"{MAX_TERMINALS} terminals are open; release one")
+            raise RequestError(FAILED, f"{MAX_TERMINALS} terminals are open; release one")
         line = shlex.join([command, *args]) if args else command
         try:
             folder = await run_in_thread(partial(self._job.folder.resolve, cwd or str(self._job.working_folder)))
         except ToolError as problem:
-            raise RequestError(-32000, str(problem)) from None
+            raise RequestError(FAILED, str(problem)) from None
         for one in env or ():
             if not _NAME.fullmatch(one.name):
                 raise RequestError.invalid_params({"env": one.name})
@@ -304,7 +307,7 @@ class AcpSession:
         except WorkspaceTooLarge as problem:
             self.stop(problem)
         if output.status != "ok" and not may_fail:
-            raise RequestError(-32000, output.text)
+            raise RequestError(FAILED, output.text)
         return output
 
     def _next(self) -> int:

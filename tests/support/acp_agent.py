@@ -6,6 +6,7 @@ The last message is what it said, and what came of each of its requests, one JSO
 import asyncio
 import json
 import os
+import select
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ class Agent(acp.Agent):
     async def do_say(self, text: str) -> None:
         await self.say(f"{text}\n")
 
+    async def do_say_much(self, count: int) -> None:
+        await self.say("x" * count)
+
     async def do_version(self, *_: Any) -> None: ...
 
     async def do_able(self) -> Any:
@@ -113,7 +117,7 @@ class Agent(acp.Agent):
             schema.PermissionOption(option_id="no", name="No", kind="reject_once"),
         ]
         places = [schema.ToolCallLocation(path=self.path(path))] if path else None
-        call = schema.ToolCallUpdate(tool_call_id="c1", title=title, kind=kind, raw_input=raw, locations=places)
+        call = schema.ToolCallUpdate(tool_call_id=title, title=title, kind=kind, raw_input=raw, locations=places)
         outcome = (await self.client.request_permission(session_id="s1", tool_call=call, options=options)).outcome
         return getattr(outcome, "option_id", outcome.outcome)
 
@@ -139,13 +143,13 @@ class Agent(acp.Agent):
         os._exit(code)
 
     async def do_send(self, line: str, times: int = 1) -> None:
-        sys.stdout.write(f"{line}\n" * times)
-        sys.stdout.flush()
+        await asyncio.to_thread(write_all, f"{line}\n".encode() * times)
 
-    async def do_close(self) -> None:
-        os.close(0)
-        os.close(1)
-        await asyncio.sleep(600)
+
+def write_all(data: bytes) -> None:
+    while data:
+        select.select([], [1], [])
+        data = data[os.write(1, data[:4_096]) :]
 
 
 if __name__ == "__main__":
