@@ -413,7 +413,9 @@ class _Lines:
             message = _message(line)
             self._noise += message is None
             if self._bytes > MAX_BYTES or self._noise > MAX_NOISE:
-                what = f"{MAX_BYTES:,} bytes" if self._bytes > MAX_BYTES else f"{MAX_NOISE:,} lines that are no messages"
+                what = (
+                    f"{MAX_BYTES:,} bytes" if self._bytes > MAX_BYTES else f"{MAX_NOISE:,} lines that are no messages"
+                )
                 raise AgentFault("unreadable_output", f"sent more than {what}")
             if message is None:
                 continue

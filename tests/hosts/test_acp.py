@@ -13,6 +13,7 @@ import pytest
 from delegate import Cancellation, ConfigError, Delegator, Task
 from delegate.policy.approvals import ApprovalRequest
 from delegate.types import TaskResult, Verdict
+from tests.cli.command import delegate
 from tests.support.words import met_by, words
 
 pytest.importorskip("acp", reason="the extra `acp` isn't installed")
@@ -245,9 +246,10 @@ async def test_an_agent_that_floods_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(acp_connection, "MAX_REQUESTS", 200)
     monkeypatch.setattr(acp_connection, "MAX_BYTES", 500_000)
     request = '{"method":"fs/read_text_file","id":3,"params":{"sessionId":"s1","path":"a"}}'
-    for line, times, code in (("x" * 300_000, 1, "unreadable_output"), (request, 1_000, "too_many_tool_calls"),
-                              ('{"method":"x","params":"' + "x" * 5_000 + '"}', 500, "unreadable_output")):  # fmt: skip
-        result = await done(["send", line, times], ["hang"])
+    note = '{"method":"x","params":"~"}'
+    for line, times, padding, code in (("~", 1, 300_000, "unreadable_output"), (note, 500, 5_000, "unreadable_output"),
+                                       (request, 1_000, 0, "too_many_tool_calls")):  # fmt: skip
+        result = await done(["send", line, times, padding], ["hang"])
         assert result.error
         assert result.error.code == code
     assert "16 terminals" in said(await done(["terminals", 17]))[0]
@@ -301,6 +303,17 @@ async def test_a_cancel_ends_the_agent_and_its_terminals(tmp_path: Path) -> None
 async def test_a_terminal_that_is_left_ends_with_the_turn(tmp_path: Path) -> None:
     result = await done(["leave", "sleep 600"], ["say", "done"])
     assert (result.status, result.summary, result.receipts.timeout) == ("completed", "done", 1)
+
+
+def test_the_command_runs_an_agent(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('[["write", "a", "b"], ["say", "done"]]')
+    agent = f"acp:{sys.executable} -BP {AGENT} @{script}"
+    ran = delegate("run", "Do it.", "--runner", agent, "-c", "file: a")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "were recorded where delegate made them" in " ".join(ran.stdout.split())
+    wrong = delegate("run", "Do it.", "--runner", agent, "--runner-output", "json")
+    assert (wrong.returncode, "--runner-output" in wrong.stderr) == (2, True)
 
 
 # ------------------------------------------------------------------------------------------------------- refused

@@ -1,4 +1,4 @@
-"""An ACP agent that does what its argument says, with the SDK's own agent side: `acp_agent.py '[["say", "done"]]'`.
+"""An ACP agent that does what its argument says, with the SDK's own agent side: `acp_agent.py '[["say", "done"]]'`, or `@FILE`.
 
 The last message is what it said, and what came of each of its requests, one JSON value per line.
 """
@@ -142,7 +142,9 @@ class Agent(acp.Agent):
         sys.stderr.flush()
         os._exit(code)
 
-    async def do_send(self, line: str, times: int = 1) -> None:
+    async def do_send(self, line: str, times: int = 1, padding: int = 0) -> None:
+        """Send what need not be a message, `~` filled with as much."""
+        line = line.replace("~", "x" * padding)
         await asyncio.to_thread(write_all, f"{line}\n".encode() * times)
 
 
@@ -153,4 +155,5 @@ def write_all(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(acp.run_agent(Agent(json.loads(sys.argv[1]))))
+    given = sys.argv[1]
+    asyncio.run(acp.run_agent(Agent(json.loads(Path(given[1:]).read_text() if given[0] == "@" else given))))

@@ -22,7 +22,10 @@ class RunnerOutput(StrEnum):
 
 RunnerOption = Annotated[
     str | None,
-    typer.Option(metavar="COMMAND", help="Run this program as the child, such as `claude -p`; with `acp:` before it, an ACP agent."),
+    typer.Option(
+        metavar="COMMAND",
+        help="Run this program as the child, such as `claude -p`; with `acp:` before it, an ACP agent.",
+    ),
 ]
 RunnerOutputOption = Annotated[
     RunnerOutput | None,
