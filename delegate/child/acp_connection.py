@@ -1,6 +1,7 @@
 """The client's side of the Agent Client Protocol, for one child. Loaded only where an agent runs.
 
-The SDK has the protocol and its types. What it logs or keeps without limit is caught before: an agent may send anything.
+The SDK has the protocol and its types. What it would log or keep without a limit is caught before: an agent may send
+anything.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from delegate.child.cli_output import MAX_COUNT
 from delegate.child.job import Job, call_tool
 from delegate.child.tool_calls import ToolCalls
 from delegate.child.toolbox import whole_text
-from delegate.errors import ToolDenied, ToolError, WorkspaceTooLarge
+from delegate.errors import ToolError, WorkspaceTooLarge
 from delegate.ports import Effect, Tool, ToolCall, ToolOutput
 from delegate.records.recorder import MAX_REPORT_CHARS
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
@@ -413,10 +414,8 @@ class _Lines:
             message = _message(line)
             self._noise += message is None
             if self._bytes > MAX_BYTES or self._noise > MAX_NOISE:
-                what = (
-                    f"{MAX_BYTES:,} bytes" if self._bytes > MAX_BYTES else f"{MAX_NOISE:,} lines that are no messages"
-                )
-                raise AgentFault("unreadable_output", f"sent more than {what}")
+                limits = f"{MAX_BYTES:,} bytes, or than {MAX_NOISE:,} lines that are no messages"
+                raise AgentFault("unreadable_output", f"sent more than {limits}")
             if message is None:
                 continue
             if "method" not in message:

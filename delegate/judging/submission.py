@@ -82,9 +82,7 @@ class Submission:
                 return "the tool calls are what the worker says: it could have written their record"
             return "no tool calls were recorded for this work: no receipts were given"
         if self.has_some_receipts:
-            return (
-                "the child has tools of its own besides those that are recorded, so what isn't on record proves nothing"
-            )
+            return "the child has tools of its own besides those on record, so what isn't there proves nothing"
         return (
             "the child's runner doesn't promise a complete record of its tool calls, so the receipts prove nothing "
             "(a runner that records every call says so with `records_tools=True`)"

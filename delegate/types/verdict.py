@@ -19,7 +19,7 @@ DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
 VerdictWord = Literal["PASS", "FAIL"]
 ReceiptsAvailability = Literal["recorded", "partial", "reported", "unavailable"]
 UNRECORDED: Mapping[ReceiptsAvailability, str] = {
-    "partial": "were recorded where delegate made them; of those of tools of its own there is only what the worker says",
+    "partial": "were recorded where delegate made them; of others there is only what the worker says",
     "reported": "are what the worker says, so only checks prove what was done",
     "unavailable": "were not recorded, so only checks prove what was done",
 }

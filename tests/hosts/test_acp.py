@@ -109,7 +109,8 @@ async def test_the_session_is_in_the_workspace_and_has_no_keys(monkeypatch: pyte
 
 async def test_files_are_read_as_they_are() -> None:
     text = "one\ntwo\x0cstill two\nthree"
-    assert said(await done(["write", "a", text], ["read", "a"], ["read", "a", 2, 1], ["read", "a", 3], ["read", "b"])) == [
+    result = await done(["write", "a", text], ["read", "a"], ["read", "a", 2, 1], ["read", "a", 3], ["read", "b"])
+    assert said(result) == [
         "written", text, "two\x0cstill two\n", "three", "b can't be read: No such file or directory"]  # fmt: skip
 
 
@@ -223,11 +224,13 @@ async def test_an_agent_that_does_not_end_its_turn_fails(script: Script, status:
 
 
 HOSTILE = [
-    "", "[]", "null", "{", "{}", "\x00", "[" * 100_000, '{"jsonrpc":"2.0"}', '{"id":[],"result":1}', '{"id":{},"method":"x"}',
+    "", "[]", "null", "{", "{}", "\x00", "[" * 100_000, '{"jsonrpc":"2.0"}', '{"id":[],"result":1}',
+    '{"id":{},"method":"x"}',
     '{"id":99,"result":{}}', '{"id":1,"error":"x"}', '{"method":{"a":1},"id":7}', '{"method":"session/update"}',
     '{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"of the future"}}}',
     '{"method":"$/cancel_request","params":{"id":1}}', '{"method":"nothing/known","id":"a"}',
-    '{"method":"terminal/output","id":3,"params":[]}', '{"method":"elicitation/create","id":4,"params":{"message":"?"}}',
+    '{"method":"terminal/output","id":3,"params":[]}',
+    '{"method":"elicitation/create","id":4,"params":{"message":"?"}}',
     '{"method":"fs/write_text_file","id":5,"params":{"sessionId":"s1","path":"a","content":"x","_meta":{"path":5}}}',
     '{"method":"fs/read_text_file","id":6,"params":{"sessionId":"s1","path":"\\u0000","line":-1}}',
     '{"method":"_vendor/x","id":8,"params":{}}', '{"method":"_vendor/y"}',

@@ -1,4 +1,5 @@
-"""An ACP agent that does what its argument says, with the SDK's own agent side: `acp_agent.py '[["say", "done"]]'`, or `@FILE`.
+"""An ACP agent that does what its argument says, with the SDK's agent side: `acp_agent.py '[["say", "done"]]'`
+or `acp_agent.py @FILE`.
 
 The last message is what it said, and what came of each of its requests, one JSON value per line.
 """
