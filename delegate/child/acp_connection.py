@@ -286,7 +286,8 @@ class AcpSession:
             arguments["path"] = self._inside(known.paths[0])
         if name == "run_shell":
             command: Any = arguments.get("command", known.title)
-            arguments["command"] = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+            words = cast("list[Any]", command) if isinstance(command, list) else None
+            arguments["command"] = str(command) if words is None else shlex.join(map(str, words))
 
         async def permitted(_: object) -> str:
             for path in known.paths:
@@ -362,8 +363,9 @@ class AcpSession:
         known.title = one_line(call.title or known.title, 200)
         if call.locations is not None:
             known.paths = [location.path for location in call.locations[:MAX_OPEN]]
-        if isinstance(call.raw_input, dict) and len(json_bytes(call.raw_input, fallback=str)) <= _REPORTED_BYTES:
-            known.arguments = cast("JsonObject", call.raw_input)
+        raw: Any = call.raw_input
+        if isinstance(raw, dict) and len(json_bytes(raw, fallback=str)) <= _REPORTED_BYTES:
+            known.arguments = cast("JsonObject", raw)
         return known
 
     def stop(self, problem: Exception) -> None:
@@ -448,7 +450,7 @@ def _message(line: bytes) -> dict[str, Any] | None:
     if not has_id or not (is_call or is_answer):
         return None
     if isinstance(params := found.get("params"), dict):
-        params.pop("_meta", None)  # the SDK lets its fields take the place of others
+        cast("dict[str, Any]", params).pop("_meta", None)  # the SDK lets its fields take the place of others
     return found
 
 

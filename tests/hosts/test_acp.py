@@ -31,7 +31,8 @@ def runner(*script: Sequence[Any], **options: Any) -> AcpRunner:
 
 async def done(*script: Sequence[Any], task: Any = None, on_approval: Any = None, **settings: Any) -> TaskResult:
     given = Task.model_validate({"goal": "Do it.", **(task or {})})
-    async with Delegator(runner=runner(*script), on_approval=on_approval, **{"commands": "allow", **settings}) as one:
+    settings.setdefault("commands", "allow")
+    async with Delegator(runner=runner(*script), on_approval=on_approval, **settings) as one:
         report = await one.run(given)
     assert report.error is None
     return report.results[0]
@@ -75,7 +76,7 @@ async def test_what_an_agent_says_of_its_own_tools_is_no_receipt(tmp_path: Path)
     assert (await verdict_on(["own_write", "notes.md", "x"], *lie, criteria=["file: notes.md"])).verdict == "PASS"
     async with Delegator(runner=runner(*lie)) as delegator:
         result = (await delegator.run(Task(goal="x"))).results[0]
-        record = await delegator.records.read(result.handle)
+        record = await delegator.records.read(result.handle or "")
     assert result.receipts.total == 0
     assert '"tool":"Edited notes.md","args":{"path":"notes.md"}' in json.dumps(record, separators=(",", ":"))
 
@@ -89,7 +90,7 @@ async def test_an_incomplete_record_proves_no_absence() -> None:
 
 
 async def test_a_judge_gets_no_deed_from_an_agents_word() -> None:
-    script = (["claim", "send mail to ann", "other", {}], ["say", "I sent the mail to ann."])
+    script: Script = (["claim", "send mail to ann", "other", None], ["say", "I sent the mail to ann."])
     judge = words([], met_by("I sent the mail to ann."))
     verdict = await verdict_on(*script, criteria=["deed: the mail was sent to ann"], client=judge)
     assert verdict.code == "self_report_only"

@@ -10,13 +10,13 @@ import os
 import select
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import acp
 from acp import schema
 
 
-class Agent(acp.Agent):
+class Agent:
     def __init__(self, script: list[list[Any]]) -> None:
         self.script = script
         self.cancelled = asyncio.Event()
@@ -111,7 +111,7 @@ class Agent(acp.Agent):
     async def do_unknown_terminal(self) -> Any:
         return (await self.client.terminal_output("s1", "terminal-99")).output
 
-    async def do_ask(self, kind: str, title: str, raw: Any = None, path: str | None = None) -> Any:
+    async def do_ask(self, kind: Any, title: str, raw: Any = None, path: str | None = None) -> Any:
         options = [
             schema.PermissionOption(option_id="always", name="Always", kind="allow_always"),
             schema.PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
@@ -122,7 +122,7 @@ class Agent(acp.Agent):
         outcome = (await self.client.request_permission(session_id="s1", tool_call=call, options=options)).outcome
         return getattr(outcome, "option_id", outcome.outcome)
 
-    async def do_claim(self, title: str, kind: str, raw: Any) -> None:
+    async def do_claim(self, title: str, kind: Any, raw: Any) -> None:
         """Say that a tool of its own was called."""
         start = acp.start_tool_call("c1", title, kind=kind, status="in_progress", raw_input=raw)
         await self.client.session_update("s1", start)
@@ -157,4 +157,6 @@ def write_all(data: bytes) -> None:
 
 if __name__ == "__main__":
     given = sys.argv[1]
-    asyncio.run(acp.run_agent(Agent(json.loads(Path(given[1:]).read_text() if given[0] == "@" else given))))
+    asyncio.run(
+        acp.run_agent(cast("Any", Agent(json.loads(Path(given[1:]).read_text() if given[0] == "@" else given))))
+    )
