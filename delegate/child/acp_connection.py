@@ -282,23 +282,25 @@ class AcpSession:
         known = self._told_of(call)
         name, effects = _KINDS.get(known.kind, (known.kind, None))
         arguments: JsonObject = {**known.arguments, "title": known.title}
-        if known.paths:
-            arguments["path"] = self._inside(known.paths[0])
         if name == "run_shell":
-            command: Any = arguments.get("command", known.title)
-            words = cast("list[Any]", command) if isinstance(command, list) else None
-            arguments["command"] = str(command) if words is None else shlex.join(map(str, words))
+            command: object = arguments.get("command", known.title)
+            if isinstance(command, list):
+                command = shlex.join(map(str, cast("list[object]", command)))
+            arguments["command"] = str(command)
 
-        async def permitted(_: object) -> str:
-            for path in known.paths:
-                await run_in_thread(partial(self._job.folder.resolve, path))
+        async def permitted(given: Mapping[str, Any]) -> str:
+            if known.paths:
+                await run_in_thread(partial(self._job.folder.resolve, given["path"]))
             return ""
 
-        tool = Tool(name, "", {}, permitted, effects=effects)
-        output = await call_tool(self._job.guarded(tool), arguments)
-        if output.status != "ok":
-            self._job.record_tool(name, arguments, ToolOutput(output.text, "denied"))
-        return output.status == "ok"
+        tool = self._job.guarded(Tool(name, "", {}, permitted, effects=effects))
+        for path in known.paths or [""]:  # a rule must apply to none of them
+            asked = {**arguments, "path": self._inside(path)} if path else arguments
+            output = await call_tool(tool, asked)
+            if output.status != "ok":
+                self._job.record_tool(name, asked, ToolOutput(output.text, "denied"))
+                return False
+        return True
 
     async def _call(self, tool: str, arguments: JsonObject, *, may_fail: bool = False) -> ToolOutput:
         """Call a tool of the job, which writes a receipt. Raises RequestError if it fails, unless it `may_fail`."""

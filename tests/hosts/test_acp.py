@@ -177,18 +177,19 @@ async def test_permission_is_asked_of_the_policy_and_of_a_person() -> None:
         ["ask", "execute", "Push", {"command": ["git", "push", "third"]}],
         ["ask", "execute", "List", {"command": "ls"}],
         ["ask", "edit", "Edit .env", None, ".env"],
+        ["ask", "edit", "Edit both", None, "a.md .env"],
         ["ask", "switch_mode", "Do as you like"],
         ["write", ".env", "x"],
         ["run", "git push nowhere"],
         policy={"rules": [RULE, NEVER], **UNKNOWN},
         on_approval=person,
     )
-    assert said(result)[:6] == ["yes", "no", "no", "yes", "no", "no"]
-    assert "not here" in said(result)[6]
-    assert said(result)[7][0] == 126
+    assert said(result)[:7] == ["yes", "no", "no", "yes", "no", "no", "no"]
+    assert "not here" in said(result)[7]
+    assert said(result)[8][0] == 126
     assert [request.command for request in asked] == [
         "git push origin main", "git push other", "git push third", "git push nowhere"]  # fmt: skip
-    assert result.receipts.denied == 6
+    assert result.receipts.denied == 7
     assert result.receipts.ok == 0, "what was permitted is no receipt"
 
 

@@ -117,7 +117,7 @@ class Agent:
             schema.PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
             schema.PermissionOption(option_id="no", name="No", kind="reject_once"),
         ]
-        places = [schema.ToolCallLocation(path=self.path(path))] if path else None
+        places = [schema.ToolCallLocation(path=self.path(one)) for one in path.split()] if path else None
         call = schema.ToolCallUpdate(tool_call_id=title, title=title, kind=kind, raw_input=raw, locations=places)
         outcome = (await self.client.request_permission(session_id="s1", tool_call=call, options=options)).outcome
         return getattr(outcome, "option_id", outcome.outcome)
