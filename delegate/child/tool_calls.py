@@ -71,12 +71,12 @@ class ToolCalls:
 
     async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
         if len(calls) == 1:
-            return [await self._call(calls[0])]
+            return [await self.call(calls[0])]
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self._call(call)) for call in calls]
+            running = [group.create_task(self.call(call)) for call in calls]
         return [task.result() for task in running]
 
-    async def _call(self, call: ToolCall) -> ToolOutput:
+    async def call(self, call: ToolCall) -> ToolOutput:
         """Call one tool and write its receipt, even if the call is interrupted."""
         if own := self._own.get(call.name):
             return await call_tool(own, call.arguments or {})

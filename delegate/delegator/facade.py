@@ -582,7 +582,8 @@ def _limits_of(settings: Settings, context: RunContext) -> Limits:
 
 def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
     """Raise ConfigError for a policy over a runner that wouldn't ask it about its calls."""
-    if settings.policy.restricts and not getattr(runner, "uses_job_tools", False):
+    asks = getattr(runner, "uses_job_tools", False) or getattr(runner, "asks_permission", False)
+    if settings.policy.restricts and not asks:
         name = getattr(runner, "name", type(runner).__qualname__)
         raise ConfigError(
             f"policy: it can't be enforced on the runner {name}, which calls tools of its own; unset `policy`, or use "

@@ -62,6 +62,11 @@ class Services:
         return bool(getattr(self.runner, "records_tools", False))
 
     @property
+    def records_some_tools(self) -> bool:
+        """Whether the runner records only the calls that it makes itself, and its child has other tools."""
+        return bool(getattr(self.runner, "records_some_tools", False))
+
+    @property
     def takes_messages(self) -> bool:
         """Whether the runner lets its child read messages while it works."""
         return bool(getattr(self.runner, "takes_messages", False))

@@ -501,6 +501,7 @@ class TaskRun:
             continues=bool(self.resumed and self.resumed.message),
             messages=self._take_messages,
             ask_parent=self._questions.tool if self._questions else None,
+            guarded=self._tools.guarded,
             incoming=self._incoming(),
         )
 
@@ -559,6 +560,7 @@ class TaskRun:
             self._served(child),
             self.call.ceiling,
             has_receipts=self.call.services.records_tools,
+            has_some_receipts=self.call.services.records_some_tools,
             tools=tools.offered if tools else None,
             probe_tools=tools.of_probes() if tools else (),
             state_tools=tools.of_judge() if tools else (),
