@@ -8,14 +8,12 @@ from typing import Any, cast
 
 from crewai import Agent, Crew
 from crewai.agents.agent_builder.base_agent import BaseAgent
-from crewai.crews.crew_output import CrewOutput
 from crewai.events.base_events import BaseEvent
 from crewai.events.stream_context import add_stream_sink
 from crewai.events.types.llm_events import LLMCallCompletedEvent
 from crewai.events.types.tool_usage_events import ToolUsageErrorEvent, ToolUsageFinishedEvent, ToolUsageStartedEvent
 from crewai.hooks.dispatch import HookAborted, InterceptionPoint, scoped_hooks
 from crewai.hooks.tool_hooks import ToolCallHookContext, run_before_tool_call_hooks
-from crewai.lite_agent_output import LiteAgentOutput
 from crewai.tools.base_tool import BaseTool
 from crewai.tools.tool_failure import ToolFailure
 from crewai.types.usage_metrics import UsageMetrics
@@ -99,7 +97,7 @@ def _tells_all_calls(agent: BaseAgent) -> bool:
     return isinstance(agent, Agent) and not agent.a2a and not getattr(agent.llm, "builtin_tools", None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _AgentRunner:
     agent: Agent | Crew
     inputs: Callable[[Job], JsonObject]
@@ -141,10 +139,12 @@ class _AgentRunner:
         copied = self.agent.copy()
         for one, original in zip(_agents(copied), _agents(self.agent), strict=True):  # `copy` leaves these out
             one.mcps, one.apps = original.mcps, original.apps
+        run = cast("Any", copied).kickoff
         with scoped_hooks(hooks):
             if isinstance(copied, Crew):
-                return cast("CrewOutput", copied.kickoff(self.inputs(job))).raw
-            return cast("LiteAgentOutput", copied.kickoff(job.prompt)).raw
+                copied.stream = False
+                return run(self.inputs(job)).raw
+            return run(job.prompt).raw
 
 
 class _ChildRecorder:

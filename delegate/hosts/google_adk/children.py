@@ -222,7 +222,7 @@ class _ChildRecorder(BasePlugin):
         if self.over_budget or self._turns > self._job.max_steps:
             self.stopped.set()
             return LlmResponse()  # in place of the model's
-        tools = cast("Sequence[object]", llm_request.config.tools or ())
+        tools = cast("Any", llm_request.config).tools or ()
         if any(not isinstance(one, types.Tool) or not one.function_declarations for one in tools):
             self.sees_all_calls = False
         return None
