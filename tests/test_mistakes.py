@@ -167,6 +167,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a batch of texts": (lambda d: d.batches.run(["x"]), ("'x' is str, not a Task", "write Task(goal='x')")),
     "a batch of one text": (lambda d: d.batches.run("x"), ("'x' is str, not a Task",)),
     "criteria by another name": (lambda _: Task(goal="x", criteria=[]), ("did you mean `acceptance_criteria`?",)),
+    "a workspace's field": (lambda _: Task(goal="x", workspace={"kind": "copy"}), ("`workspace.kind` is not",)),
     "a goal without its name": (lambda _: Task("x"), ("only named arguments", "Task(goal=…)")),
     "no goal": (lambda _: Task(), ("`goal` is missing",)),
     "an empty goal": (lambda _: Task(goal=""), ("`goal` is empty",)),

@@ -379,7 +379,15 @@ def _own_tools(tools: Sequence[Tool], results: "ShortenedResults") -> tuple[Tool
     """
     if not tools or any(tool.name == _READ for tool in tools):
         return ()
-    return (Tool(_READ, "Show a shortened result whole.", _READ_PARAMETERS, results.read, read_only=True),)
+    return (
+        Tool(
+            _READ,
+            "Show a shortened result whole, by the number in its note.",
+            _READ_PARAMETERS,
+            results.read,
+            read_only=True,
+        ),
+    )
 
 
 class ShortenedResults:

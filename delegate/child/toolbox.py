@@ -20,7 +20,7 @@ from delegate.budget.nested import child_environment
 from delegate.child.fetch_policy import FetchPolicy
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
-from delegate.sandbox.commands.commands import Approve, CommandResult, Commands, Mechanism
+from delegate.sandbox.commands.commands import Approve, CommandResult, Commands
 from delegate.sandbox.filesystem import files, media, search
 from delegate.sandbox.filesystem.files import Excerpt
 from delegate.sandbox.tampering.git_files import shown_text
@@ -63,11 +63,10 @@ def toolbox(
     definitions = toolbox_definitions(commands, can_ask=approve is not None)
     has_shell = _RUN_SHELL in definitions
     context = _Context(folder, commands, fetch or _PUBLIC_ONLY, frozenset(attachments), has_shell, approve)
-    mechanism = commands.known_mechanism()
     tools = [
         Tool(
             definition.name,
-            definition.description_under(mechanism, has_network=commands.network == "open"),
+            definition.description_under(commands),
             definition.parameters,
             MethodType(definition, context),  # smaller than a partial, and there are seven per child
             definition.parallel,
@@ -150,12 +149,13 @@ class _Definition:
             "additionalProperties": False,
         }
 
-    def description_under(self, mechanism: Mechanism | None, *, has_network: bool) -> str:
-        """The description for a model. That of `run_shell` says what confines its commands, if that is known."""
-        if self is not _RUN_SHELL or not mechanism:
+    def description_under(self, commands: Commands) -> str:
+        """The description for a model. That of `run_shell` says what confines its commands, from the first child on."""
+        if self is not _RUN_SHELL:
             return self.description
-        network = "with network" if has_network else "without network, so nothing can be downloaded or installed,"
-        return f"{self.description} {_PLACES[mechanism].format(network=network)}"
+        if commands.confines():
+            return f"{self.description} {_IN_SANDBOX if commands.network == 'open' else _WITHOUT_NETWORK}"
+        return f"{self.description} {_WITHOUT_SANDBOX}" if commands.known_mechanism() == "process" else self.description
 
     async def __call__(self, context: _Context, values: Mapping[str, Any]) -> str | ToolOutput:
         """Run it with arguments that aren't validated yet."""
@@ -426,11 +426,12 @@ _RUN_SHELL = _Definition(
     parallel=False,
     effects=_COMMANDS,
 )
-_PLACES: Mapping[Mechanism, str] = {
-    "bubblewrap": "It runs in a sandbox {network} and can write only in the workspace and in an empty /tmp.",
-    "landlock": "It runs in a sandbox {network} and can write only in the workspace and in $TMPDIR.",
-    "process": "It runs without a sandbox on someone's machine: change nothing outside the workspace.",
-}
+_IN_SANDBOX = "It runs in a sandbox with network and can write only in the workspace and in $TMPDIR."
+_WITHOUT_NETWORK = (
+    "It runs in a sandbox without network, so nothing can be downloaded or installed, and can write only in the "
+    "workspace and in $TMPDIR."
+)
+_WITHOUT_SANDBOX = "It runs without a sandbox on someone's machine: change nothing outside the workspace."
 
 _DEFINITIONS = (
     _Definition(

@@ -498,4 +498,5 @@ class TaskRun:
             state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,
             approve=tools.permissions.check_approval() if tools and tools.permissions else None,
+            messages=(*(self.resumed.heard if self.resumed else ()), *self._heard),
         )

@@ -63,6 +63,14 @@ class Submission:
     """Held during a probe or a look, so that tools are called one at a time."""
     approve: Approve | None = None
     """Asks a person about a check's command that nothing would confine; None if no person can be asked."""
+    messages: tuple[str, ...] = ()
+    """What the parent told the child while it worked, and the child has read."""
+
+    @property
+    def asked(self) -> str:
+        """The goal as judges read it, with what the parent asked for later. Neither is evidence."""
+        told = "What the worker was also told while it worked, which shows nothing of the work:\n"
+        return "\n\n".join([self.task.goal, *(told + text for text in self.messages)])
 
     @property
     def why_no_receipts(self) -> str:

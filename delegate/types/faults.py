@@ -13,7 +13,9 @@ _KINDS = {get_args(model.model_fields["kind"].annotation)[0] for model in get_ar
 
 
 def error_text(error: ValidationError, known: Sequence[str] = ()) -> str:
-    """The errors found by pydantic, each with the path of its field. An unknown field gets the similar one of `known`.
+    """The errors found by pydantic, each with the path of its field.
+
+    An unknown field of the value itself gets the similar one of `known`.
 
     At most five are told.
     """
@@ -27,7 +29,8 @@ def _detail_text(detail: ErrorDetails, known: Sequence[str]) -> str:
         if not is_tag:
             path = f"{path}[{part}]" if isinstance(part, int) else f"{path}.{part}".lstrip(".")
         previous = part
-    similar = _meant(path, known) if detail["type"] == "extra_forbidden" else None
+    is_unknown = detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1
+    similar = _meant(path, known) if is_unknown else None
     problem = f"is not a field; did you mean `{similar}`?" if similar else _problem(detail)
     return f"`{path}` {problem}" if path else problem
 

@@ -98,7 +98,7 @@ def build_question(
             lines.append(
                 f"{ids[-1]}: The evidence leaves no reasonable doubt about the answer to {entry.criterion.id}."
             )
-    return prompt.build_question(submission.task.goal, lines, ids, evidence, looks)
+    return prompt.build_question(submission.asked, lines, ids, evidence, looks)
 
 
 def read_reply(

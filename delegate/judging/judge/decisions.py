@@ -102,7 +102,7 @@ class JudgeDecisions:
         self, examination: Examination, again: Sequence[AnyCriterion] | None
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, say whether the sources support what cites them."""
-        build = partial(citations.questions, self.submission.task.goal, examination, self.pool.page_room)
+        build = partial(citations.questions, self.submission.asked, examination, self.pool.page_room)
         answers: list[Any] = []
         for question, cited, evidence in await run_in_thread(build):
             reply = await self.session.ask(question, [examination.criterion.id or ""], second=again is not None)
@@ -210,7 +210,7 @@ class JudgeDecisions:
         parts = [part for dimension_reading in readings.values() for part in dimension_reading.parts]
         second = again is not None
         looks = self.looking.offer(finished, parts, evidence, second=second)
-        build = partial(rubric.build_question, self.submission.task.goal, criterion, evidence, looks)
+        build = partial(rubric.build_question, self.submission.asked, criterion, evidence, looks)
         question = await run_in_thread_if(self.is_large, build)
         reply = await self.session.ask(question, [criterion.id or ""], second=second)
         seen = await self._seen(evidence, looks, reply)

@@ -37,6 +37,7 @@ _TYPOGRAPHY = {
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
 }
+DIFF_NOTE = "[… all changes of text files, as the runtime compared them with the start …]\n"
 OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
 """Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
 
@@ -104,8 +105,13 @@ def manifest_line(artifact: Artifact) -> str:
 
 
 def artifact_name(submission: Submission, path: str) -> str:
-    """The name of the source of a file that the child left."""
-    return redactor.text(f"artifact:{visible(path)}")
+    """The name of the source of a file that the child left, or of the diff of its worktree."""
+    return redactor.text(f"artifact:{visible(path)}") if path[:3] != "../" else "artifact:../diff"
+
+
+def files_left(submission: Submission) -> list[Artifact]:
+    """What the child created, changed or deleted: without the diff of a worktree, which the runtime writes."""
+    return [artifact for artifact in submission.run.artifacts if artifact.path[:3] != "../"]
 
 
 def _sources(
@@ -137,7 +143,7 @@ def _plain(text: str, file_bytes: int) -> _Raw:
 
 def _manifest(submission: Submission, file_bytes: int) -> _Raw:
     """The list of changes: its beginning for the page, all of it for a look."""
-    artifacts = submission.run.artifacts
+    artifacts = files_left(submission)
     entries = artifacts if file_bytes == WHOLE_FILE_BYTES else artifacts[:LISTED_ARTIFACTS]
     more = [f"… and {len(artifacts) - len(entries)} more"] if len(artifacts) > len(entries) else []
     text = redactor.text("\n".join([*map(manifest_line, entries), *more]))
@@ -180,6 +186,8 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     on_page = {artifact.path for artifact in first}
     for artifact in artifacts:
         load = partial(_file_text, submission, partial(_read_artifact, submission, artifact))
+        if artifact.path[:3] == "../":
+            load = partial(_diff_text, load)
         is_meant = _is_named(artifact.path, paths)
         yield Source(artifact_name(submission, artifact.path), load, is_meant, artifact.path in on_page)
     changed_paths = {artifact.path for artifact in submission.run.artifacts}
@@ -215,6 +223,11 @@ def _file_text(submission: Submission, read: Callable[[int], Excerpt], file_byte
     text = redactor.text(excerpt.text)
     text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
     return _Raw(text, excerpt.cut)
+
+
+def _diff_text(read: Callable[[int], _Raw], file_bytes: int) -> _Raw:
+    raw = read(file_bytes)
+    return raw._replace(text=DIFF_NOTE + raw.text) if raw.is_text else raw
 
 
 def _excerpt(read: Callable[[int], Excerpt], file_bytes: int) -> Excerpt | None:

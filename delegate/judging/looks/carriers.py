@@ -49,7 +49,7 @@ class Known:
         task, calls = submission.task, [receipt for receipt in submission.run.receipts if receipt.status == "ok"]
         self._sent = {_folded(text) for receipt in calls for text in leaves(receipt.args)}
         texts = [
-            task.goal,
+            submission.asked,
             task.context or "",
             *(criterion.describe() for criterion in task.criteria),
             json.dumps(tool.parameters),

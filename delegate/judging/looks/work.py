@@ -15,6 +15,7 @@ from delegate.judging.judge.sources import (
     Sources,
     SourceText,
     artifact_name,
+    files_left,
     folded,
     manifest_line,
 )
@@ -133,8 +134,8 @@ class Work:
         """The changed files, the others, and the calls: whole, so that what has no room can be read as this look."""
         run, pieces = self.sources.submission.run, list[Piece]()
         blocks: list[str] = []
-        if run.artifacts:
-            changes = "\n".join(map(manifest_line, run.artifacts[:MAX_LISTED]))
+        if changed := files_left(self.sources.submission):
+            changes = "\n".join(map(manifest_line, changed[:MAX_LISTED]))
             pieces.append(Piece("artifacts", changes))
             blocks.append(f"[… changed files …]\n{changes}")
         if unchanged := "\n".join(self._unchanged(MAX_LISTED)):
@@ -143,7 +144,7 @@ class Work:
         calls = "\n".join(map(_call_line, run.receipts))
         blocks += [f"[… tool calls …]\n{calls}"] if calls else []
         text = "\n\n".join(blocks) or "nothing was changed, and no tool was called"
-        spans = (Span("artifacts", 0, len(pieces[0].text)),) if 0 < len(run.artifacts) <= MAX_LISTED else ()
+        spans = (Span("artifacts", 0, len(pieces[0].text)),) if 0 < len(changed) <= MAX_LISTED else ()
         return Found(text, pieces=tuple(pieces), spans=spans)
 
     def lengths(self, looks: Iterable[Look]) -> dict[str, int]:

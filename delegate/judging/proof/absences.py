@@ -41,7 +41,9 @@ def check(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls)
         return Decided("not_met", f"{first.tool} was called", f"receipt:{first.n}")
     if suspects or _gap(part, submission, calls):
         return None
-    return Decided("met", "the complete record has nothing of the kind")
+    return Decided(
+        "met", "the complete record has nothing of the kind: no such tool call, and no such file was changed"
+    )
 
 
 def worth(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> WorkCode:

@@ -8,7 +8,9 @@ import pytest
 from delegate import Delegator, Task, Verdict
 from delegate.judging.judge.sources import RECEIPTS
 from delegate.models.providers.scripted import Scripted
+from delegate.types import Workspace
 from tests.support.deeds import evidence_lines
+from tests.support.git import git
 from tests.support.words import met_by, words
 
 WHOLE = "file data.csv: All rows have a price"
@@ -73,6 +75,27 @@ async def test_a_file_name_is_shown_with_escapes(home: Path, tmp_path: Path) -> 
     assert verdict.verdict == "FAIL"
     listed = [line for name, line in evidence_lines(client.requests[0]) if name == "artifacts"]
     assert listed == ["created a (1 bytes)\\ncreated report.pdf (1 bytes)"]
+
+
+async def test_the_diff_of_a_worktree_is_the_runtimes_and_no_file_of_the_child(home: Path, tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "-c", "user.name=n", "-c", "user.email=n@localhost", "commit", "--allow-empty", "-qm", "first")
+    wrote = Scripted.call("write_file", path="lista.md", content="pan y sal\n")
+    client = words([wrote, "He escrito la lista."], met_by("+pan y sal"))
+    task = Task(
+        goal="Escribe una lista",
+        acceptance_criteria=["file lista.md: La lista tiene pan"],
+        workspace=Workspace(mode="worktree", path=tmp_path),
+    )
+    async with Delegator(client=client) as delegator:
+        verdict = (await delegator.run(task)).results[0].verdict
+    evidence = list(evidence_lines(client.requests[-1]))
+    assert [line for name, line in evidence if name == "artifacts"] == ["created lista.md (10 bytes)"]
+    shown = [line for name, line in evidence if name == "artifact:../diff"]
+    assert "+pan y sal" in shown
+    assert "as the runtime compared them" in shown[0]
+    assert verdict
+    assert verdict.criteria[0].source == "artifact:../diff"
 
 
 @pytest.mark.parametrize("quote", ["characters left out here", "\u2192 ok", "and 5 more"])
