@@ -102,8 +102,9 @@ class Table:
     def cells(self, outcome: ItemOutcome) -> list[object]:
         """The cells of one outcome, each safe in a spreadsheet."""
         line = fields(outcome)
-        reasoning = line["reasoning"] or ""  # what it says isn't said again
-        line["why"] = "" if line["why"] in reasoning else line["why"]
+        reasoning, error = line["reasoning"] or "", outcome.result and outcome.result.error
+        if error and error.message in reasoning:  # what it says isn't said again
+            line["why"] = error.code
         for criterion in line["criteria"] or ():
             if criterion["reason"] in reasoning:
                 del criterion["reason"]

@@ -194,8 +194,10 @@ def render_result(result: TaskResult, *, limit: int, nonce: str | None = None) -
 
 def _block(result: TaskResult, nonce: str, limit: int) -> str:
     lines, above = ["", f"about task {task_number(result)} ({result.status}):"], verdict_line(result)
-    if result.error is not None and not _stands_in(above, quoted(result.error.message, 300)):
-        lines.append(f"- error {one_line(result.error.code, 40)}: {quoted(result.error.message, 300)}")
+    if result.error is not None:
+        message = quoted(result.error.message, 300)
+        message = "as above" if _stands_in(above, message) else message
+        lines.append(f"- error {one_line(result.error.code, 40)}: {message}")
     if result.verdict is not None:
         lines += _verdict_lines(result.verdict, above)
     lines += _work_lines(result)
