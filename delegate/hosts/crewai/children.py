@@ -19,12 +19,12 @@ from crewai.tools.tool_failure import ToolFailure
 from crewai.types.usage_metrics import UsageMetrics
 from crewai.utilities.string_utils import sanitize_tool_name
 
-from delegate.child.job import ChildRunner, Job, PendingReceipt
+from delegate.child.job import ChildRunner, Job
 from delegate.errors import BudgetExceeded, ConfigError, ToolDenied
 from delegate.hosts.crewai.tool import DelegateTool
-from delegate.hosts.own_agents import refuse_tools_of_task
+from delegate.hosts.own_agents import RunningCalls, failed, refuse_tools_of_task, too_many_turns
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
+from delegate.types import ChildRun, JsonObject, Usage
 
 
 def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
@@ -120,13 +120,11 @@ class _AgentRunner:
                 raise recorder.over_budget from None
             if recorder.turns <= job.max_steps:
                 raise
-            message = f"the child still called tools after {job.max_steps} turns"
-            return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=message))
+            return too_many_turns(job)
         finally:
-            recorder.write_pending()
+            recorder.calls.stop()
         if recorder.finish_reason in ("length", "max_tokens", "MAX_TOKENS"):
-            error = ErrorDetail(code="truncated", message="the model's last message was cut off by a token limit")
-            return job.recorder.finish("failed", output=output, error=error)
+            return failed(job, "truncated", "the model's last message was cut off by a token limit", output=output)
         return job.recorder.finish("completed", output=output)
 
     def _kickoff(self, job: Job, recorder: "_ChildRecorder") -> str:
@@ -153,8 +151,7 @@ class _ChildRecorder:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._loop = asyncio.get_running_loop()
-        self._pending: dict[str, PendingReceipt] = {}
-        """For each running call, by the id of the event of its start, its receipt."""
+        self.calls = RunningCalls(job)
         self.stopped = False
         self.over_budget: BudgetExceeded | None = None
         self.turns = 0
@@ -183,18 +180,11 @@ class _ChildRecorder:
                 self._job.record_usage(_usage(event.usage), model=event.model)
             case ToolUsageStartedEvent():
                 arguments = event.tool_args if isinstance(event.tool_args, dict) else {}
-                self._pending[event.event_id] = self._job.tool_call(event.tool_name, arguments)
+                self.calls.began(event.event_id, event.tool_name, arguments)
             case ToolUsageFinishedEvent() | ToolUsageErrorEvent():
-                if receipt := self._pending.pop(event.started_event_id or "", None):
-                    receipt.output = _outcome(event)
-                    receipt.write()
+                self.calls.ended(event.started_event_id, _outcome(event))
             case _:
                 pass
-
-    def write_pending(self) -> None:
-        """Write the receipts of calls that were stopped before they ended."""
-        while self._pending:
-            self._pending.popitem()[1].write()
 
 
 def _outcome(event: ToolUsageFinishedEvent | ToolUsageErrorEvent) -> ToolOutput:

@@ -24,15 +24,15 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from google.genai import types
 
-from delegate.child.job import ChildRunner, Job, PendingReceipt
+from delegate.child.job import ChildRunner, Job
 from delegate.codes import ChildCode
 from delegate.errors import BudgetExceeded, ConfigError, ToolError
 from delegate.hosts import declarations
 from delegate.hosts.google_adk.tool import DelegateTool, parent_call
 from delegate.hosts.host_tool import approval_denied, read_only_hint
-from delegate.hosts.own_agents import as_report, refuse_tools_of_task
+from delegate.hosts.own_agents import RunningCalls, as_report, failed, refuse_tools_of_task, too_many_turns
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
+from delegate.types import ChildRun, JsonObject, Usage
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:
@@ -156,38 +156,31 @@ class _AgentRunner:
                 async for event in events:
                     last = event if event.is_final_response() else last
         finally:
-            recorder.write_pending()
+            recorder.calls.stop()
             self.records_tools = self.records_tools and recorder.sees_all_calls
         if recorder.over_budget:
             raise recorder.over_budget
         if recorder.stopped.is_set():
-            message = f"the child still called tools after {job.max_steps} turns"
-            return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=message))
+            return too_many_turns(job)
         return _finish(job, last, recorder.waits_for)
 
 
 def _finish(job: Job, last: Event | None, waits_for: str | None) -> ChildRun:
     if waits_for is not None:
         message = f"the child called {waits_for}, which needs a confirmation, and no person is available to give it"
-        return _failed(job, "needs_approval", message)
+        return failed(job, "needs_approval", message)
     if last is None:
-        return _failed(job, "bad_report", "the child's agent ended without a response")
+        return failed(job, "bad_report", "the child's agent ended without a response")
     if last.long_running_tool_ids:
-        return _failed(
-            job, "needs_a_person", "the child's agent waits for the result of a tool that runs outside of it"
-        )
+        return failed(job, "needs_a_person", "the child's agent waits for the result of a tool that runs elsewhere")
     parts = (last.content and last.content.parts) or ()
     text = "".join(part.text or "" for part in parts if not part.thought)
     if (reason := last.finish_reason) not in (None, types.FinishReason.STOP):
         code: ChildCode = "truncated" if reason is types.FinishReason.MAX_TOKENS else "refused"
-        return _failed(job, code, f"the model's last message has the finish reason {reason}", output=text or None)
+        return failed(job, code, f"the model's last message has the finish reason {reason}", output=text or None)
     if last.error_code:
-        return _failed(job, "unexpected_stop", f"{last.error_code}: {last.error_message}", output=text or None)
+        return failed(job, "unexpected_stop", f"{last.error_code}: {last.error_message}", output=text or None)
     return job.recorder.finish("completed", output=text or as_report(last.output or ""))
-
-
-def _failed(job: Job, code: ChildCode, message: str, *, output: str | None = None) -> ChildRun:
-    return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
 
 
 class _ChildRecorder(BasePlugin):
@@ -203,8 +196,7 @@ class _ChildRecorder(BasePlugin):
         self._turns = 0
         self.waits_for: str | None = None
         """The tool that waits for a person."""
-        self._pending: dict[int, tuple[ToolContext, PendingReceipt]] = {}
-        """For each call's context, by its id, the context and the receipt."""
+        self.calls = RunningCalls(job)
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         runs_code = isinstance(agent, LlmAgent) and agent.code_executor is not None
@@ -244,7 +236,7 @@ class _ChildRecorder(BasePlugin):
     async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
         if isinstance(tool, AgentTool) and not tool.include_plugins:
             self.sees_all_calls = False
-        self._pending[id(tool_context)] = tool_context, self._job.tool_call(tool.name, tool_args)
+        self.calls.began(tool_context, tool.name, tool_args)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
@@ -254,21 +246,10 @@ class _ChildRecorder(BasePlugin):
         if actions.requested_tool_confirmations or actions.requested_auth_configs:
             self.waits_for = tool.name
             output = ToolOutput(output.text, "denied")
-        self._write(tool_context, output)
+        self.calls.ended(tool_context, output)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: BaseException
     ) -> None:
-        if not isinstance(error, asyncio.CancelledError):  # the child was stopped: see `write_pending`
-            self._write(tool_context, ToolOutput(f"{type(error).__name__}: {error}", "error"))
-
-    def _write(self, context: ToolContext, output: ToolOutput) -> None:
-        _, receipt = self._pending.pop(id(context), (None, None))
-        if receipt is not None:
-            receipt.output = output
-            receipt.write()
-
-    def write_pending(self) -> None:
-        """Write the receipts of calls that were stopped before they ended."""
-        while self._pending:
-            self._pending.popitem()[1][1].write()
+        if not isinstance(error, asyncio.CancelledError):  # the child was stopped: see `RunningCalls.stop`
+            self.calls.ended(tool_context, ToolOutput(f"{type(error).__name__}: {error}", "error"))
