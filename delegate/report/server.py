@@ -7,6 +7,7 @@ only GET and HEAD are answered.
 
 import asyncio
 import hmac
+import os
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
@@ -52,7 +53,7 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
             try:
                 await site.start()
             except OSError as error:
-                message = f"port {port} can't be used: {error.strerror}"
+                message = f"port {port} can't be used: {os.strerror(error.errno or 0)}"
                 hint = "choose another --port, or leave it out"
                 raise CallError("port_in_use", message, field="port", hint=hint) from None
             views: _Views = runner.app[_VIEWS]
