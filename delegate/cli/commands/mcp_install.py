@@ -63,7 +63,8 @@ def install(
     from delegate.errors import ConfigError
 
     if client not in CLIENTS:
-        meant = f"did you mean {near}? All" if (near := most_similar(client, CLIENTS)) else "all"
+        near = next((one for one in CLIENTS if client.startswith(one)), None) or most_similar(client, CLIENTS)
+        meant = f"did you mean {near}? All" if near else "all"
         message = f"there is no client {client!r}; {meant} clients are {', '.join(CLIENTS)}"
         raise typer.BadParameter(message, param_hint="CLIENT")
     for name in key or ():
@@ -98,7 +99,7 @@ def install(
         what = "remove the server from" if remove else "add the server to"
         reason = error.strerror if isinstance(error, OSError) else str(error)
         by_hand = "" if remove else ", or add by hand what this command prints without --write"
-        raise ConfigError(f"can't {what} {file}: {reason}; correct that{by_hand}") from None
+        raise ConfigError(f"can't {what} {file}: {reason}; correct the file{by_hand}") from None
 
 
 def _explain(client: McpClient, entry: "JsonObject", keys: Sequence[str], options: Sequence[str]) -> None:
