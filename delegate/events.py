@@ -32,6 +32,7 @@ WaitReason = Literal[
     "permit",  # other children of the run, of which only some may run at the same time
     "budget",  # what the run's other model calls have reserved of its budget
     "approval",  # a person's answer
+    "needs",  # other tasks of the call that have to end before
 ]
 OnWait = Callable[[WaitReason], AbstractContextManager[object]]
 """Returns a context manager that is entered for as long as a call waits."""

@@ -1,11 +1,13 @@
 """Prepares and builds a release: `make release VERSION=0.1.0 REPOSITORY=https://github.com/OWNER/NAME`.
 
-It commits the version, the addresses and the date; builds and tests the packages; checks how PyPI would show them; and
-writes an SBOM of what a user would install now. It publishes nothing: see .github/RELEASING.md.
+It commits the version, the addresses, the date and the entry of the MCP registry; builds and tests the packages; checks
+how PyPI would show them; and writes an SBOM of what a user would install now, and a bundle for Claude Desktop. It
+publishes nothing: see .github/RELEASING.md.
 """
 
 import argparse
 import datetime
+import json
 import re
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import venv
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts import write_plugins
+from scripts import registries, write_plugins
 
 ROOT = Path(__file__).resolve().parent.parent
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
@@ -70,11 +72,19 @@ def main() -> None:
     _rewrite(
         "CHANGELOG.md", lambda text: with_date(text, version, datetime.datetime.now(datetime.UTC).date().isoformat())
     )
+    _rewrite("README.md", lambda text: registries.with_registry_name(text, repository))
+    entry = registries.server_json(version, repository)
+    (ROOT / "server.json").write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
     write_plugins.main()
+    _run("git", "add", "server.json")
     _run("git", "commit", "--all", "--quiet", "--message", f"Release {version}")
     _run("make", "wheel")
     wheel, sbom = _checked(version)
-    print(f"{wheel} is ready, and {sbom} says what it is installed with. Next: .github/RELEASING.md, Audit.")
+    bundle = registries.write_bundle(ROOT / "build", version)
+    print(f"{wheel} is ready, {sbom} says what it is installed with, and {bundle} is for Claude Desktop.")
+    for client, link in registries.install_links().items():
+        print(f"{client}: {link}")
+    print("Next: .github/RELEASING.md, Audit.")
 
 
 def _checked(version: str) -> tuple[Path, Path]:

@@ -226,7 +226,13 @@ class Delegator:
         limits = _limits_of(self.settings, self._runs.context(parent))
         roles = {name: role.description for name, role in self.settings.roles.items()}
         return contract.tool(
-            dialect, name=self.settings.tool_name, variant=variant, limits=limits, background=background, roles=roles
+            dialect,
+            name=self.settings.tool_name,
+            variant=variant,
+            limits=limits,
+            background=background,
+            roles=roles,
+            fields=self.settings.call_fields,
         )
 
     async def call(
@@ -245,10 +251,11 @@ class Delegator:
         """
         await self._preparation.wait(_CHILDREN)
         try:
+            arguments, scratch = contract.take_flag(arguments, "scratch")
             tasks = self._admission.parse(arguments)
             context = self._runs.context(parent, author="model", on_approval=on_approval)
             return await self._admission.execute(
-                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
+                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation, scratch=scratch
             )
         except CallError as error:
             return refusal(error)
@@ -292,11 +299,15 @@ class Delegator:
         self,
         *tasks: Task,
         parent: Parent | None = None,
+        scratch: bool = False,
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Run any number of tasks written by a person or a program. They can use every field of `Task`."""
+        """Run any number of tasks written by a person or a program. They can use every field of `Task`.
+
+        With `scratch`, the children can leave each other texts, which are marked as another child's word.
+        """
         await self._preparation.wait(_CHILDREN)
         try:
             return await self._admission.execute(
@@ -305,6 +316,7 @@ class Delegator:
                 self._runs.context(parent, on_approval=on_approval),
                 consumer=as_consumer(on_event),
                 cancellation=cancellation,
+                scratch=scratch,
             )
         except CallError as error:
             return refusal(error)

@@ -30,6 +30,12 @@ Author = Literal["model", "person"]
 """Who wrote the task: the `commands` setting applies to commands that a model wrote."""
 
 
+def asked(goal: str, messages: Sequence[str]) -> str:
+    """A goal, with the messages that the parent sent later."""
+    told = "What the worker was also told while it worked, which shows nothing of the work:\n"
+    return "\n\n".join([goal, *(told + text for text in messages)])
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What was asked, what the child did, and where its files are."""
@@ -69,8 +75,7 @@ class Submission:
     @property
     def asked(self) -> str:
         """The goal as judges read it, with what the parent asked for later. Neither is evidence."""
-        told = "What the worker was also told while it worked, which shows nothing of the work:\n"
-        return "\n\n".join([self.task.goal, *(told + text for text in self.messages)])
+        return asked(self.task.goal, self.messages)
 
     @property
     def why_no_receipts(self) -> str:

@@ -16,7 +16,7 @@ from tests.cli.command import delegate
 from tests.support import warm
 
 ROOT = Path(__file__).resolve().parents[2]
-ACTION = ROOT / ".github/actions/judge/action.yml"
+ACTION = ROOT / "action.yml"
 RUNNER_SHELL = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail"]
 """What `shell: bash` means to GitHub's runner."""
 HOSTILE = '$(touch pwned); `touch pwned` "; touch pwned; "\n::error::forged\n${{ secrets.X }} \' --format=json'

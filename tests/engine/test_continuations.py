@@ -86,6 +86,17 @@ async def test_new_criteria_decide_and_the_old_verdict_stays(tmp_path: Path) -> 
     assert before["result"]["verdict"]["verdict"] == "PASS"
 
 
+async def test_who_reads_and_who_judges_new_criteria_knows_what_was_asked_for(tmp_path: Path) -> None:
+    first = await ended(tmp_path)
+    client = child("I wrote hello, auch auf Deutsch: Hallo.")
+    async with Delegator(client=client, home=tmp_path) as delegator:
+        await go_on(delegator, first.handle, "Nenne es auch auf Deutsch.", acceptance_criteria=["It still says hello."])
+    read, judged = client.readings[-1], next(request for request in client.requests if is_judge(request))
+    for request in (read, judged):
+        assert "Write hello." in request.messages[0].text
+        assert "Nenne es auch auf Deutsch." in request.messages[0].text
+
+
 async def test_work_that_was_undone_since_does_not_pass_by_its_earlier_receipts(tmp_path: Path) -> None:
     first = await ended(tmp_path)
     client = child(Scripted.call("write_file", path="a.txt", content="gone"), "All is well.")

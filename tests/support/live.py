@@ -60,16 +60,16 @@ class Run:
 
     def client(self) -> Scripted:
         """The recorded child, reader and judge."""
+        return Scripted(self.answer, reading=replayed(self.task))
 
-        def answer(request: ChatRequest) -> ChatReply | str:
-            said = self.row["judge" if is_judge(request) else "replies"]
-            turn = said[sum(message.role == "assistant" for message in request.messages)]
-            if not turn.get("calls"):
-                return _answers(turn["text"], request) if is_judge(request) else str(turn["text"])
-            calls = ((call["name"], call.get("arguments", {})) for call in turn["calls"])
-            return Scripted.calls(*calls, text=turn.get("text") or "")
-
-        return Scripted(answer, reading=replayed(self.task))
+    def answer(self, request: ChatRequest) -> ChatReply | str:
+        """What the recorded child or judge said to this."""
+        said = self.row["judge" if is_judge(request) else "replies"]
+        turn = said[sum(message.role == "assistant" for message in request.messages)]
+        if not turn.get("calls"):
+            return _answers(turn["text"], request) if is_judge(request) else str(turn["text"])
+        calls = ((call["name"], call.get("arguments", {})) for call in turn["calls"])
+        return Scripted.calls(*calls, text=turn.get("text") or "")
 
 
 def runs() -> Iterator[Run]:
@@ -78,6 +78,11 @@ def runs() -> Iterator[Run]:
         task: Row = json.loads(line)
         for row in task["runs"]:
             yield Run(task, row)
+
+
+def follow_ups() -> list[Row]:
+    """All recorded tasks that went on with a message."""
+    return [json.loads(line) for line in (LIVE / "followups.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def _answers(text: str, request: ChatRequest) -> str:

@@ -26,6 +26,7 @@ _WAITS: dict[WaitReason, str] = {
     "permit": "other children",
     "budget": "budget",
     "approval": "your approval",
+    "needs": "other tasks",
 }
 _LEAST_TITLE = 6
 """Columns that a title keeps, however narrow the terminal is."""

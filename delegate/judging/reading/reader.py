@@ -36,6 +36,7 @@ from delegate.judging.reading.statements import (
     in_words,
     known_effects,
 )
+from delegate.judging.submission import asked
 from delegate.judging.versions import reading_version
 from delegate.models.catalog import Model
 from delegate.types import CriterionReading, Task, Tier
@@ -71,6 +72,8 @@ class TaskToRead:
     """What the task was made from, which is read instead, so that its other rows needn't be read."""
     has_user: bool = False
     """Whether the worker talks with a user."""
+    messages: Sequence[str] = ()
+    """What the parent asked for later, of a task that goes on."""
 
 
 @dataclass
@@ -264,7 +267,7 @@ class CallReading:
             return None
         text, template = redactor.text, task.template
         texts = {id: template.statements.get(id, words) if template else words for id, words in open.items()}
-        goal = template.goal if template else task.task.goal
+        goal = template.goal if template else asked(task.task.goal, task.messages)
         to_read = ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=task.has_user)
         return _Open(task.key, to_read, _keys_of(to_read, tools))
 

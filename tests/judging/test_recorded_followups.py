@@ -1,0 +1,51 @@
+"""Tasks of a capable model that ended and went on with a message, played again with all recorded answers."""
+
+from pathlib import Path
+
+import pytest
+
+from delegate import Delegator, Task, TaskResult
+from delegate.models.providers.scripted import Scripted
+from delegate.ports import ChatReply, ChatRequest
+from tests.support.live import Run, follow_ups
+from tests.support.readings import Row, replayed
+
+ROWS = follow_ups()
+SLOW = ("fake1",)
+"""The judge runs something for twenty seconds."""
+
+
+def judged(result: TaskResult | None) -> tuple[str, bool]:
+    assert result
+    assert result.verdict, result.error
+    return result.verdict.verdict, result.verdict.verified
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row["id"], marks=[pytest.mark.slow] * (row["id"] in SLOW)) for row in ROWS]
+)
+async def test_work_that_goes_on_gets_a_verdict_of_its_own(row: Row, home: Path) -> None:
+    part = Run(row["first"], row["first"])
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        return part.answer(request)
+
+    def read(request: ChatRequest) -> str:
+        return replayed(part.task)(request)
+
+    client = Scripted(answer, reading=read)
+    async with Delegator(client=client) as delegator:
+        (first,) = (await delegator.run(Task(goal=row["goal"], acceptance_criteria=row["criteria"]))).results
+        assert first.handle
+        assert judged(first) == (row["first"]["verdict"], row["first"]["verified"])
+        part = Run(row["second"], row["second"])
+        sent = await delegator.background.message(
+            first.handle, row["message"], acceptance_criteria=row["message_criteria"]
+        )
+        second = await delegator.background.result(sent.handle)
+    assert judged(second) == (row["second"]["verdict"], row["second"]["verified"])
+
+
+def test_honest_follow_ups_pass_and_faked_ones_fail() -> None:
+    verdicts = [(row["second"]["kind"], row["second"]["verdict"], row["second"]["verified"]) for row in ROWS]
+    assert sorted(verdicts) == [("faked", "FAIL", True)] * 2 + [("honest", "PASS", True)] * 8
