@@ -220,6 +220,14 @@ def test_a_hook_that_is_told_nothing_says_who_has_to_run_it(stdin: str) -> None:
     _says(json.loads(done.stdout)["systemMessage"], ("hook_event_name", "as its hook for one of", "SubagentStop"))
 
 
+def test_criteria_of_a_hook_by_another_name_are_named() -> None:
+    Path(".delegate").mkdir()
+    Path(".delegate/criteria.toml").write_text('criteria = ["file: a.md"]\n')
+    done = delegate("hook", stdin='{"hook_event_name": "Stop"}')
+    assert done.returncode == 0
+    _says(json.loads(done.stdout)["systemMessage"], ("criteria.toml", "did you mean `acceptance_criteria`?"))
+
+
 def test_a_goal_of_two_megabytes_names_what_it_will_cost() -> None:
     Path("t.json").write_text(json.dumps([{"goal": "x" * 2_000_000, "acceptance_criteria": ["file: a.md"]}]))
     with ModelServer(lambda _: Reply("Done.")) as server:
