@@ -381,9 +381,11 @@ class TaskRun:
 
     def _warn_if_left_behind(self, error: BaseException) -> None:
         cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, LeftBehind):
+        seen: set[int] = set()  # a framework may raise errors whose causes are a circle
+        while cause is not None and not isinstance(cause, LeftBehind) and id(cause) not in seen:
+            seen.add(id(cause))
             cause = cause.__cause__ or cause.__context__
-        if cause is not None:
+        if isinstance(cause, LeftBehind):
             runner = self.call.services.runner
             name = getattr(runner, "name", type(runner).__qualname__)
             text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"

@@ -30,7 +30,7 @@ def message(
     criteria: CriteriaOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Send a task an instruction, also one of another process.
+    """Send an instruction to a task, also to one that another process runs.
 
     The child of a running task reads it before its next turn, as the answer
     if it waits for one; `delegate show` says whether it did. A task that has ended goes on with it in its workspace,

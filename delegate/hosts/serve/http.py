@@ -66,7 +66,7 @@ def listen_on_path(path: Path) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise ConfigError(f"can't listen on {path}: {error.strerror or error}") from None
+        raise ConfigError(f"can't listen on {path}: {error.strerror or error}; choose another --socket") from None
     except ConfigError:
         listener.close()
         raise
