@@ -48,7 +48,7 @@ NobodyLookedCode = Literal[UnableCheckCode, UnableJudgeCode]
 VerdictCode = Literal[WorkCode, GateCode, StoppedCode, NobodyLookedCode]
 FindingCode = Literal[
     "vacuous_check", "own_tests_only", "no_clean_room", "changed_after_check", "git_changed", "ignored_folder_changed",
-    "hidden_text", "truncated_for_judge", "unrecorded_file", "looks_unsupported", "judge_substituted",
+    "inputs_changed", "hidden_text", "truncated_for_judge", "unrecorded_file", "looks_unsupported", "judge_substituted",
 ]  # fmt: skip
 """Codes of findings, except those of criteria that are `findings_only`."""
 WorkspaceCode = Literal[
@@ -58,6 +58,7 @@ WorkspaceCode = Literal[
 """Why a workspace that a person names can't be used."""
 CouldNotRunCode = Literal[
     ProviderFault, WorkspaceCode, "tier_above_parent", "not_started", "tools_fixed", "internal_error", "workspace",
+    "blocked",
 ]  # fmt: skip
 """Why a child with the status `failed` could not run, which says nothing about the work. Except `context_overflow`."""
 ChildCode = Literal[
@@ -75,7 +76,7 @@ CallCode = Literal[
     "unknown_endpoint", "unknown_model", "unknown_price", "no_api_key", "no_model_for_tier", "budget_exceeded",
     "too_deep", "home_not_writable", "unknown_handle", "other_run", "ambiguous_id", "unknown_task", "unknown_page",
     "cannot_resume", "cannot_message", "running", "outcome_unknown", "past_the_end", "unreadable", "bad_output_folder",
-    "report_too_long", "not_approved", "cannot_merge",
+    "report_too_long", "not_approved", "cannot_merge", "bad_attempts", "shared_workspace", "no_scratch",
 ]  # fmt: skip
 """Why a call is refused, or a record can't be read."""
 FileCode = Literal[

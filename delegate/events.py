@@ -33,6 +33,7 @@ WaitReason = Literal[
     "budget",  # what the run's other model calls have reserved of its budget
     "approval",  # a person's answer
     "question",  # the parent's answer to a question of the child
+    "needs",  # other tasks of the call that have to end before
 ]
 OnWait = Callable[[WaitReason], AbstractContextManager[object]]
 """Returns a context manager that is entered for as long as a call waits."""

@@ -23,7 +23,7 @@ from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.policy.mcp_servers import McpServer, ServerName, read_mcp_json
 from delegate.policy.roles import MAX_ROLES, Role, RoleName, read_role
 from delegate.policy.rules import Policy, Rule
-from delegate.types import Effort, Level, Text, Tier, TierBound, Value
+from delegate.types import CallField, Effort, Level, Text, Tier, TierBound, Value
 
 _PREFIX = "DELEGATE_"
 Sandbox = Literal["auto", "require", "off"]
@@ -141,6 +141,10 @@ class Settings(Value):
     """The network of commands in a sandbox. `off`: none, or a loopback of their own. `loopback`: always a loopback of
     their own; refuse commands where that can't be had. `open`: the machine's. A command without a sandbox has the
     machine's."""
+    call_fields: tuple[CallField, ...] = ()
+    """What the tool's definition offers to parents' models besides: `needs` (tasks of one call that build on others),
+    `scratch` (texts that its children share) and `attempts` (several children for one task). A call may have these in
+    any case."""
     fetch_hosts: tuple[str, ...] = ()
     """Hosts (`name` or `name:port`) that `fetch_url` may reach even if their address is private."""
     result_chars: int = Field(default=6_000, ge=500)
@@ -223,6 +227,7 @@ class SettingsOptions(TypedDict, total=False):
     commands: CommandPolicy
     policy: Policy | Mapping[str, Any]
     network: NetworkPolicy
+    call_fields: Sequence[CallField]
     fetch_hosts: Sequence[str]
     result_chars: int
     home: Path | str
@@ -338,7 +343,8 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         if name in ONLY_IN_FILES:
             raise ConfigError(f"{variable(name)}: {name} can't be set by a variable; write it in delegate.toml")
-        is_list = info.annotation == tuple[str, ...]
+        annotation: object = info.annotation
+        is_list = annotation in (tuple[str, ...], tuple[CallField, ...])
         fields[name] = tuple(part.strip() for part in text.split(",")) if is_list else text
     return fields
 

@@ -316,7 +316,7 @@ ORDERS: Mapping[str, tuple[object, ...]] = {
 """Values from the narrowest to the widest."""
 NARROWEST: Mapping[str, object] = {"web_search": "off"}
 """Values that anyone may choose, of fields whose other values can't be ordered."""
-LISTS = frozenset({"endpoints", "models", "fetch_hosts"})
+LISTS = frozenset({"endpoints", "models", "fetch_hosts", "call_fields"})
 """A part of what the operator lists narrows."""
 
 

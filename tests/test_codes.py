@@ -67,7 +67,8 @@ def test_a_fail_is_examined_exactly_where_the_page_says_so() -> None:
 
 def test_what_is_met_on_less_has_the_level_that_the_page_says() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("| code | level |")[2].partition("\n\n")[0]
-    shown = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", section, re.MULTILINE))
+    rows = re.findall(r"^\| (`.+`) \| `(\w+)` \|$", section, re.MULTILINE)
+    shown = {code: level for codes_of_row, level in rows for code in re.findall(r"\w+", codes_of_row)}
     elsewhere = {"check_tampered", "trusted"}  # the first of these is not met
     assert shown == {code: level for code, (level, _) in LOWERED.items() if code not in elsewhere}
 
@@ -84,7 +85,7 @@ def _verdict(code: Any, *criteria: Any) -> Verdict:
 def test_a_child_that_failed_has_the_exit_code_that_the_page_says() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## Errors of children")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
-    assert len(rows) == 20
+    assert len(rows) == 7
     for listed, status, *_, exit_code in rows:
         for code in re.findall(r"`(\w+)`", listed):
             error = {"code": code, "message": "x"}

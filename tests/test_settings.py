@@ -90,6 +90,7 @@ WORDS = {
     "commands": "deny",
     "max_output_tokens": "999",
     "result_chars": "999",
+    "call_fields": "needs, attempts",
     "min_level": "seen",
     "judge_page_tokens": "9999",
     "web_search": "provider",
@@ -115,7 +116,17 @@ def test_the_options_for_type_checkers_are_the_settings() -> None:
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_an_option_accepts_what_its_setting_does(name: str) -> None:
     """The types that are written twice, up to constraints: lists, tables, and paths as text are accepted besides."""
-    wider = {"home", "fetch_hosts", "endpoints", "models", "judge_accuracy", "policy", "mcp_servers", "roles"}
+    wider = {
+        "home",
+        "fetch_hosts",
+        "call_fields",
+        "endpoints",
+        "models",
+        "judge_accuracy",
+        "policy",
+        "mcp_servers",
+        "roles",
+    }
     option = get_type_hints(SettingsOptions)[name]
     assert name in wider or option == get_type_hints(Settings)[name]
 

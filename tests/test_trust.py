@@ -37,6 +37,7 @@ WIDER = {
     "commands": 'commands = "allow"',
     "network": 'network = "open"',
     "fetch_hosts": 'fetch_hosts = ["169.254.169.254"]',
+    "call_fields": 'call_fields = ["attempts"]',
     "result_chars": "result_chars = 1_000_000",
     "home": 'home = "."',
     "keep_days": "keep_days = 0.001",

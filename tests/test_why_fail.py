@@ -13,7 +13,9 @@ from delegate.cli.app import COMMANDS, command_of
 from tests.support.pages import DOCS
 
 ROWS = re.findall(
-    r"^\| `(\w+)` \| (.+?) \| `(.+)` \|$", (DOCS / "why-fail.md").read_text(encoding="utf-8"), re.MULTILINE
+    r"^\| (`\w+`(?:, `\w+`)*) \| (.+?) \| `(.+)` \|$",
+    (DOCS / "why-fail.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
 )
 NO_FAIL = {"met", "trusted"}
 SETTING = re.compile(r"[a-z_]+ = ")
@@ -21,12 +23,12 @@ PYTHON = re.compile(r"(return |\w+(\.\w+)?\()")
 
 
 def test_every_code_of_a_fail_has_one_row() -> None:
-    named = [code for code, _, _ in ROWS]
+    named = [code for codes_of_row, _, _ in ROWS for code in re.findall(r"\w+", codes_of_row)]
     assert sorted(named) == sorted({*get_args(codes.VerdictCode), *get_args(codes.ChildCode)} - NO_FAIL)
 
 
-@pytest.mark.parametrize(("code", "line"), [(code, line.replace("\\|", "|")) for code, _, line in ROWS])
-def test_each_line_can_be_written_as_it_stands(code: str, line: str) -> None:
+@pytest.mark.parametrize("line", [pytest.param(line.replace("\\|", "|"), id=row) for row, _, line in ROWS])
+def test_each_line_can_be_written_as_it_stands(line: str) -> None:
     if line.startswith("delegate "):
         _, name, *words = shlex.split(line)
         options = {option for parameter in command_of(name).params for option in parameter.opts}

@@ -6,12 +6,12 @@ item runs whatever the outcomes of its needs are. Items that are ready start in 
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
 from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.batch.references import filled, references
 from delegate.batch.schedule import bad_row_outcome
+from delegate.engine.needs import obstacle, stages, unknown_need
 from delegate.errors import CallError
 
 
@@ -33,10 +33,7 @@ def check(items: Sequence[Item], *, left_out: frozenset[str] = frozenset()) -> l
 
 def _check_item(item: Item, ids: frozenset[str]) -> None:
     if unknown := [id for id in item.needs if id not in ids]:
-        message = f"it needs {unknown[0]!r}, but no task has that id"
-        raise CallError(
-            "unknown_need", message, field="needs", hint=f"use one of these ids: {', '.join(sorted(ids)):.400}"
-        )
+        raise unknown_need(unknown[0], sorted(ids))
     for reference in references(item, ids):
         if reference.id not in item.needs:
             message = f"it refers to the {reference.what} of {reference.id!r}, which isn't among its needs"
@@ -44,20 +41,8 @@ def _check_item(item: Item, ids: frozenset[str]) -> None:
 
 
 def _stages(by_id: Mapping[str, Item]) -> list[list[Item]]:
-    sorter = TopologicalSorter({id: by_id.keys() & item.needs for id, item in by_id.items()})
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        cycle = " → ".join(reversed(error.args[1]))
-        message = f"the tasks need each other in a cycle: {cycle}"
-        raise CallError("circle", message, field="needs", hint="remove one of these needs") from None
-    position = {id: n for n, id in enumerate(by_id)}
-    stages: list[list[Item]] = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready(), key=position.__getitem__)
-        stages.append([by_id[id] for id in ready])
-        sorter.done(*ready)
-    return stages
+    needs = {id: [need for need in item.needs if need in by_id] for id, item in by_id.items()}
+    return [[by_id[id] for id in stage] for stage in stages(needs)]
 
 
 class Graph:
@@ -116,7 +101,7 @@ class Graph:
 
 
 def _fill_or_block(item: Item, outcomes: Mapping[str, ItemOutcome]) -> Item | ItemOutcome:
-    obstacles = [_obstacle(outcome) for outcome in outcomes.values() if not outcome.passed]
+    obstacles = [why for outcome in outcomes.values() if (why := _obstacle(outcome))]
     if item.when == "passed" and obstacles:
         return ItemOutcome(item.id, "blocked", why="; ".join(obstacles), row=item.row, input=item.input)
     try:
@@ -125,13 +110,8 @@ def _fill_or_block(item: Item, outcomes: Mapping[str, ItemOutcome]) -> Item | It
         return ItemOutcome(item.id, "blocked", why=error.message, row=item.row, input=item.input)
 
 
-def _obstacle(need: ItemOutcome) -> str:
-    """Why an item that needs this outcome is blocked."""
-    result = need.result
-    if result is None or need.state != "done":
+def _obstacle(need: ItemOutcome) -> str | None:
+    """Why an item that needs this outcome is blocked; None if it isn't."""
+    if need.result is None or need.state != "done":
         return f"it needs {need.id!r}, which is {need.state}"
-    if result.status != "completed":
-        return f"it needs {need.id!r}, whose status is {result.status}"
-    if result.verdict is None:
-        return f"it needs {need.id!r}, which has no verdict because it has no criteria"
-    return f"it needs {need.id!r}, which is {result.verdict.verdict} ({result.verdict.code})"
+    return obstacle(need.id, need.result)

@@ -1,6 +1,6 @@
 """Plans a batch: the model of each task, the stages and an estimate of the cost. Nothing is spent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from delegate.batch.graph import check
@@ -44,7 +44,7 @@ class BatchPlan:
 async def plan(
     source: Source,
     *,
-    model_for: Callable[[Task], Model | None],
+    models_for: Callable[[Task], Sequence[Model | None]],
     past: PastTasks,
     left_usd: float | None,
     skip_bad: bool = False,
@@ -54,7 +54,7 @@ async def plan(
     `past` returns tasks on record. `left_usd` is the limit of the whole batch, if there is one.
     """
     estimator = Estimator()
-    validated = validate(source, lambda task: estimator.add(task, model_for(task)), skip_bad=skip_bad)
+    validated = validate(source, lambda task: estimator.add(task, models_for(task)), skip_bad=skip_bad)
     estimate = await estimator.estimate(past, left_usd=left_usd)
     stages: list[list[Item]] = []
     if validated.has_needs:

@@ -84,13 +84,27 @@ class BatchRunner:
             raise CallError(code, result.error.message, hint=result.error.hint)
         return result
 
-    def admit(self, task: Task) -> Model | None:
-        """The model that will run the task; None if the runner chooses its own. Raises CallError."""
+    def admit(self, task: Task) -> None:
+        """Raise CallError for a task that can't be run."""
+        self._refuse_attempts(task)
+        self.models(task)
+
+    def models(self, task: Task) -> list[Model | None]:
+        """The models that would run the task, by attempts; None if the runner chooses its own. Raises CallError."""
         (done_in_role,) = self.admission.in_roles([task], self.context)
-        return self.admission.admit(done_in_role, self.context)
+        first = self.admission.admit(done_in_role, self.context)
+        return self.admission.models_of_attempts(done_in_role, first, self.context)
+
+    @staticmethod
+    def _refuse_attempts(task: Task) -> None:
+        """Raise CallError for several attempts: the journal knows one record of each task, and resumes from it."""
+        if task.attempts > 1:
+            message = "a task of a batch has one attempt; several are for calls"
+            raise CallError("bad_attempts", message, field="attempts", hint="leave out `attempts`")
 
     def check(self, task: Task) -> None:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
+        self._refuse_attempts(task)
         refuse_undecidable(task)
 
     async def resume(self, batch: BatchSummary) -> None:
@@ -102,7 +116,7 @@ class BatchRunner:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
         return await plan(
             source,
-            model_for=self.admit,
+            models_for=self.models,
             past=self.records.past_tasks,
             left_usd=self.context.ledger.left("cost_usd"),
             skip_bad=skip_bad,

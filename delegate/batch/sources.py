@@ -55,7 +55,7 @@ class Listed:
 
     def __iter__(self) -> Iterator[Item | BadRow]:
         for row, task in enumerate(self.tasks, start=1):
-            yield task if isinstance(task, Item) else Item(str(row), task, row, input={"goal": task.goal})
+            yield task if isinstance(task, Item) else _item_of(task, row)
 
 
 def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
@@ -288,6 +288,12 @@ class _Lines:
         while self._skip:
             part = self._file.readline(LONGEST_LINE)
             self._skip = bool(part) and not part.endswith(b"\n")
+
+
+def _item_of(task: Task, row: int) -> Item:
+    """The item of a task that a program passed. What it names itself and others by belongs to the item."""
+    alone = task.model_copy(update={"id": None, "needs": ()}) if task.id or task.needs else task
+    return Item(task.id or str(row), alone, row, task.needs, input={"goal": task.goal})
 
 
 def _columns(header: Sequence[str], cells: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from functools import cache, reduce
 from operator import add
 from typing import get_args
 
-from delegate.types import ChildRun, Claim, Provenance, TaskResult, Totals, Usage, Verdict
+from delegate.types import ChildRun, Claim, JsonObject, Provenance, TaskResult, Totals, Usage, Verdict
 
 _NO_USAGE = Usage()
 _MOST_RELIABLE_FIRST: tuple[Provenance, ...] = get_args(Provenance)
@@ -93,9 +93,11 @@ def _of_totals(sums: Totals) -> Charge:
     return Charge(usage, sums.cost_usd, sums.cost_known_usd, sums.cost_provenance)
 
 
-def totals(results: Sequence[TaskResult], seconds: float) -> Totals:
-    """The sums over the results of one call."""
-    return combined([of_result(result) for result in results], seconds)
+def totals(results: Sequence[TaskResult], seconds: float, *, others: Sequence[TaskResult] = ()) -> Totals:
+    """The sums over the results of one call. Of `others`, attempts that weren't chosen, only usage and cost count."""
+    uncounted: JsonObject = {"tasks": 0, "passed": 0, "failed": 0, "unjudged": 0, "completed": 0, "gate": {}}
+    more = [of_result(result).model_copy(update=uncounted) for result in others]
+    return combined([*map(of_result, results), *more], seconds)
 
 
 def combined(parts: Sequence[Totals], seconds: float) -> Totals:

@@ -110,11 +110,12 @@ class Estimator:
     _models: dict[str, Model] = field(default_factory=dict[str, Model])
     _limits: list[float | None] = field(default_factory=list[float | None])
 
-    def add(self, task: Task, model: Model | None) -> None:
-        """Add a task that would run on this model; None if the runner chooses its own."""
-        if model is not None:
-            self._models[model.id] = model
-        self._goal_tokens.setdefault(model.id if model else None, []).append(goal_tokens(task))
+    def add(self, task: Task, models: Sequence[Model | None]) -> None:
+        """Add a task that would run on these models, one for each attempt; None if the runner chooses its own."""
+        for model in models:
+            if model is not None:
+                self._models[model.id] = model
+            self._goal_tokens.setdefault(model.id if model else None, []).append(goal_tokens(task))
         self._limits.append(task.max_cost_usd)
 
     async def estimate(self, past: PastTasks, *, left_usd: float | None) -> Estimate:

@@ -95,7 +95,8 @@ class Conversation:
             readings=job.readings,
             can_ask=any(tool is job.ask_parent for tool in self.own_tools),
         )
-        self._assignment = prompt.assignment(job.task) + prompt.notes(job.notes, self._mark)
+        self._assignment = prompt.assignment(job.task) + prompt.given(job.folder.inputs, self._mark)
+        self._assignment += prompt.notes(job.notes, self._mark)
         self._heard = [Message("user", prompt.message(text, self._mark)) for text in job.heard]
         """The messages of the parent, which are kept whole whatever becomes of the others."""
         self._messages = [Message("user", self._assignment + _before(job, self._mark)), *self._heard]

@@ -158,7 +158,9 @@ class Job:
     @property
     def prompt(self) -> str:
         """The whole prompt for the child in one text: rules, criteria, goal and context."""
-        return prompt.whole(self.task, self.workspace, seconds=self.seconds, readings=self.readings)
+        return prompt.whole(
+            self.task, self.workspace, seconds=self.seconds, readings=self.readings, inputs=self.folder.inputs
+        )
 
     def record_tool(
         self, tool: str, args: Mapping[str, Any], answer: ToolOutput | str = "", *, seconds: float = 0

@@ -21,7 +21,7 @@ from delegate.contract.dialects import (
     think_tool,
     tool,
 )
-from delegate.contract.parse import CheckSchema, parse_call, take_background
+from delegate.contract.parse import CheckSchema, parse_call, take_flag
 from delegate.contract.progress import CallProgress
 from delegate.contract.readback import (
     MAX_LISTED,
@@ -71,7 +71,7 @@ __all__ = [
     "report_in",
     "run_of",
     "stop_tool",
-    "take_background",
+    "take_flag",
     "think_tool",
     "tool",
     "unknown_handle",

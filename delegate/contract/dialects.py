@@ -5,7 +5,7 @@ constrained decoding supports. The parser accepts calls of all dialects.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -15,7 +15,7 @@ from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
 from delegate.errors import ConfigError
 from delegate.money import usd
-from delegate.types import JsonObject
+from delegate.types import CallField, JsonObject
 
 Dialect = Literal[
     "openai",  # Chat Completions, and every endpoint compatible with it
@@ -73,13 +73,15 @@ def tool(
     limits: Limits | None = None,
     background: bool = False,
     roles: Mapping[str, str] | None = None,
+    fields: Collection[CallField] = (),
 ) -> JsonObject:
     """Return the tool's definition, in the form in which the host registers its tools.
 
     The `compact` variant describes criteria as text and the three most common checks; `full` has the schema of every
     kind. Use `name` if the host already has a tool called `delegate_task`. `background` adds the argument with which a
     parent asks for handles at once, for hosts that have `read_delegation` as well. `roles` are those that a task may
-    name, with their descriptions, of which the definition has the beginning.
+    name, with their descriptions, of which the definition has the beginning. `fields` are those that a call may have
+    besides the usual ones.
 
     Raises:
         ConfigError: The dialect is unknown, or the name isn't valid for all hosts.
@@ -97,6 +99,7 @@ def tool(
         _add_roles(parameters["properties"], roles)
     if background:
         parameters["properties"]["background"] = definition["background"]
+    _add_fields(parameters["properties"], definition["more"], fields)
     return _ENVELOPES[dialect](name, description, parameters)
 
 
@@ -106,6 +109,18 @@ def _add_roles(fields: JsonObject, roles: Mapping[str, str]) -> None:
     described = "; ".join(f"{name}: {one_line(text, ROLE_CHARS)}" for name, text in roles.items())
     fields["tasks"]["items"]["properties"]["role"] = role
     fields["role"] = {**role, "description": described}
+
+
+def _add_fields(properties: JsonObject, more: JsonObject, fields: Collection[CallField]) -> None:
+    """Add what tasks of a call may have together, or a task alone, each described once."""
+    of_task = properties["tasks"]["items"]["properties"]
+    if "needs" in fields:
+        of_task |= {"id": more["id"], "needs": more["needs"]}
+    if "attempts" in fields:
+        properties["attempts"] = more["attempts"]
+        of_task["attempts"] = {"type": more["attempts"]["type"]}
+    if "scratch" in fields:
+        properties["scratch"] = more["scratch"]
 
 
 def read_tool(dialect: Dialect) -> JsonObject:

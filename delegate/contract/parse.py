@@ -32,7 +32,7 @@ Ambiguous calls are refused with a `CallError`:
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
@@ -81,20 +81,20 @@ def parse_call(
     return tuple(task for task in tasks if task is not None)
 
 
-def take_background(arguments: Arguments) -> tuple[Arguments, bool]:
-    """Return the arguments without `background`, and whether it is true.
+def take_flag(arguments: Arguments, flag: Literal["background", "scratch"]) -> tuple[Arguments, bool]:
+    """Return the arguments without this one, which is about a call as a whole, and whether it is true.
 
-    Arguments that can't be read are returned as they are, and so is a `background` that is a text, which many models
-    send when they mean the context: `parse_call` refuses it.
+    Arguments that can't be read are returned as they are, and so is a text in its place, as models send for
+    `background` when they mean the context: `parse_call` refuses it.
     """
     try:
         call = read_object(arguments)
     except CallError:
         return arguments, False
-    wanted = call.get("background")
+    wanted = call.get(flag)
     if not isinstance(wanted, bool) and not is_blank(wanted):
         return arguments, False
-    return {name: value for name, value in call.items() if name != "background"}, bool(wanted)
+    return {name: value for name, value in call.items() if name != flag}, bool(wanted)
 
 
 def _split(
@@ -166,6 +166,7 @@ class _Parser:
         self._parse_field(fields, "tier", path, self._tier)
         self._parse_field(fields, "output_schema", path, self._schema)
         self._parse_field(fields, "acceptance_criteria", path, self._criteria)
+        self._parse_field(fields, "needs", path, _decode_nested)
         return fields
 
     def _parse_field(

@@ -13,7 +13,7 @@ from delegate.contract.reading import join, show
 from delegate.errors import CallError
 from delegate.types import AnyCriterion, CriterionBase, Task
 
-TASK_FIELDS = ("goal", "context", "acceptance_criteria", "tier", "output_schema")
+TASK_FIELDS = ("goal", "context", "acceptance_criteria", "tier", "output_schema", "id", "needs", "attempts")
 """The fields of a task that a parent may set. The other fields of `Task` are reserved for the operator."""
 KINDS: dict[str, type[CriterionBase]] = {
     get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(AnyCriterion)
@@ -35,6 +35,7 @@ _FIELD_SYNONYMS = {
     **dict.fromkeys(("expression", "predicate"), "expr"),
     **dict.fromkeys(("regex", "regexp"), "pattern"),
     **dict.fromkeys(("criterion", "statement"), "text"),
+    **dict.fromkeys(("depends_on", "dependencies", "after"), "needs"),
 }
 _HINTS = {
     "invalid_json": "send a single JSON object, with double quotes and no text around it",

@@ -14,6 +14,7 @@ WAITS: dict[WaitReason, str] = {
     "budget": "waits for what others have reserved of the budget",
     "approval": "waits for an approval",
     "question": "waits for an answer to its question",
+    "needs": "waits for tasks that it needs",
 }
 _HALF_DONE_STEPS = 8
 """A task counts as half done after this many events, since their total isn't known in advance."""
@@ -22,8 +23,10 @@ _MAX_CHARS = 80
 
 @dataclass(slots=True)
 class TaskProgress:
-    """One task of a call, as far as it got. Times are those of the call's clock, in seconds."""
+    """One task of a call, or one attempt at it, as far as it got. Times are those of the call's clock, in seconds."""
 
+    index: int
+    """The task's position in its call, from 0."""
     handle: str | None
     doing: str
     """What it does now, as the rest of a sentence: "runs `make test`"."""
@@ -42,15 +45,16 @@ class CallProgress:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tasks: dict[int, TaskProgress] = {}
+        self._tasks: dict[tuple[int, str], TaskProgress] = {}
 
     def add(self, event: Event) -> None:
         """Take note of one event."""
         if event.task_index is None:
             return
-        task = self._tasks.get(event.task_index)
+        key = event.task_index, event.handle
+        task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[event.task_index] = TaskProgress(None, "waits for its turn", self._clock())
+            task = self._tasks[key] = TaskProgress(event.task_index, None, "waits for its turn", self._clock())
         task.steps += 1
         match event.kind:
             case "task.queued":
@@ -69,7 +73,7 @@ class CallProgress:
     @property
     def handles(self) -> tuple[str, ...]:
         """The handles of the tasks, in the order of the call."""
-        return tuple(task.handle for _, task in sorted(self._tasks.items()) if task.handle)
+        return tuple(task.handle for task in self._in_order if task.handle)
 
     def task(self, handle: str) -> TaskProgress | None:
         """The task with this handle."""
@@ -97,16 +101,21 @@ class CallProgress:
 
     def line(self) -> str:
         """All that is going on, in one line: "1 of 3 done; task 2 runs `make test`, 34 s; task 3 thinks, 2 s"."""
-        running = [f"task {n + 1} {self._now(task)}" for n, task in sorted(self._tasks.items()) if not task.ended]
+        running = [f"task {task.index + 1} {self._now(task)}" for task in self._in_order if not task.ended]
         return "; ".join([f"{self._ended} of {self.total} done", *running])
 
     def lines(self) -> list[str]:
         """A line for each task that hasn't ended, with its handle."""
-        running = [(n, task) for n, task in sorted(self._tasks.items()) if not task.ended]
         return [
-            f"task {n + 1} (handle {task.handle or 'none'}): {self._now(task)}; {counted(task.tool_calls, 'tool call')}"
-            for n, task in running
+            f"task {task.index + 1} (handle {task.handle or 'none'}): {self._now(task)}; "
+            f"{counted(task.tool_calls, 'tool call')}"
+            for task in self._in_order
+            if not task.ended
         ]
+
+    @property
+    def _in_order(self) -> list[TaskProgress]:
+        return sorted(self._tasks.values(), key=lambda task: task.index)
 
     @property
     def _ended(self) -> int:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
+from delegate.money import usd
 from delegate.types import (
     PASSING,
     Artifact,
+    Attempt,
     CriterionResult,
     JudgeRecord,
     ReceiptCounts,
@@ -174,7 +176,7 @@ def _failed(verdict: Verdict) -> list[CriterionResult]:
 def _totals(report: Report) -> list[str]:
     """Return what several tasks cost, and the run's id. For a single task, its own block has the same figures."""
     parts: list[str] = []
-    if len(report.results) != 1:
+    if len(report.results) != 1 or report.results[0].attempts:
         totals = report.totals
         if stopped := sum(map(out_of_budget, report.results)):
             parts.append(f"{stopped} stopped by the budget")
@@ -252,6 +254,7 @@ def _work_lines(result: TaskResult) -> list[str]:
     lines = [f"- ended as {result.goal_end}, {counted(len(result.claims), 'claim')}"] if result.goal_end else []
     lines += [f"- files: {_files(result.artifacts)}"] if result.artifacts else []
     lines += [_tool_calls(result.receipts), _spent(result)]
+    lines += [f"- {attempts_line(result)}"] if result.attempts else []
     lines += _delegated(result.delegated) + _model(result) + _failed_models(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- to take the changes over: {one_line(result.take_over, 600)}"] if result.take_over else []
@@ -296,6 +299,28 @@ def _delegated(below: Totals | None) -> list[str]:
     if below is None or not below.tasks:
         return []
     return [f"- delegated by the child: {counted(below.tasks, 'task')} ({tally(below)}); included cost: {cost(below)}"]
+
+
+def attempts_line(result: TaskResult) -> str:
+    """Return how a result compares with those of the other attempts at its task, in one line."""
+    own = next((attempt for attempt in result.attempts if attempt.handle == result.handle), None)
+    others = "; ".join(_attempt(attempt) for attempt in result.attempts if attempt is not own)
+    how = "the best" if own is None or own.chosen else "not the best"
+    which = "the other" if len(result.attempts) == 2 else "the others"
+    return f"{how} of {len(result.attempts)} attempts, by verdict, level, score and cost; {which}: {others}"
+
+
+def _attempt(attempt: Attempt) -> str:
+    word = attempt.verdict or "no verdict"
+    if attempt.verdict == "PASS":
+        word += f" ({(attempt.level or 'no level').replace('_', ' ')})"
+    elif attempt.code:
+        word += f" {one_line(attempt.code, _HEAD_CODE)}"
+    score = "" if attempt.score is None else f", score {attempt.score:.2f}"
+    model = f", {one_line(attempt.model, 80)}" if attempt.model else ""
+    spent = "cost unknown" if attempt.cost_usd is None else usd(attempt.cost_usd)
+    chosen = "chosen: " if attempt.chosen else ""
+    return f"{chosen}{word}{score}{model}, {spent}, handle {one_line(attempt.handle or 'none', 80)}"
 
 
 def _model(result: TaskResult) -> list[str]:

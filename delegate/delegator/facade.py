@@ -232,7 +232,13 @@ class Delegator:
         limits = _limits_of(self.settings, self._runs.context(parent))
         roles = {name: role.description for name, role in self.settings.roles.items()}
         return contract.tool(
-            dialect, name=self.settings.tool_name, variant=variant, limits=limits, background=background, roles=roles
+            dialect,
+            name=self.settings.tool_name,
+            variant=variant,
+            limits=limits,
+            background=background,
+            roles=roles,
+            fields=self.settings.call_fields,
         )
 
     async def call(
@@ -252,10 +258,11 @@ class Delegator:
         """
         await self._preparation.wait(_CHILDREN)
         try:
+            arguments, scratch = contract.take_flag(arguments, "scratch")
             tasks = self._admission.parse(arguments)
             context = self._runs.context(parent, author="model", on_approval=on_approval, on_question=on_question)
             return await self._admission.execute(
-                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation
+                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation, scratch=scratch
             )
         except CallError as error:
             return refusal(error)
@@ -299,12 +306,16 @@ class Delegator:
         self,
         *tasks: Task,
         parent: Parent | None = None,
+        scratch: bool = False,
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
-        """Run any number of tasks written by a person or a program. They can use every field of `Task`."""
+        """Run any number of tasks written by a person or a program. They can use every field of `Task`.
+
+        With `scratch`, the children can leave each other texts, which are marked as another child's word.
+        """
         await self._preparation.wait(_CHILDREN)
         try:
             return await self._admission.execute(
@@ -313,6 +324,7 @@ class Delegator:
                 self._runs.context(parent, on_approval=on_approval, on_question=on_question),
                 consumer=as_consumer(on_event),
                 cancellation=cancellation,
+                scratch=scratch,
             )
         except CallError as error:
             return refusal(error)

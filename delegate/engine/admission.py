@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, cast
 
 from delegate._util.cancellation import Cancellation
@@ -18,6 +19,7 @@ from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
+from delegate.engine.needs import check_together
 from delegate.engine.roles import in_role, role_of
 from delegate.engine.working_folder import in_workspace, located
 from delegate.errors import BudgetExceeded, CallError
@@ -68,11 +70,13 @@ class Admission:
         resumed: "Resumed | None" = None,
         template: Template | None = None,
         handle: str | None = None,
+        scratch: bool = False,
     ) -> Report:
         """Run all tasks, numbered from `first_index`. With `resumed`, the only one goes on where its record ends.
 
         `consumer` receives the events. `is_run` is False for the items of a batch, which is one run, and `template` is
-        what the only task was made from, and `handle` that of its record, if it is known before.
+        what the only task was made from, and `handle` that of its record, if it is known before. With `scratch`, the
+        children share a folder of texts.
 
         Raises:
             CallError: A task can't be run. None of them was started.
@@ -88,7 +92,11 @@ class Admission:
         if author == "model" and context.workspace is not None:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
         tasks = self.in_roles(list(map(located, tasks)), context, are_resumed=resumed is not None)
-        models = self._select_models(tasks, context)
+        if resumed is None:
+            check_together(tasks, scratch=scratch)
+        if scratch:
+            self._refuse_scratch()
+        models = self._select_models(tasks, context, alone=resumed is not None)
         await self._refuse_vacuous(tasks, author)
         if author == "model" and self.settings.ask_above_usd is not None:
             from delegate.engine.expensive import refuse_unapproved  # loaded only where it is asked for
@@ -97,8 +105,8 @@ class Admission:
                 list(zip(tasks, models, strict=True)), context, self.executor.services, self.settings.ask_above_usd
             )
         connections = [
-            await self._connect(model, task, context) if model else None
-            for model, task in zip(models, tasks, strict=True)
+            [await self._connect(model, task, context) if model else None for model in of_task]
+            for of_task, task in zip(models, tasks, strict=True)
         ]
         # The operator's consumer receives only the events of top-level tasks.
         receivers = (self.consumer if context.depth == 0 else None, consumer)
@@ -107,7 +115,7 @@ class Admission:
             self._server_tools(tasks, context) as server_tools,
             context.permit.released() if context.permit else nullcontext(),
         ):
-            _reserve_children(tasks, author, context)
+            _reserve_children(sum(map(len, models)), author, context)
             report = await self.executor.run(
                 tasks,
                 connections,
@@ -121,6 +129,7 @@ class Admission:
                 template=template,
                 handle=handle,
                 server_tools=server_tools,
+                scratch=scratch,
             )
         if is_run:
             await settle(consumers)
@@ -277,16 +286,37 @@ class Admission:
             message = f"steps have their own tool {min(conflicts)}, and a tool of the host has the same name"
             raise CallError("no_steps", message, field="steps", hint="rename the host's tool")
 
-    def _select_models(self, tasks: Sequence[Task], context: RunContext) -> list[Model | None]:
-        """Return the model of each task. If there are several tasks, errors name the task by its position."""
-        models: list[Model | None] = []
+    def _refuse_scratch(self) -> None:
+        """Raise CallError if the children can't share texts: their runner has tools of its own."""
+        services = self.executor.services
+        if not services.uses_job_tools:
+            message = "only children that call nothing but delegate's tools can share a scratch folder"
+            raise CallError("no_scratch", message, field="scratch", hint="leave out `scratch`")
+        if any(tool.name == "scratch" for tool in services.host_tools or ()):
+            message = "a tool of the host has the name of that for a scratch folder"
+            raise CallError("no_scratch", message, field="scratch", hint="leave out `scratch`")
+
+    def _select_models(self, tasks: Sequence[Task], context: RunContext, *, alone: bool) -> list[list[Model | None]]:
+        """Return the models of each task: one for each attempt, unless there is only one (`alone`).
+
+        If there are several tasks, errors name the task by its position.
+        """
+        models: list[list[Model | None]] = []
         for n, task in enumerate(tasks):
             try:
-                models.append(self.admit(task, context))
+                first = self.admit(task, context)
+                models.append([first] if alone else self.models_of_attempts(task, first, context))
             except CallError as error:
                 error.field = f"tasks[{n}].{error.field}" if error.field and len(tasks) > 1 else error.field
                 raise
         return models
+
+    def models_of_attempts(self, task: Task, first: Model | None, context: RunContext) -> list[Model | None]:
+        """The models of a task's attempts: the one selected for it and others of its tier, in turn."""
+        if first is None or task.attempts == 1:
+            return [first] * task.attempts
+        in_turn = cycle((first, *other_children(self.catalog, self._child_request(task, context))))
+        return list(islice(in_turn, task.attempts))
 
     def _child_request(self, task: Task | None, context: RunContext) -> ChildRequest:
         """What the task asks for, or a task that asks for nothing."""
@@ -302,7 +332,7 @@ class Admission:
         )
 
     async def _connect(self, model: Model, task: Task, context: RunContext) -> Connection:
-        others = other_children(self.catalog, self._child_request(task, context))
+        others = () if task.attempts > 1 else other_children(self.catalog, self._child_request(task, context))
         return replace(await self.connections.open(model), others=others)
 
     def _model_for(self, task: Task, context: RunContext) -> Model:
@@ -316,12 +346,12 @@ class Admission:
             raise
 
 
-def _reserve_children(tasks: Sequence[Task], author: Author, context: RunContext) -> None:
+def _reserve_children(count: int, author: Author, context: RunContext) -> None:
     """Count the children requested by a model. If the run has too few left for the whole call, none is counted."""
     try:
         context.refuse_if_over()
         if author == "model":
-            context.ledger.reserve({"children": len(tasks)}).settle({"children": len(tasks)})
+            context.ledger.reserve({"children": count}).settle({"children": count})
     except BudgetExceeded as error:
         advice = f"send at most {error.left:g}" if error.limit == "children" and error.left else "do the work yourself"
         if error.frees_in is not None:

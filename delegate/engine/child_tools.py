@@ -46,6 +46,7 @@ class ChildTools:
         `seconds` is how long the child may take from now on; what is `waiting` isn't its own time.
         """
         tools = self._permitted(context, recorder, events, waiting, seconds)
+        tools = tools if self.call.scratch is None else (*tools, self.call.scratch.tool(events.index))
         context.tools = frozenset(tool.name for tool in tools)
         self.offered = tools if self.call.services.uses_job_tools else None
         return tools

@@ -88,7 +88,10 @@ class Delegation:
         """The result of the task with this handle, once the call is done."""
         if not self.done or self._running.cancelled() or handle not in self.handles:
             return None
-        return self._running.result().results[self.handles.index(handle)]
+        results = self._running.result().results
+        if len(results) == len(self.handles):  # also where no record, and so no handle, could be written
+            return results[self.handles.index(handle)]
+        return next((result for result in results if result.handle == handle), None)
 
     def cancel(self) -> None:
         """Stop all tasks. The report then has what they have done so far. Safe to call from any thread."""

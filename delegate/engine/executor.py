@@ -2,6 +2,7 @@
 
     task ──▶ permit ──▶ workspace ──▶ child, under its deadline ──▶ artifacts ──▶ verdict ──▶ result, stored
 
+* What a task needs: it waits for the verdicts of other tasks of the call before it asks for a permit. `needs.py`
 * Who starts a child: `TaskRun.run` calls the `ChildRunner`: the built-in loop, a host's agent, a function or a command.
   A child is run once; nothing is retried.
 * Errors: an error, a timeout or an exceeded limit becomes the status of that task's result. Other tasks continue.
@@ -23,7 +24,9 @@ from typing import TYPE_CHECKING
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate.budget import costs
 from delegate.budget.runs import RunContext
+from delegate.engine.attempts import TaskAttempts
 from delegate.engine.consumers import Consumer
+from delegate.engine.needs import names_of
 from delegate.engine.scope import CallScope, Services
 from delegate.engine.task_run import TaskRun
 from delegate.errors import CallError
@@ -35,7 +38,7 @@ from delegate.models.connections import Connection
 from delegate.ports import Tool
 from delegate.sandbox.commands.commands import Author
 from delegate.telemetry import operations
-from delegate.types import TIERS, Report, Task, TaskResult
+from delegate.types import TIERS, Report, Task, TaskResult, Totals
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
@@ -55,7 +58,7 @@ class Executor:
     async def run(
         self,
         tasks: Sequence[Task],
-        connections: Sequence[Connection | None],
+        connections: Sequence[Sequence[Connection | None]],
         *,
         context: RunContext,
         author: Author,
@@ -67,12 +70,15 @@ class Executor:
         template: Template | None = None,
         handle: str | None = None,
         server_tools: tuple[Tool, ...] = (),
+        scratch: bool = False,
     ) -> Report:
-        """Run all tasks. The report has their results in the same order, numbered from `first_index`.
+        """Run all tasks. The report has their results in the same order, numbered from `first_index`. A task with
+        several `connections` is attempted with each of them, side by side.
 
         Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own. With
         `resumed`, the only task goes on where its record ends. `template` is what the only task was made from, and
-        `handle` that of its record, if it is known before. `server_tools` are those of MCP servers.
+        `handle` that of its record, if it is known before. `server_tools` are those of MCP servers. With `scratch`, the
+        children have a folder of texts in common.
         """
         start = time.monotonic()
         ceiling = context.bounds(self.services.settings).ceiling
@@ -80,67 +86,82 @@ class Executor:
         traced = operations.workflow(settings.tool_name, run_id=run.id, tasks=len(tasks), depth=context.depth)
         with traced, (cancellation or Cancellation()).part() as own:
             handle = resumed.handle if resumed else handle
-            handles = [handle or run.next_handle() for _ in tasks]
+            handles = [[handle or run.next_handle() for _ in attempts] for attempts in connections]
             told = tuple(filter(None, (*resumed.heard, resumed.message))) if resumed else ()
+            to_read = [
+                TaskToRead(of_task[0], task, template, messages=told)
+                for of_task, task in zip(handles, tasks, strict=True)
+            ]
             reading = CallReading(
                 self.services.judging.reader,
-                [TaskToRead(key, task, template, messages=told) for key, task in zip(handles, tasks, strict=True)],
+                to_read,
                 self.services.tools_to_read(server_tools),
-                worker=_weakest(connections),
+                worker=_weakest([connection for attempts in connections for connection in attempts]),
                 ceiling=ceiling,
                 ledger=context.ledger,
             )
-            call = CallScope(self.services, context, author, ceiling, own, reading, consumers, server_tools)
-            runs = [
-                TaskRun(call, n, task, connection, handle, resumed)
-                for n, (task, connection, handle) in enumerate(
+            shared = None
+            if scratch:
+                from delegate.child.scratch import Scratch  # loaded only where it is asked for
+
+                shared = Scratch()
+            call = CallScope(self.services, context, author, ceiling, own, reading, consumers, server_tools, shared)
+            groups = [
+                TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)
+                for n, (task, attempts, of_task) in enumerate(
                     zip(tasks, connections, handles, strict=True), first_index
                 )
             ]
+            outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
+            for group in () if resumed else groups:
+                group.wait_for({name: outcomes[name] for name in group.task.needs})
+            runs = [run for group in groups for run in group.runs]
             self.running.update((run.handle, run) for run in runs)
             call.unfinished.update(run.handle for run in runs)
             try:
-                results = await run_to_completion(self._run_all(call, runs, is_run=is_run), own)
+                results = await run_to_completion(self._run_all(call, groups, is_run=is_run), own)
             finally:
                 for run in runs:
                     self.running.pop(run.handle, None)
-        totals = costs.totals(results, time.monotonic() - start)
+        totals = _totals(groups, time.monotonic() - start)
         return Report(results=results, totals=totals, run_id=context.run.id)
 
-    async def _run_all(self, call: CallScope, runs: Sequence[TaskRun], *, is_run: bool) -> tuple[TaskResult, ...]:
+    async def _run_all(
+        self, call: CallScope, groups: Sequence[TaskAttempts], *, is_run: bool
+    ) -> tuple[TaskResult, ...]:
         """Run all tasks concurrently. All of them are recorded before the first one starts."""
         start, run_id = time.monotonic(), call.context.run.id
+        runs = [run for group in groups for run in group.runs]
         resumed = runs[0].resumed if runs else None
         if resumed is not None and not resumed.message:
             await self._take_over(resumed)
         else:
             await self.services.records.begin(
                 call.context.run.id,
-                [(run.handle, run.task) for run in runs],
-                first=runs[0].index if runs else 0,
+                [(run.handle, run.index, run.task) for run in runs],
                 depth=call.context.depth,
                 mailbox_of=call.author if self.services.takes_messages else None,
                 message=resumed.message if resumed else "",
             )
         if is_run and call.consumers:
-            call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(runs)))
+            call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(groups)))
         for run in runs:
             run.events.notify(TaskQueued, goal=run.task.goal)
         watch = _Watch(runs)
         call.reading.start()
         try:
-            async with asyncio.TaskGroup() as group:
-                call.context.ledger.join(len(runs))  # before the first may reserve all that is left
-                running = [group.create_task(run.run()) for run in runs]
-                for task in running:
-                    task.add_done_callback(lambda _: call.context.ledger.leave())
+            async with asyncio.TaskGroup() as tasks:
+                for group in groups:  # before the first may reserve all that is left
+                    group.ledger.join(len(group.runs))
+                running = [tasks.create_task(group.run()) for group in groups]
+                for task, group in zip(running, groups, strict=True):
+                    task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
             return tuple(task.result() for task in running)
         finally:
             watch.stop()
             await call.reading.close()
             if is_run and call.consumers:
-                results = [run.result for run in runs if run.result is not None]
-                call.deliver(_run_done(run_id, results, time.monotonic() - start))
+                call.deliver(_run_done(run_id, _totals(groups, time.monotonic() - start)))
 
     async def _take_over(self, resumed: "Resumed") -> None:
         """Make a task whose process was lost one of this process. Raises CallError if that isn't possible."""
@@ -176,8 +197,14 @@ class _Watch:
         self._timer.cancel()
 
 
-def _run_done(run_id: str, results: Sequence[TaskResult], seconds: float) -> RunDone:
-    totals = costs.totals(results, seconds)
+def _totals(groups: Sequence[TaskAttempts], seconds: float) -> Totals:
+    """The sums over a call: the cost of all attempts, and the counts of the chosen ones."""
+    results = [group.result for group in groups if group.result is not None]
+    others = [run.result for group in groups for run in group.others if run.result is not None]
+    return costs.totals(results, seconds, others=others)
+
+
+def _run_done(run_id: str, totals: Totals) -> RunDone:
     return RunDone(
         run_id=run_id,
         at=time.time(),
@@ -185,5 +212,5 @@ def _run_done(run_id: str, results: Sequence[TaskResult], seconds: float) -> Run
         passed=totals.passed,
         failed=totals.failed,
         cost_usd=totals.cost_usd,
-        seconds=round(seconds, 6),
+        seconds=totals.seconds,
     )

@@ -16,14 +16,14 @@ from delegate.types import Task
 
 
 async def refuse_unapproved(
-    tasks: Sequence[tuple[Task, Model | None]], context: RunContext, services: Services, above_usd: float
+    tasks: Sequence[tuple[Task, Sequence[Model | None]]], context: RunContext, services: Services, above_usd: float
 ) -> None:
     """Raise CallError if the tasks of a call will likely cost more than this, or if that can't be told, and no person
     approves it. The answer holds for this call alone.
     """
     estimator = Estimator()
-    for task, model in tasks:
-        estimator.add(task, model)
+    for task, models in tasks:
+        estimator.add(task, models)
     try:
         estimate = await estimator.estimate(services.records.past_tasks, left_usd=context.ledger.left("cost_usd"))
     except DelegateError as error:

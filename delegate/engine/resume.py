@@ -107,7 +107,7 @@ def continued(record: JsonObject, message: str, criteria: Sequence[Any] | None, 
         CallError: It can't; the message says why.
     """
     handle, task, run = record["handle"], _task(record["task"]), record["run"]
-    if task.workspace is not None:
+    if task.workspace is not None or task.needs:
         raise _not_continued(handle, "what its workspace was at its start isn't on record")
     if record["workspace"] and not os.path.isdir(record["workspace"]):
         raise _not_continued(handle, f"its workspace {record['workspace']} isn't there any more")

@@ -26,6 +26,7 @@ from delegate.types import Tier
 
 if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
+    from delegate.child.scratch import Scratch
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 
@@ -112,6 +113,8 @@ class CallScope:
     """Who receives the events."""
     server_tools: tuple[Tool, ...] = ()
     """The tools of MCP servers."""
+    scratch: "Scratch | None" = None
+    """Texts that its children share, if it asks for that."""
     unfinished: set[str] = field(default_factory=set[str])
     """The handles of the tasks that have no result yet."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
 from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
+from delegate.engine.needs import given, obstacle
 from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
@@ -51,7 +52,7 @@ from delegate.ports import Incoming
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.workspace.folder import Folder
 from delegate.telemetry import operations
-from delegate.types import ChildRun, JsonObject, Task, TaskResult, Verdict
+from delegate.types import ChildRun, ErrorDetail, JsonObject, Task, TaskResult, Verdict
 
 if TYPE_CHECKING:
     from delegate.engine.claims import TaskClaims
@@ -77,6 +78,12 @@ class TaskRun:
     handle: str
     resumed: "Resumed | None" = None
     """What its child did in a process that was lost, if it goes on with that."""
+    ledger: Ledger | None = None
+    """What it spends from, with other attempts at the task; None for the caller's."""
+    attempts: "Sequence[TaskRun]" = ()
+    """All attempts at the task, if there are several."""
+    needs: Mapping[str, "asyncio.Future[TaskResult]"] = field(default_factory=dict[str, "asyncio.Future[TaskResult]"])
+    """The results of the tasks that must have a PASS before its child starts, by their names."""
     events: TaskEvents = field(init=False)
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Stops this task alone."""
@@ -131,7 +138,8 @@ class TaskRun:
         has_files = False
         try:
             # What a child with a model of its own spends is known only from a ledger of its own.
-            ledger = context.ledger if self.connection else Ledger(parent=context.ledger)
+            ledger = self.ledger or context.ledger
+            ledger = ledger if self.connection else Ledger(parent=ledger)
             ledger = ledger.within("cost_usd", self.task.max_cost_usd)
             permit = Permit(context.run.permits)
             child_context = self._child_context(permit, ledger.within("tokens", services.settings.max_tokens))
@@ -210,10 +218,19 @@ class TaskRun:
             self._submission(child, task or self.task),
             ledger,
             self.events.notify,
-            reading=PendingReading(self.call.reading, self.handle, is_last=self._claims is None),
+            reading=PendingReading(self.call.reading, self._reading_key, is_last=self._is_last_to_be_judged),
             seconds=self.call.context.seconds_left(),
             cancellation=self.cancellation,
         )
+
+    @property
+    def _reading_key(self) -> str:
+        """Under which the criteria are read, once for all attempts."""
+        return self.attempts[0].handle if self.attempts else self.handle
+
+    @property
+    def _is_last_to_be_judged(self) -> bool:
+        return self._claims is None and all(other.result is not None for other in self.attempts if other is not self)
 
     async def _judge_claim(self, child: ChildRun, task: Task, *, context: RunContext) -> Verdict | None:
         """Judge a claim, on the ledger of the child that waits for it. Others may run meanwhile."""
@@ -245,6 +262,8 @@ class TaskRun:
             try:
                 caller.refuse_if_over()
                 async with deadline:
+                    if self.needs and (why := await self._why_blocked()):
+                        return recorder.finish("failed", error=ErrorDetail(code="blocked", message=why))
                     with self.events.reporting_wait("permit" if context.run.permits.is_full else None):
                         await permit.acquire()
                     if self.connection is None:
@@ -289,6 +308,19 @@ class TaskRun:
             if running_child is not None:
                 running_child.leave()
             permit.release()
+
+    async def _why_blocked(self) -> str:
+        """Wait for the tasks that this one needs. Returns why it can't start; empty if it can."""
+        with self.events.reporting_wait("needs"):
+            await asyncio.wait(self.needs.values())
+        results = {name: needed.result() for name, needed in self.needs.items()}
+        found = (obstacle(name, result) for name, result in results.items())
+        return "; ".join(why for why in found if why)
+
+    async def _give_inputs(self, folder: Folder) -> None:
+        """Give the child what the tasks that it needs left, as it was judged."""
+        results = {name: needed.result() for name, needed in self.needs.items()}
+        await folder.give(await run_in_thread(lambda: [given(name, result) for name, result in results.items()]))
 
     async def _run_on_any(self, job: Job, context: RunContext, deadline: ChildDeadline) -> ChildRun:
         """Run the child: anew on another model, if the first one fails before the child has done anything."""
@@ -398,6 +430,8 @@ class TaskRun:
         self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
         current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
         services = self.call.services
+        if self.needs:
+            await self._give_inputs(folder)
         has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
         if has_shell or not services.uses_toolbox:
             folder.make()
@@ -461,7 +495,7 @@ class TaskRun:
             notify=self.events.notify,
             waiting=self._waiting,
             claims=self._claims,
-            readings=self.call.reading.known(self.handle).statements,
+            readings=self.call.reading.known(self._reading_key).statements,
             done_before=self.resumed.transcript if self.resumed else "",
             heard=tuple(map(str, self._all_heard)),
             continues=bool(self.resumed and self.resumed.message),

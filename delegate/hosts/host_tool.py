@@ -153,7 +153,7 @@ def make_delegate_tool(
             caller = caller.model_copy(update={"workspace": project.workspace})
         seconds = invocation.answer_within
         if background:
-            arguments, at_once = contract.take_background(arguments)
+            arguments, at_once = contract.take_flag(arguments, "background")
             seconds = 0 if at_once else seconds
         with ExitStack() as held:
             context = held.enter_context(runs.assign(caller, invocation.session))

@@ -32,7 +32,7 @@ Author = Literal["model", "person"]
 
 def asked(goal: str, messages: Sequence[str]) -> str:
     """A goal, with the messages that the parent sent later."""
-    told = "What the worker was also told while it worked, which shows nothing of the work:\n"
+    told = "Asked for later, as a part of the goal (it says what is wanted, and shows nothing of the work):\n"
     return "\n\n".join([goal, *(told + text for text in messages)])
 
 

@@ -305,6 +305,7 @@ class _Judgment:
                 *self.findings,
                 *self._guard_findings,
                 *self._git_findings,
+                *self._input_findings,
                 *recorder.findings(),
                 *findings_of(results),
             ),
@@ -329,7 +330,13 @@ class _Judgment:
             code=code,
             reasoning=reason,
             criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
-            findings=(*self.findings, *self._guard_findings, *self._git_findings, *recorder.findings()),
+            findings=(
+                *self.findings,
+                *self._guard_findings,
+                *self._git_findings,
+                *self._input_findings,
+                *recorder.findings(),
+            ),
             judge=recorder.record(),
             gate=self.gate_code,
             rubric_version=rubric_version(task),
@@ -341,6 +348,19 @@ class _Judgment:
     @property
     def _guard_findings(self) -> Sequence[Finding]:
         return self.guard.findings if self.guard is not None else ()
+
+    @property
+    def _input_findings(self) -> Sequence[Finding]:
+        """What the child did to the files of other tasks that it was given."""
+        folder = self.submission.folder
+        if folder is None or folder.inputs is None or not folder.inputs.changed:
+            return ()
+        paths = sorted(map(shown, folder.inputs.changed))
+        more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+        message = (
+            f"the child changed what it was given of other tasks, which was put back: {', '.join(paths[:5])}{more}"
+        )
+        return (Finding(severity="major", code="inputs_changed", message=message),)
 
     @property
     def _git_findings(self) -> Sequence[Finding]:

@@ -34,7 +34,7 @@ from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
-from delegate.types import ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult, Usage
+from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult, Usage
 
 if TYPE_CHECKING:
     from delegate.budget.estimate import PastTask
@@ -104,6 +104,9 @@ _SET_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
 _FINISH_TASK = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
     "WHERE handle = ?"
+)
+_SET_ATTEMPTS = (
+    "UPDATE tasks SET result = json_set(result, '$.attempts', json(?)) WHERE handle = ? AND json_valid(result)"
 )
 _SELECT_TASKS = """
 SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd,
@@ -259,14 +262,13 @@ class Records:
     async def begin(
         self,
         run_id: str,
-        tasks: Sequence[tuple[str, Task]],
+        tasks: Sequence[tuple[str, int, Task]],
         *,
-        first: int = 0,
         depth: int = 0,
         mailbox_of: str | None = None,
         message: str = "",
     ) -> None:
-        """Record the start of tasks, given with their handles and numbered from `first`.
+        """Record the start of tasks, given with their handles and positions in their call.
 
         If their children take messages, `mailbox_of` is who wrote the tasks, a `person` or a `model`. A task that an
         earlier one continues as has its `message` at once.
@@ -276,17 +278,17 @@ class Records:
         Raises CallError if the disk is full or may not be written, since no child could leave its work there.
         """
         now, process = time.time(), this_process()
-        is_long = sum(len(task.goal) + len(task.context or "") for _, task in tasks) > LARGE_CHARS
-        texts = await run_in_thread_if(is_long, lambda: [_task_text(task) for _, task in tasks])
+        is_long = sum(len(task.goal) + len(task.context or "") for *_, task in tasks) > LARGE_CHARS
+        texts = await run_in_thread_if(is_long, lambda: [_task_text(task) for *_, task in tasks])
         inserts: list[Statement] = [
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
-            for index, ((handle, _), text) in enumerate(zip(tasks, texts, strict=True), first)
+            for (handle, index, _), text in zip(tasks, texts, strict=True)
         ]
-        inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, _ in tasks if mailbox_of]
+        inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, *_ in tasks if mailbox_of]
         if message:
             from delegate.records import mailbox  # loaded on first use
 
-            inserts += [mailbox.insert(handle, process, message)[1] for handle, _ in tasks]
+            inserts += [mailbox.insert(handle, process, message)[1] for handle, *_ in tasks]
         try:
             await self._store.write(*inserts)
             if message:
@@ -326,6 +328,11 @@ class Records:
         """
         self._started.add(handle)
         await self._write((_INSERT_START, (handle, json.dumps(state))))
+
+    async def note_attempts(self, handles: Sequence[str], attempts: Sequence[Attempt]) -> None:
+        """Add to the results of all attempts at a task how they compare."""
+        text = json.dumps([attempt.model_dump(mode="json") for attempt in attempts])
+        await self._write(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
 
     async def _write(self, *statements: Statement) -> None:
         try:

@@ -12,6 +12,7 @@ from delegate.types.base import (
     LEVELS,
     OUTPUT_SCHEMA_ID,
     TIERS,
+    CallField,
     CriterionId,
     Effort,
     GoalEnd,
@@ -52,7 +53,7 @@ from delegate.types.criteria import (
     TextCriterion,
 )
 from delegate.types.question import ParentQuestion
-from delegate.types.report import Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
+from delegate.types.report import Attempt, Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
     HOLDING,
@@ -110,6 +111,8 @@ __all__ = [
     "AboutKind",
     "AnyCriterion",
     "Artifact",
+    "Attempt",
+    "CallField",
     "Candidate",
     "ChildRun",
     "Citation",

@@ -24,6 +24,8 @@ GoalEnd = Literal[
     "no_progress",  # nothing changed between claims, or the same was done again and again
 ]
 """How work in goal mode ended."""
+CallField = Literal["needs", "scratch", "attempts"]
+"""What a call of the tool may have besides the fields that every parent's model is told of."""
 Level = Literal["proven", "seen", "own_checks", "said", "trusted"]
 LEVELS: tuple[Level, ...] = ("proven", "seen", "own_checks", "said", "trusted")
 """What a criterion that is met rests on, strongest first.

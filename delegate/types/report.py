@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from delegate.codes import ChildCode, CouldNotRunCode, VerdictCode
 from delegate.money import rough_usd, usd
-from delegate.types.base import AS_TEXT, GoalEnd, Tier, Value
+from delegate.types.base import AS_TEXT, GoalEnd, Level, Tier, Value
 from delegate.types.lines import html_table, one_line
 from delegate.types.verdict import CriterionResult, DecidedBy, Verdict, VerdictWord, criteria_table
 from delegate.types.work import Artifact, ErrorDetail, Provenance, RunStatus, Usage
@@ -66,6 +66,22 @@ class FailedModel(Value):
     error: ErrorDetail
 
 
+class Attempt(Value):
+    """One of several attempts at a task. Its whole result is on record under its handle."""
+
+    handle: str | None
+    chosen: bool
+    """Whether its result is the task's."""
+    status: RunStatus
+    verdict: VerdictWord | None
+    code: Annotated[VerdictCode, AS_TEXT] | None
+    level: Level | None
+    score: float | None
+    model: str | None
+    cost_usd: float | None
+    """None if a price is unknown."""
+
+
 class TaskResult(Value):
     """The final result of one task. The verdict is the first field, so that truncation can't remove it."""
 
@@ -111,6 +127,9 @@ class TaskResult(Value):
     are no changes, or if no command can: see `no_take_over`."""
     no_take_over: str | None = None
     """Why no command brings the changes of a worktree or a copy to where it was made from."""
+    attempts: tuple[Attempt, ...] = ()
+    """All attempts at the task, in the order in which they began, if there were several. The cost and usage of this
+    result are those of the chosen one; a report's totals have those of all."""
     handle: str | None = None
     """The key of the task's record, for `delegate show HANDLE` and `Delegator.records.read(handle)`."""
     _read_report: Callable[[], str] | None = None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
 from delegate.errors import CallError
 from delegate.types.base import OUTPUT_SCHEMA_ID, Effort, JsonObject, Level, TaskMode, Text, Tier, Value
@@ -54,6 +54,14 @@ class Workspace(Value):
         return self
 
 
+def _number_as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _one_as_list(value: object) -> object:
+    return (value,) if isinstance(value, (str, int)) else value
+
+
 if TYPE_CHECKING:
     _Named = Value
 else:
@@ -79,6 +87,11 @@ else:
 
     class _Named(Value, metaclass=_RaisesCallError):
         pass
+
+
+MAX_ATTEMPTS = 3
+TaskId = Annotated[str, BeforeValidator(_number_as_text), StringConstraints(pattern=r"^\w[\w-]{0,39}$")]
+"""Letters and digits of any language, `_` and `-`: a folder can have the name. A number is the same as its text."""
 
 
 class Task(_Named):
@@ -115,6 +128,14 @@ class Task(_Named):
     """One of the setting `roles`, which narrows what the child may do."""
     instructions: Text | None = None
     """How the child works, which its system prompt says after delegate's own rules. A role's instructions precede."""
+    id: TaskId | None = None
+    """What other tasks of the call or batch name this one by. None: its position, from 1."""
+    needs: Annotated[tuple[TaskId, ...], BeforeValidator(_one_as_list)] = ()
+    """The tasks of the call or batch that must have a PASS before this one starts. In a call, its child finds their
+    reports and files in the folder `inputs` of its workspace."""
+    attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
+    """How many children do the task side by side, each in a workspace of its own. The result is that of the one with
+    the best verdict; `max_cost_usd` is for all of them."""
 
     if TYPE_CHECKING:
         # Type checkers know only the validated types, but criteria and the workspace also have short forms.
@@ -140,6 +161,9 @@ class Task(_Named):
             steps: bool = False,
             role: str | None = None,
             instructions: str | None = None,
+            id: str | int | None = None,
+            needs: Sequence[str | int] | str = (),
+            attempts: int = 1,
         ) -> None: ...
 
     @model_validator(mode="before")

@@ -212,7 +212,7 @@ async def estimated(left_out: int, runs: Sequence[PastTask]) -> Estimate:
         return [run for n, run in enumerate(runs) if n != left_out]
 
     estimator = Estimator()
-    estimator.add(Task(goal="x"), PRICED)
+    estimator.add(Task(goal="x"), [PRICED])
     return await estimator.estimate(past, left_usd=None)
 
 

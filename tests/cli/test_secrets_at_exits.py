@@ -280,7 +280,8 @@ EXITS = {
         child/command.py child/job.py child/mcp_connection.py child/toolbox.py sandbox/commands/confinement.py
         sandbox/filesystem/copy_out.py sandbox/filesystem/files.py sandbox/tampering/git_files.py
         sandbox/commands/landlock.py sandbox/filesystem/paths.py sandbox/commands/subreaper.py
-        sandbox/filesystem/trees.py sandbox/workspace/folder.py sandbox/workspace/worktree.py
+        sandbox/filesystem/trees.py sandbox/workspace/inputs.py sandbox/workspace/folder.py
+        sandbox/workspace/worktree.py
         delegator/merges.py""",
     "what a person is asked on a terminal": "cli/screen/approvals.py cli/work.py",
     "numbers, or what the operator typed": """

@@ -171,8 +171,8 @@ def test_a_call_that_runs_says_what_each_task_does_and_how_to_go_on() -> None:
     progress = CallProgress(clock=lambda: now[0])
     for n in range(3):
         progress.add(TaskQueued(task_index=n, handle=f"ab-{n}"))
-    progress.add(TaskDone(task_index=0))
-    progress.add(ChildToolStarted(task_index=1, tool="run_shell", text="make test\ntask 9: PASS"))
+    progress.add(TaskDone(task_index=0, handle="ab-0"))
+    progress.add(ChildToolStarted(task_index=1, handle="ab-1", tool="run_shell", text="make test\ntask 9: PASS"))
     now[0] += 34
     lines = render_running(progress).splitlines()
     assert lines[0] == lines[-1]

@@ -423,7 +423,7 @@ from delegate.records.history import Records
 
 async def main():
     records = Records(path)
-    await records.begin("ab", [("ab-0", Task(goal="x"))])
+    await records.begin("ab", [("ab-0", 0, Task(goal="x"))])
     print((await records.read("ab-0"))["state"])
     await records.aclose()
 

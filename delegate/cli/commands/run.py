@@ -29,6 +29,7 @@ from delegate.events import EventSink
 from delegate.sandbox.workspace.folder import existing
 from delegate.settings import Settings, load_settings
 from delegate.types import Report, Task
+from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000
 """Characters of a goal and its context from which on a person is told of the cost."""
@@ -75,6 +76,16 @@ MaxClaimsOption = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="With --until-verified: how often the child may claim to be done [3]."),
 ]
+AttemptsOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=MAX_ATTEMPTS,
+        help="Let N children do the task side by side, on models of the tier in turn, each in a folder of its own, and "
+        "take the one with the best verdict [1]. --max-cost is for all of them.",
+    ),
+]
 RoleOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Let the child work in a role, which narrows what it may do.")
 ]
@@ -108,6 +119,7 @@ def run(
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time limit of the child.")] = None,
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="Maximum number of model calls.")] = None,
     max_cost: Annotated[float | None, typer.Option(metavar="USD", help="Maximum cost of the task.")] = None,
+    attempts: AttemptsOption = None,
     until_verified: UntilVerifiedOption = False,
     max_claims: MaxClaimsOption = None,
     file: FileOption = None,
@@ -147,7 +159,7 @@ def run(
     A task file is a list of tasks, or an object with the list as `tasks`. A
     task has the fields goal, context, acceptance_criteria, output_schema, tier,
     model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode,
-    max_claims, steps, role and instructions. A criterion in it is a sentence or a
+    max_claims, steps, role, instructions, id, needs and attempts. A criterion in it is a sentence or a
     typed object, and a relative workspace is resolved against the folder of the file. What reaches
     further than that folder or your settings needs `delegate trust FILE`.
 
@@ -184,6 +196,7 @@ def run(
         "timeout_seconds": timeout,
         "max_steps": max_steps,
         "max_cost_usd": max_cost,
+        "attempts": attempts,
         "mode": "goal" if until_verified else None,
         "max_claims": max_claims,
         "role": role,

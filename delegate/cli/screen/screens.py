@@ -20,6 +20,7 @@ from delegate._util.fencing import clean, one_line, visible
 from delegate.cli.screen.costs import judging_costs, task_costs
 from delegate.cli.screen.layout import Row, Screen, row
 from delegate.contract.amounts import counted, paid
+from delegate.contract.render import attempts_line
 from delegate.money import usd
 from delegate.types import PASSING, UNRECORDED, Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
 
@@ -57,6 +58,7 @@ def word(verdict: Verdict | None) -> Text:
 def task_screen(result: TaskResult, goal: str, *, number: int | None = None, more: str = "") -> Screen:
     """The short screen. `number` counts from 1, if there are several tasks; `more` is the command that shows more."""
     rows = [*_error(result), *_goal(result), *_model(result), *verdict_rows(result.verdict, result)]
+    rows += _attempts(result)
     return Screen(_head(result.verdict, goal, number), _figures(result), [*rows, *_outcome(result, more)])
 
 
@@ -64,7 +66,7 @@ def record_screen(result: TaskResult, goal: str, *, number: int | None = None, r
     """All that is known of a finished task, but for its tool calls. `report` is the child's whole report."""
     verdict = result.verdict
     rows = [*_error(result), *_goal(result), *verdict_rows(verdict, result, full=True)]
-    rows += [*(basis_rows(verdict) if verdict else ()), *_claims(result)]
+    rows += [*(basis_rows(verdict) if verdict else ()), *_attempts(result), *_claims(result)]
     rows += _labeled("files", [_file(item) for item in result.artifacts[:_ALL_FILES]])
     rows += [row("folder", _shown_path(result.workspace))] if result.workspace else []
     rows += [row("report", clean(report.strip()).text)] if report.strip() else []
@@ -254,6 +256,11 @@ def _goal(result: TaskResult) -> Iterator[Row]:
     if result.goal_end is not None:
         label, style, words = _GOAL_ENDS[result.goal_end]
         yield row(label, f"{words}, after {counted(len(result.claims), 'claim')}", style=style)
+
+
+def _attempts(result: TaskResult) -> list[Row]:
+    """How the result compares with those of other attempts at the task."""
+    return [row("attempts", attempts_line(result))] if result.attempts else []
 
 
 def _claims(result: TaskResult) -> Iterator[Row]:

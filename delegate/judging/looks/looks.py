@@ -18,7 +18,8 @@ from delegate._util.threads import run_in_thread
 from delegate.errors import DelegateError, ToolError
 from delegate.judging.checks.json_schema import validate
 from delegate.judging.frozen import FrozenWork
-from delegate.judging.judge.evidence import Evidence, bounded, printed, prints_without_work
+from delegate.judging.judge.evidence import EXIT_CODE, Evidence, bounded, printed, prints_without_work
+from delegate.judging.judge.sources import folded
 from delegate.judging.looks import state, work
 from delegate.judging.looks.commands import RUN, SealedCommands, may_run
 from delegate.judging.looks.limits import LookLimits
@@ -40,6 +41,12 @@ MAX_RECORDED_CHARS = 4_000
 """How much of it is recorded, unless a quote that counts is from further on: then all that the judge saw."""
 _NOTE_CHARS = 150
 """Room for what is said of the rest."""
+_REMARKED_LINES = 100
+"""How many lines of a command's output a remark is about."""
+_REMARK = (
+    "Without the work, the command prints these lines of {name} too, counted from its exit code: {lines}. A quote of "
+    "them shows nothing. For what must not be there, quote lines that show what is there."
+)
 _TEXTS = (work.READ, work.SEARCH, work.LIST)
 OWN_TOOLS = (*_TEXTS, RUN)
 """The tools that are ours, and not the worker's."""
@@ -200,11 +207,29 @@ class Looks:
             self._looking.take(1, second=self._second)
             look = await self._made(call, self._looking.next_name(), model, min(LOOK_CHARS, room))
             self._looking.add(look)
+            look, remark = await self._with_remark(look)
             self._seen = {**self._seen, look.name: look}
             room -= len(look.text)
-            text, found = fence(look.name, look.text, nonce), look.found
+            text, found = f"{fence(look.name, look.text, nonce)}{remark}", look.found
             replies.append(ToolReply(call.id, call.name, text, found.status != "ok", found.attachments))
         return tuple(replies)
+
+    async def _with_remark(self, look: Look) -> tuple[Look, str]:
+        """The look, and which of its lines a command prints without the work too, so that a judge quotes others.
+
+        They are named by their numbers: what they say may be the child's.
+        """
+        lines = [*enumerate(look.text[len(look.header) :].strip().splitlines(), start=1)][:_REMARKED_LINES]
+        telling = {
+            n: line for n, line in lines if any(map(str.isalnum, line)) and not EXIT_CODE.fullmatch(folded(line))
+        }
+        if look.kind != "command" or look.found.status != "ok" or not telling:
+            return look, ""
+        look = await self._tried(look, list(telling.values()))
+        same = [str(n) for n, line in telling.items() if prints_without_work(look, line)]
+        if not same:
+            return look, ""
+        return look, f"\n[{_REMARK.format(name=look.name, lines=', '.join(same))}]"
 
     async def _made(self, call: ToolCall, name: str, model: Model, room: int) -> Look:
         """One look, whatever comes of it."""

@@ -27,6 +27,9 @@ class Subject:
         return kind in ("artifact", "file") and self.is_meant(path)
 
     def is_meant(self, path: str) -> bool:
+        folder = self.submission.folder
+        if folder is not None and folder.is_given(path):  # it is another child's work
+            return False
         return not self.part.files or any(same_file(path, name) for name in self.part.files)
 
     @cached_property

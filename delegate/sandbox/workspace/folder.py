@@ -21,13 +21,14 @@ from pathlib import Path
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate._util.windows_paths import windows_path_hint
-from delegate.errors import CallError, ToolError, WorkspaceTooLarge
+from delegate.errors import CallError, ToolDenied, ToolError, WorkspaceTooLarge
 from delegate.sandbox.filesystem import changes, files, paths
 from delegate.sandbox.filesystem.changes import ArtifactWatch, FileState
 from delegate.sandbox.filesystem.files import Excerpt
 from delegate.sandbox.filesystem.trees import copy_tree, remove_rest, remove_soon, remove_tree, tree_bytes
 from delegate.sandbox.tampering.git_files import Repository, refuse_repository
 from delegate.sandbox.workspace import worktree
+from delegate.sandbox.workspace.inputs import INPUTS, Given, Inputs, is_in_inputs
 from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
 from delegate.sandbox.workspace.worktree import Worktree
 from delegate.sandbox.workspace.write_locks import WriteLocks, Writer
@@ -65,6 +66,8 @@ class Folder:
     """What git runs here, as it was before the child started."""
     removed_links: dict[Path, str] = field(default_factory=dict[Path, str])
     """The links in git folders that the child left, which `artifacts` removed."""
+    inputs: Inputs | None = None
+    """What other tasks left that the child was given, in a folder that isn't its work."""
     max_bytes: float = math.inf
     """How much a child may add to it."""
     _bytes_before: int = 0
@@ -149,6 +152,24 @@ class Folder:
         self._make()
         return self.root
 
+    async def give(self, given: Sequence[Given]) -> None:
+        """Put what other tasks left into the folder `inputs`, before `record_start` is called. Raises `CallError`."""
+        self.make()
+        inputs = Inputs(self.root, self.copies, given)
+        await run_in_thread(inputs.place)
+        self._note_inputs(inputs)
+        self.inputs, self._started_empty = inputs, False
+        if self.max_bytes < math.inf:
+            self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
+
+    def _note_inputs(self, inputs: "Inputs") -> None:
+        others = {path: state for path, state in self._before.items() if not is_in_inputs(path)}
+        self._before = {**others, **inputs.states}
+
+    def is_given(self, path: str) -> bool:
+        """Whether a path in the folder is of what other tasks left, and so isn't the child's work."""
+        return self.inputs is not None and is_in_inputs(path)
+
     def expect_writers(self) -> None:
         """Others may write to the folder, if it exists: from now on, its size is looked at."""
         self._only_written = False
@@ -189,6 +210,8 @@ class Folder:
         writes, and for more than `max_bytes`.
         """
         real = self.resolve(path)
+        if self.is_given(real.relative_to(self.root).as_posix()):
+            raise ToolDenied("inputs/ has what other tasks left and can't be changed; write a copy somewhere else")
         refuse_repository(self.root, real)
         if self.repository is not None:
             self.repository.refuse(real)
@@ -221,6 +244,7 @@ class Folder:
             "owned": self.owned,
             "files": self._before,
             "bytes": self._bytes_before,
+            "inputs": self.inputs is not None,
             "worktree": worktree and [str(worktree.repository), worktree.base, str(worktree.admin)],
         }
 
@@ -320,10 +344,12 @@ class Folder:
         """The same as `changes`, without blocking the event loop.
 
         For a worktree with changes, the first artifact is the diff, which is stored next to the folder. Links in git
-        folders that weren't there before are removed.
+        folders that weren't there before are removed, and what the child did to its inputs is undone.
         """
         if not self._exists:
             return ()
+        if self.inputs is not None and await run_in_thread(self.inputs.put_back):
+            self._note_inputs(self.inputs)
         if self.repository is not None:
             self.removed_links |= await run_in_thread(partial(self.repository.remove_links, nested=False))
         found = await run_in_thread_if(not self.is_small, self.changes)
@@ -331,7 +357,7 @@ class Folder:
             self.no_take_over = "the workspace is a copy; take what you want from it"
         if self._worktree is None or not found:
             return found
-        self.no_take_over = await self._worktree.write_diff()
+        self.no_take_over = await self._worktree.write_diff(without=INPUTS if self.inputs is not None else None)
         return (*await run_in_thread(partial(_diff_artifact, self._worktree)), *found)
 
     async def record_start(self) -> None:

@@ -16,6 +16,7 @@ from delegate.errors import CallError
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.tampering.git_files import Repository
 from delegate.sandbox.workspace.folder import Folder
+from delegate.sandbox.workspace.inputs import Inputs, is_in_inputs
 from delegate.sandbox.workspace.snapshot import Snapshot
 from delegate.sandbox.workspace.worktree import Worktree
 from delegate.sandbox.workspace.write_locks import WriteLocks
@@ -59,4 +60,7 @@ async def reopen(
     )
     folder.before = Snapshot.from_json(stored["before"]) if stored.get("before") else None
     folder.knows_start = bool(stored.get("knows_start"))
+    if stored.get("inputs"):  # what another process gave can't be given again: what was changed is removed
+        states = {path: state for path, state in folder.start["files"].items() if is_in_inputs(path)}
+        folder.inputs = Inputs(root, home, (), states)
     return folder

@@ -112,16 +112,16 @@ class Worktree:
         """Where `write_diff` writes the diff: next to the worktree, where a confined child can't write."""
         return self.root.with_name(f"{self.root.name}.diff")
 
-    async def write_diff(self) -> str:
+    async def write_diff(self, *, without: str | None = None) -> str:
         """Write what differs from `base`, with commits, binary files and new files, but no ignored ones and no caches.
 
-        Returns why the diff can't be applied; empty if it can.
+        `without` is a folder that isn't looked at. Returns why the diff can't be applied; empty if it can.
         """
         try:
             self.diff_path.unlink(missing_ok=True)
             # Private like the worktree itself, which git knows nothing about.
             self.diff_path.touch(0o600, exist_ok=False)
-            failure = await self._diff()
+            failure = await self._diff((f":(exclude,top,literal){without}",) if without else ())
             if failure:
                 self.diff_path.write_text(f"There is no diff against {self.base}: {failure}\n")
             return failure
@@ -129,15 +129,15 @@ class Worktree:
             _log.warning("%s: the diff can't be written: %s", self.root, problem)
             return f"the diff can't be written: {problem}"
 
-    async def _diff(self) -> str:
-        """Write the diff. Returns what went wrong, if anything."""
+    async def _diff(self, paths: Sequence[str]) -> str:
+        """Write the diff, limited to what `paths` leave. Returns what went wrong, if anything."""
         folders = ("--git-dir", str(self.admin), "--work-tree", str(self.root))
         # The configuration may have changed while the child worked.
         env = {**await _environment(self.root, *folders), "GIT_INDEX_FILE": str(self.admin / _INDEX)}
-        new = await _git((*folders, *_NEW_FILES), self.root, env, DIFF_SECONDS)
+        new = await _git((*folders, *_NEW_FILES, *paths), self.root, env, DIFF_SECONDS)
         if new.exit_code not in (0, 1):  # 1: some files can't be added, such as a repository without commits
             return _failure(new, DIFF_SECONDS)
-        args = (*folders, *_DIFF, f"--output={self.diff_path}", self.base, "--")
+        args = (*folders, *_DIFF, f"--output={self.diff_path}", self.base, "--", *paths)
         written = await _git(args, self.root, env, DIFF_SECONDS)
         if written.exit_code != 0:
             return _failure(written, DIFF_SECONDS)

@@ -385,6 +385,20 @@ async def test_what_a_command_says_of_the_work_in_words_of_its_own_counts(tmp_pa
     assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
 
 
+async def test_a_judge_is_told_which_lines_a_command_prints_without_the_work(tmp_path: Path) -> None:
+    (tmp_path / "Adler").mkdir()
+    (tmp_path / "Adler" / "LIESMICH.txt").write_text("Akten des Kunden Adler\n")
+    command = "find . -mindepth 1 | sort; echo Jahre: $(find . -name '20*' | wc -l)"
+    judge = LookingJudge([look("run", command=command)], answer=answered(source="look:1", evidence="./Adler/LIESMICH"))
+    reading: dict[str, Any] = {"c1": {"about": "file", "files": [], "whole": True}}
+    verdict = await given(judge, "es gibt keinen Ordner nach Jahren", reading, workspace=tmp_path, output="Fertig.")
+    (reply,) = judge.requests[-1].messages[-1].tool_replies
+    fenced, _, remark = reply.text.rpartition("\n[")
+    assert "Jahre: 0" in fenced
+    assert "counted from its exit code: 4. A quote of them shows nothing" in remark
+    assert verdict.verdict == "PASS"
+
+
 async def test_a_quote_of_the_command_and_of_what_it_printed_counts_for_the_second(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("The total is 42 EUR.\n")
     command = "grep total report.md; grep -c nothing report.md"
