@@ -18,6 +18,8 @@ from rich.live import Live
 from delegate import Delegator, Task
 from delegate.cli.screen import progress
 from delegate.cli.screen.approvals import ANSWER, CHOICE, QUESTION, TerminalApprovals, at_terminal
+from delegate.contract import CallProgress
+from delegate.events import ChildWaiting, WaitReason
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, digest_of
 from delegate.types import ParentQuestion
@@ -232,3 +234,11 @@ def test_a_child_of_a_command_asks_at_its_terminal_and_otherwise_not_at_all(term
     assert "question 1: to its parent\nWhich color?\n1. red\n2. blue\n" in told, told
     assert "question 1: answered,\n2\n" in told, told
     assert "its parent says\nOption 2: blue\n" in told, told
+
+
+@pytest.mark.parametrize("reason", WaitReason.__args__)
+def test_every_reason_to_wait_is_shown(reason: WaitReason) -> None:
+    shown, told = progress.RunProgress(["Paint it."]), CallProgress()
+    for show in (shown.show, told.add):
+        show(ChildWaiting(reason=reason))
+    assert "waits for" in told.line()

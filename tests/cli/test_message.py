@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,12 +37,13 @@ def test_a_message_reaches_the_child_of_another_process(tmp_path: Path) -> None:
 
 
 def test_of_two_processes_at_once_one_answers_a_question(tmp_path: Path) -> None:
-    home = {"DELEGATE_HOME": str(tmp_path / "home")}
+    home, both_sent = {"DELEGATE_HOME": str(tmp_path / "home")}, threading.Event()
 
     def worker(call: Call) -> Reply:
         said = str(call.body)
         if not call.tool_results:
             return Reply(tool_calls=(("ask_parent", {"question": "Which color?", "options": ["red", "blue"]}),))
+        assert both_sent.wait(100)
         return Reply(f"{'Option 1: red' in said or 'Option 2: blue' in said}")
 
     with ModelServer(worker) as server:
@@ -59,6 +61,7 @@ def test_of_two_processes_at_once_one_answers_a_question(tmp_path: Path) -> None
             with ThreadPoolExecutor() as pool:
                 answers = [pool.submit(delegate, "message", handle, str(n), "--json", **home) for n in (1, 2)]
             sent = [json.loads(answer.result().stdout) for answer in answers]
+            both_sent.set()
             read = {"id": 2, "method": "read", "params": {"handle": handle, "wait_seconds": 60}}
             state = "needs_input"
             while state != "done":

@@ -26,6 +26,7 @@ _WAITS: dict[WaitReason, str] = {
     "permit": "other children",
     "budget": "budget",
     "approval": "your approval",
+    "question": "an answer",
     "needs": "other tasks",
 }
 _LEAST_TITLE = 6
