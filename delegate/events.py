@@ -33,6 +33,7 @@ WaitReason = Literal[
     "budget",  # what the run's other model calls have reserved of its budget
     "approval",  # a person's answer
     "needs",  # other tasks of the call that have to end before
+    "question",  # the parent's answer to a question of the child
 ]
 OnWait = Callable[[WaitReason], AbstractContextManager[object]]
 """Returns a context manager that is entered for as long as a call waits."""
@@ -43,6 +44,12 @@ ApprovalOutcome = Literal[
     "no_answer",  # nobody answered in time
     "failed",  # the function that asks people raised an error, or its answer is none
     "other_call",  # what was approved is another call than the one that was asked about
+    "cancelled",  # the child was stopped while it waited
+]
+QuestionOutcome = Literal[
+    "answered",
+    "no_answer",  # nobody answered in time, or whoever was asked has no answer
+    "failed",  # nobody could be asked, since the question can't be stored
     "cancelled",  # the child was stopped while it waited
 ]
 
@@ -271,6 +278,34 @@ class ApprovalAnswered(_TaskEvent):
 
 
 @_event
+class QuestionAsked(_TaskEvent):
+    """The child asks its parent a question, and waits. A message to it is the answer."""
+
+    kind: Literal["question.asked"] = "question.asked"
+    n: int
+    """1 for the task's first question."""
+    text: str
+    options: tuple[str, ...]
+    """Answers to choose from: the number of one, from 1, is an answer."""
+    answer_seconds: float
+    """How long the child waits for it."""
+
+
+@_event
+class QuestionAnswered(_TaskEvent):
+    """The child goes on, with an answer or without one. It reads the answer as a message, before its next turn."""
+
+    kind: Literal["question.answered"] = "question.answered"
+    n: int
+    """That of the question."""
+    outcome: QuestionOutcome
+    text: str = ""
+    """The answer, as it was given."""
+    seconds: float = 0.0
+    """How long the child waited."""
+
+
+@_event
 class MessageDelivered(_TaskEvent):
     """The child reads a message of its parent, between two turns. It is an instruction, and proves nothing."""
 
@@ -278,6 +313,8 @@ class MessageDelivered(_TaskEvent):
     id: str
     """That of the message, as its sender knows it."""
     text: str
+    question: str = ""
+    """The question of the child that it answers, if it answers one. The text of an option is in place of its number."""
 
 
 @_event
@@ -472,6 +509,8 @@ TaskEvent = (
     | ChildTool
     | ApprovalAsked
     | ApprovalAnswered
+    | QuestionAsked
+    | QuestionAnswered
     | MessageDelivered
     | StepDeclared
     | StepVerified
@@ -498,6 +537,8 @@ EventKind = Literal[
     "child.tool",
     "approval.asked",
     "approval.answered",
+    "question.asked",
+    "question.answered",
     "message.delivered",
     "step.declared",
     "step.verified",

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
+from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, get_origin
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
@@ -82,7 +82,11 @@ class Settings(Value):
     max_tokens: int | None = Field(default=None, gt=0)
     """Maximum number of input and output tokens per child, including the tasks that it delegates. None: no limit."""
     timeout_seconds: float = Field(default=600, gt=0)
-    """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call or the budget."""
+    """Maximum wall time per child, in seconds, without waits for a rate limit, a repeated call, the budget, an approval
+    or an answer."""
+    parent_answer_seconds: float = Field(default=600, ge=0, le=86_400)
+    """How long a child waits for its parent's answer to a question, in seconds, or half of the time that the call has
+    left if that is less. Then it decides itself. 0: children can't ask."""
     max_cost_usd: float | None = Field(default=None, gt=0)
     """Maximum cost per run in US dollars, for children and judges together. None: no limit, except that of
     `default_max_cost_usd`."""
@@ -204,6 +208,7 @@ class SettingsOptions(TypedDict, total=False):
     max_steps: int
     max_tokens: int | None
     timeout_seconds: float
+    parent_answer_seconds: float
     max_cost_usd: float | None
     default_max_cost_usd: float | None
     ask_above_usd: float | None
@@ -338,8 +343,7 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         if name in ONLY_IN_FILES:
             raise ConfigError(f"{variable(name)}: {name} can't be set by a variable; write it in delegate.toml")
-        annotation: object = info.annotation
-        is_list = annotation in (tuple[str, ...], tuple[CallField, ...])
+        is_list = get_origin(info.annotation) is tuple
         fields[name] = tuple(part.strip() for part in text.split(",")) if is_list else text
     return fields
 

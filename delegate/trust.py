@@ -298,6 +298,7 @@ LIMITS = frozenset({
     "max_concurrent", "max_children", "max_depth", "max_steps", "max_tokens", "timeout_seconds", "max_cost_usd",
     "default_max_cost_usd", "max_run_model_calls", "max_run_tokens", "run_timeout_seconds", "max_output_tokens",
     "call_timeout_seconds", "result_chars", "max_workspace_mb", "ask_above_usd",
+    "parent_answer_seconds",
 })  # fmt: skip
 """A lower value narrows; None is no limit, with one exception."""
 LEAST_CALL_SECONDS = 180.0

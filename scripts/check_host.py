@@ -20,6 +20,7 @@ def main() -> None:
     places = (f"delegate/hosts/{host}", f"delegate/hosts/{host}.py", "delegate/batch/ray.py")
     tests = (f"tests/hosts/drivers/{host}.py", f"tests/hosts/test_{host}.py", "tests/batch/ray_scene.py")
     tests += (f"delegate/child/{host}_connection.py", f"tests/hosts/test_{host}_servers.py")
+    tests += (f"tests/support/{host}_agent.py",)
     wanted = [name for name in (*places, *tests) if (ROOT / name).exists() and ("ray" in name) == (host == "ray")]
     there = {"venvPath": str(ROOT / ".venv-hosts"), "venv": venv, "extraPaths": [str(ROOT)]}
     settings |= {"include": [f"../{name}" for name in wanted], "exclude": [], **there}

@@ -51,9 +51,9 @@ How to add the tool to an agent of a framework, and what each framework can and 
 | Pydantic AI | [`pydantic_ai`](#pydantic_ai) | `pydantic-ai` | yes |
 | Claude Agent SDK | [`claude_agent_sdk`](#claude_agent_sdk) | `claude-agent-sdk` | |
 | Anthropic tool runner, sync and async | [`anthropic_runner`](#anthropic_runner) | `anthropic-runner` | |
-| Google ADK | [`google_adk`](#google_adk) | `google-adk` | |
+| Google ADK | [`google_adk`](#google_adk) | `google-adk` | whole agents |
 | Strands | [`strands`](#strands) | `strands` | |
-| CrewAI | [`crewai`](#crewai) | `crewai` | |
+| CrewAI | [`crewai`](#crewai) | `crewai` | whole agents |
 | smolagents | [`smolagents`](#smolagents) | `smolagents` | |
 
 An extra installs the framework too: `pip install '.[langchain]'` in a clone. Hermes has a tool `delegate_task` of its

@@ -60,9 +60,9 @@ def misfits(written: Sequence[dict[str, Any]]) -> list[str]:
 
 OTHER_MODES = {
     "claim.made", "claim.judged", "judge.waiting", "approval.asked", "approval.answered", "step.declared",
-    "step.verified", "message.delivered",
+    "step.verified", "message.delivered", "question.asked", "question.answered",
 }  # fmt: skip
-"""Kinds of goal mode, rate limits, approvals, messages and tasks with steps, which have tests of their own."""
+"""Kinds of goal mode, rate limits, approvals, messages, questions and tasks with steps: they have own tests."""
 
 
 async def test_every_event_of_a_run_fits_the_schema_live_and_on_record() -> None:

@@ -4,7 +4,10 @@ Those of a command are in `COMMANDS`, those of a program in `PROGRAMS`. More tha
 tests/cli/test_first_hour.py.
 """
 
+import asyncio
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,7 +19,7 @@ from delegate import Delegator
 from delegate.errors import DelegateError
 from delegate.testing import Scripted
 from tests.cli.command import delegate, openai_at
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ModelServer, Reply
 
 GOAL = ("run", "Write note.md", "-c", "file: note.md")
 BATCH = ("-o", "r.jsonl", "--goal", "Greet {name}")
@@ -129,7 +132,35 @@ COMMANDS = {
     "a state spelled the other way": Mistake(("judge", "--status", "canceled"), ("'canceled'", "'cancelled'")),
     "an unknown dialect": Mistake(("tool", "--dialect", "opnai"), ("opnai", "openai")),
     "a port that isn't": Mistake(("serve", "--port", "http"), ("--port", "integer")),
-    "an unknown client": Mistake(("mcp", "install", "cursr"), ("cursr", "cursor")),
+    "a port out of range": Mistake(("serve", "--port", "99999"), ("--port", "65535")),
+    "a port with its host": Mistake(("serve", "--port", "127.0.0.1:80"), ("--port", "integer")),
+    "a host that all can reach": Mistake(("serve", "--host", "0.0.0.0"), ("--host", "use 127.0.0.1")),
+    "a token that can be guessed": Mistake(("serve", "--token", "secret"), ("--token", "at least 16")),
+    "no token": Mistake(("serve", "--tokens", "t.conf"), ("t.conf has no token", "NAME=TOKEN"), "\n"),
+    "a token without a name": Mistake(("serve", "--tokens", "t.conf"), ("t.conf, line 1", "NAME=TOKEN"), "secret\n"),
+    "tokens that aren't there": Mistake(("serve", "--tokens", "absent"), ("absent", "name a file that exists")),
+    "no program as runner": Mistake(("serve", "--runner", ""), ("command is empty", "name a program")),
+    "an unknown client": Mistake(("mcp", "install", "cursr"), ("'cursr'", "did you mean cursor?")),
+    "a client's other name": Mistake(("mcp", "install", "claude-code"), ("did you mean claude?",)),
+    "a key in place of its name": Mistake(
+        ("mcp", "install", "codex", "--key", "sk-dummy-1234567890"), ("--key", "name the variable")
+    ),
+    "broken settings of a client": Mistake(
+        ("mcp", "install", "codex", "--write", "--file", "t.toml"),
+        ("t.toml", "can't be read", "correct the file", "without --write"),
+        "model = [\n",
+    ),
+    "JSON of a client that isn't": Mistake(
+        ("mcp", "install", "gemini", "--write", "--file", "t.json"), ("t.json", "can't be read"), '{"mcpServers": '
+    ),
+    "servers that are a list": Mistake(
+        ("mcp", "install", "cursor", "--write", "--file", "t.json"),
+        ("t.json", "`mcpServers` isn't an object"),
+        '{"mcpServers": []}',
+    ),
+    "a folder as a client's settings": Mistake(
+        ("mcp", "install", "claude", "--write", "--file", "/"), ("/", "Is a directory", "correct the file")
+    ),
     "an unknown hook": Mistake(("hook", "claud"), ("claud",)),
 }
 
@@ -140,6 +171,7 @@ def test_a_mistake_at_a_command_is_one_line(mistake: Mistake) -> None:
         named = next((one for one in mistake.arguments if one.startswith("t.")), "delegate.toml")
         data = mistake.file.encode() if isinstance(mistake.file, str) else mistake.file
         Path(named).write_bytes(data)
+        Path(named).chmod(0o600)
     before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
     with ModelServer([]) as server:
         changed = dict([mistake.environment]) if mistake.environment else {}
@@ -159,9 +191,57 @@ def _says(line: str, words: tuple[str, ...]) -> None:
         assert word in line, line
 
 
+def test_a_port_in_use_is_named_with_what_to_do() -> None:
+    with ModelServer([]) as server:
+        port = server.openai_url.split(":")[2].partition("/")[0]
+        for command in ("serve", "view"):
+            done = delegate(command, "--port", port)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+            _says(done.stderr, (f"port {port}", "ddress already in use", "choose another --port"))
+            assert "bind" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_settings_of_a_client_that_can_t_be_written_are_named() -> None:
+    Path("t.json").write_text("{}")
+    Path().chmod(0o500)
+    try:
+        done = delegate("mcp", "install", "gemini", "--write", "--file", "t.json")
+    finally:
+        Path().chmod(0o700)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    _says(done.stderr, ("t.json", "Permission denied", "without --write"))
+
+
+@pytest.mark.parametrize("stdin", ["", "{", "[]", "{}", '"SubagentStop"'])
+def test_a_hook_that_is_told_nothing_says_who_has_to_run_it(stdin: str) -> None:
+    done = delegate("hook", stdin=stdin)
+    assert (done.returncode, done.stderr) == (0, "")
+    _says(json.loads(done.stdout)["systemMessage"], ("hook_event_name", "as its hook for one of", "SubagentStop"))
+
+
+def test_criteria_of_a_hook_by_another_name_are_named() -> None:
+    Path(".delegate").mkdir()
+    Path(".delegate/criteria.toml").write_text('criteria = ["file: a.md"]\n')
+    done = delegate("hook", stdin='{"hook_event_name": "Stop"}')
+    assert done.returncode == 0
+    _says(json.loads(done.stdout)["systemMessage"], ("criteria.toml", "did you mean `acceptance_criteria`?"))
+
+
+def test_a_goal_of_two_megabytes_names_what_it_will_cost() -> None:
+    Path("t.json").write_text(json.dumps([{"goal": "x" * 2_000_000, "acceptance_criteria": ["file: a.md"]}]))
+    with ModelServer(lambda _: Reply("Done.")) as server:
+        done = delegate("run", "--file", "t.json", **openai_at(server))
+    line = next(line for line in done.stderr.splitlines() if "2,000,000 characters" in line)
+    assert re.search(r"cost: \$\d+\.\d+ likely", line), line
+    assert "put long text into a file" in line
+
+
 PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a text as task": (lambda d: d.run_sync("x"), ("'x' is str, not a Task", "write Task(goal='x')")),
-    "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("is list, not a Task",)),
+    "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("a list, not a Task", "write run(*tasks)")),
+    "a list of tasks to await": (lambda d: asyncio.run(d.run([Task(goal="x")])), ("a list, not a Task",)),
+    "a text to await": (lambda d: asyncio.run(d.run("x")), ("'x' is str, not a Task", "write Task(goal='x')")),
     "a dict as task": (lambda d: d.run_sync({"goal": "x"}), ("is dict, not a Task",)),
     "a batch of a number": (lambda d: d.batches.run(1), ("1 is int, not a Task",)),
     "a batch of texts": (lambda d: d.batches.run(["x"]), ("'x' is str, not a Task", "write Task(goal='x')")),

@@ -102,6 +102,12 @@ class Table:
     def cells(self, outcome: ItemOutcome) -> list[object]:
         """The cells of one outcome, each safe in a spreadsheet."""
         line = fields(outcome)
+        reasoning, error = line["reasoning"] or "", outcome.result and outcome.result.error
+        if error and error.message in reasoning:  # what it says isn't said again
+            line["why"] = error.code
+        for criterion in line["criteria"] or ():
+            if criterion["reason"] in reasoning:
+                del criterion["reason"]
         output = line["structured_output"]
         structured = cast("dict[str, object]", output) if isinstance(output, dict) else dict[str, object]()
         line["structured_output"] = None if output is None else json.dumps(output, ensure_ascii=False)

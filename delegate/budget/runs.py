@@ -28,6 +28,7 @@ from delegate.types import Parent, Tier, Totals, Workspace
 if TYPE_CHECKING:
     from delegate.budget.shared import SharedAmounts
     from delegate.policy.approvals import OnApproval
+    from delegate.policy.questions import OnQuestion
     from delegate.sandbox.commands.commands import Author
 
 KEPT_RUNS = 10_000
@@ -137,6 +138,8 @@ class RunContext:
     """The workspace of the children that a model asks for; None for a fresh one."""
     on_approval: "OnApproval | None" = None
     """Asks a person about what its children want to do; None for whom the operator has named."""
+    on_question: "OnQuestion | None" = None
+    """Answers what its children ask; None for whom the operator has named."""
     delegated: list[Totals] = field(default_factory=list[Totals])
     """The totals of each task that it delegated."""
 
@@ -213,13 +216,18 @@ class RunRegistry:
         _current.set(None)
 
     def context(
-        self, parent: Parent | None = None, *, author: "Author" = "person", on_approval: "OnApproval | None" = None
+        self,
+        parent: Parent | None = None,
+        *,
+        author: "Author" = "person",
+        on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
     ) -> RunContext:
         """The context of a call made now. A child keeps its depth and run, whatever its host reports in `parent`.
 
         A call that a model wrote has a parent, which counts as `standard` if nothing is known about it, and its run has
         a limit of cost, if nobody has set another one. `on_approval` asks a person about what the call's children want
-        to do; None asks the same one as the call around it.
+        to do; None asks the same one as the call around it. `on_question` answers what its children ask.
         """
         parent = parent or Parent()
         current = _current.get()
@@ -242,6 +250,7 @@ class RunRegistry:
                 deadline=deadline,
                 workspace=parent.workspace,
                 on_approval=on_approval,
+                on_question=on_question,
             )
         if author == "model" and not current.depth:
             current.run.limit_calls_of_models()
@@ -257,6 +266,7 @@ class RunRegistry:
             deadline=min(deadlines, default=None),
             workspace=workspace,
             on_approval=on_approval or current.on_approval,
+            on_question=on_question,
         )
 
     def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> RunContext:
@@ -293,7 +303,7 @@ class RunRegistry:
         if _current.get() is not None:
             message = "a task can't be resumed inside a run"
             raise CallError("cannot_resume", message, hint="resume it outside of `root_run`, and not in a child")
-        return self.continued(run, None, author=author, on_approval=on_approval, start=start)
+        return self.continued(run, None, author=author, on_approval=on_approval, on_question=None, start=start)
 
     def continued(
         self,
@@ -302,6 +312,7 @@ class RunRegistry:
         *,
         author: "Author",
         on_approval: "OnApproval | None",
+        on_question: "OnQuestion | None",
         start: Mapping[str, Any],
     ) -> RunContext:
         """The context of a task that continues one of this run, on the run's own ledger.
@@ -309,7 +320,7 @@ class RunRegistry:
         `start` has the tier of that task's caller and the tools that this one had. Raises CallError inside another run.
         """
         parent = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
-        context = self.context(parent, author=author, on_approval=on_approval)
+        context = self.context(parent, author=author, on_approval=on_approval, on_question=on_question)
         if _current.get() is not None and context.run is not run:
             raise CallError("other_run", "this handle belongs to another run", field="handle")
         if author == "model":

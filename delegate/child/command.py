@@ -94,14 +94,14 @@ class CommandRunner:
             try:
                 result = await confinement.execute(self._spec(job, stdin, prompt), await self._working_confinement())
             except (OSError, ValueError, ToolError) as problem:
-                return _failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
+                return failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
         is_long = len(result.stdout) + len(result.stderr) > LARGE_CHARS
         return await run_in_thread_if(is_long, partial(self._run_of, job, result))
 
     def _run_of(self, job: Job, result: ProcessResult) -> ChildRun:
         """The child's run, as the ended program reports it."""
         if result.exit_code != 0:
-            return _failed(job, "exit_code", self._failure(job, result), output=result.stdout)
+            return failed(job, "exit_code", self._failure(job, result), output=result.stdout)
         if self._output == "text":
             return job.recorder.finish("completed", output=result.stdout.strip())
         return self._read_json(job, result)
@@ -127,7 +127,7 @@ class CommandRunner:
         stderr = result.stderr.strip()[-STDERR_CHARS:]
         how = "was stopped after a day" if result.timed_out else f"ended with exit code {result.exit_code}"
         message = f"`{self._name}` {how}" + (f": {stderr}" if stderr else ", without output on stderr")
-        message += _key_hint(result.stdout[-STDERR_CHARS:] + stderr)
+        message += key_hint(result.stdout[-STDERR_CHARS:] + stderr)
         for name in self._argv[1:]:
             if os.path.isfile(name) and not os.path.lexists(job.workspace / name):
                 message += f"\n{name} is a file here but not in the task's folder, where the program runs: "
@@ -139,18 +139,18 @@ class CommandRunner:
             output = read_cli_output(result.stdout)
         except ValueError as problem:
             message = f"`{self._name}` was expected to print JSON, but {problem}"
-            return _failed(job, "unreadable_output", message, output=result.stdout)
+            return failed(job, "unreadable_output", message, output=result.stdout)
         if output.usage is not None or output.cost_usd is not None:
             usage = output.usage or Usage()
             job.record_usage(usage, output.cost_usd, provenance="estimated", model=output.model)
         if output.problem is not None:
             problem = output.problem[-STDERR_CHARS:]
-            message = f"`{self._name}` reports: {problem}{_key_hint(problem)}"
-            return _failed(job, "reported_failure", message, output=output.text)
+            message = f"`{self._name}` reports: {problem}{key_hint(problem)}"
+            return failed(job, "reported_failure", message, output=output.text)
         return job.recorder.finish("completed", output=output.text.strip())
 
 
-def _key_hint(text: str) -> str:
+def key_hint(text: str) -> str:
     """What to do where a program says that it has no login or key: it gets no variable that looks like a key."""
     if not _NO_KEY.search(text):
         return ""
@@ -179,5 +179,6 @@ def _temporary_file(text: str) -> Generator[Path]:
         yield Path(file.name)
 
 
-def _failed(job: Job, code: ChildCode, message: str, *, output: str = "") -> ChildRun:
+def failed(job: Job, code: ChildCode, message: str, *, output: str | None = None) -> ChildRun:
+    """A failed run, with what was said so far unless `output` is another."""
     return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))

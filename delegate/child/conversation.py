@@ -82,6 +82,9 @@ class Conversation:
         self._connection = job.connection
         self._model = job.connection.model
         self._mark = new_mark()
+        self._results = ShortenedResults()
+        self.own_tools = _own_tools(job, self._results)
+        """The tools that only concern the conversation itself."""
         self._system = prompt.system_text(
             job.task,
             job.workspace,
@@ -90,15 +93,13 @@ class Conversation:
             seconds=job.seconds,
             tools=[tool.name for tool in job.tools],
             readings=job.readings,
+            can_ask=any(tool is job.ask_parent for tool in self.own_tools),
         )
         self._assignment = prompt.assignment(job.task) + prompt.given(job.folder.inputs, self._mark)
         self._assignment += prompt.notes(job.notes, self._mark)
         self._heard = [Message("user", prompt.message(text, self._mark)) for text in job.heard]
         """The messages of the parent, which are kept whole whatever becomes of the others."""
         self._messages = [Message("user", self._assignment + _before(job, self._mark)), *self._heard]
-        self._results = ShortenedResults()
-        self.own_tools = _own_tools(job.tools, self._results)
-        """The tools that read the conversation itself."""
         specs = _specs_of((*job.tools, *self.own_tools))
         self._specs = specs if job.claims is None else (*specs, *goal_tools(job.claims.max_claims))
         self._effort: Effort | None = job.effort if self._model.effort else None
@@ -372,23 +373,17 @@ _READ_PARAMETERS: JsonObject = {
 }
 
 
-def _own_tools(tools: Sequence[Tool], results: "ShortenedResults") -> tuple[Tool, ...]:
-    """The tool that shows shortened results again, for a child with tools, none of which has its name.
+def _own_tools(job: Job, results: "ShortenedResults") -> tuple[Tool, ...]:
+    """The tools by which the child asks its parent and, if it has other tools, reads shortened results again. None of
+    the others may have their names.
 
-    It is declared from the start, since a tool that is added later changes how the prompt begins. So its definition is
-    as short as can be: the note in a shortened result tells the rest.
+    The latter is declared from the start, since a tool that is added later changes how the prompt begins. So its
+    definition is as short as can be: the note in a shortened result tells the rest.
     """
-    if not tools or any(tool.name == _READ for tool in tools):
-        return ()
-    return (
-        Tool(
-            _READ,
-            "Show a shortened result whole, by the number in its note.",
-            _READ_PARAMETERS,
-            results.read,
-            read_only=True,
-        ),
-    )
+    about = "Show a shortened result whole, by the number in its note."
+    read = Tool(_READ, about, _READ_PARAMETERS, results.read, read_only=True)
+    own = [tool for tool in (read if job.tools else None, job.ask_parent) if tool is not None]
+    return tuple(tool for tool in own if all(tool.name != other.name for other in job.tools))
 
 
 class ShortenedResults:

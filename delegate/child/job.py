@@ -18,7 +18,7 @@ from delegate.models.connections import Connection
 from delegate.ports import Incoming, Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace.folder import Folder
-from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, Provenance, Task, Tier, Usage
+from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, JsonObject, Provenance, Task, Tier, Usage
 
 current_workspace: ContextVar[Path | None] = ContextVar("delegate_workspace", default=None)
 """The folder of the task that runs here."""
@@ -104,6 +104,10 @@ async def _no_flush() -> None:
     pass
 
 
+def _unguarded(tool: Tool) -> Tool:
+    return tool
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One task for one child, with everything that its runner needs."""
@@ -143,8 +147,12 @@ class Job:
     flush: Callable[[], Awaitable[None]] = _no_flush
     """Commits what is recorded so far. To be called before calls that may change something, so that after a crash it
     is known that they may have been made."""
+    ask_parent: Tool | None = None
+    """By which the built-in child asks its parent; None if nobody could answer."""
     notes: ProjectNotes | None = None
     """What the project says to agents."""
+    guarded: Callable[[Tool], Tool] = _unguarded
+    """Makes a tool of the runner's own ask the policy, and a person, as those in `tools` do."""
     incoming: Incoming = field(default_factory=Incoming)
     """What comes of the model's replies while they are written. The child makes one model call at a time."""
 
@@ -194,14 +202,16 @@ class Job:
         provenance: Provenance = "observed",
         model: str | None = None,
         text: str = "",
+        calls: Sequence[JsonObject] = (),
     ) -> None:
         """Add model calls that the runner made itself to the child's costs and to the run's ledger.
 
         Without `cost_usd`, the child's whole cost is unknown. `model` is the name that the provider returned. `text` is
-        what the model said in the last of these calls, for the record.
+        what the model said in the last of these calls, and `calls` are the tools that it says to have called, each with
+        `tool` and `args`: for the record, and no receipts.
         """
         charge = Charge(usage, cost_usd, cost_usd or 0, "unknown" if cost_usd is None else provenance)
-        self.recorder.usage_reported(charge, model=model, text=text)
+        self.recorder.usage_reported(charge, model=model, text=text, calls=calls)
         amounts: Amounts = {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": cost_usd or 0}
         self.ledger.reserve({}).settle(amounts)
 
@@ -268,9 +278,10 @@ class ChildRunner(Protocol):
     then proves nothing, and only checks can show that an action was done. A runner without this attribute records
     none."""
     # Optional: `uses_job_tools` (it gives the child exactly `job.tools`), `makes_claims` (it can do goal mode, by
-    # `job.claims`), `takes_messages` (its child reads `job.messages()` between two turns) and `reads_record` (its child
-    # goes on from `job.done_before`, and `job.flush()` is awaited before its calls). A runner without an attribute
-    # doesn't.
+    # `job.claims`), `takes_messages` (its child reads `job.messages()` between two turns), `reads_record` (its child goes
+    # on from `job.done_before`, and awaits `job.flush()` before its calls), `records_some_tools` (it records only calls
+    # that it makes itself, and its child has other tools besides) and `asks_permission` (its child asks before calls of
+    # those). A runner without an attribute doesn't.
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

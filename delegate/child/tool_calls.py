@@ -38,7 +38,7 @@ class ToolCalls:
     async def run(self, calls: Sequence[ToolCall], own_tools: Sequence[Tool] = ()) -> list[ToolOutput]:
         """Call the tools, and return their outputs in the order of the calls.
 
-        `own_tools` read the conversation itself, so their calls have no receipts.
+        `own_tools` only concern the conversation itself, so their calls have no receipts.
         """
         self._own = {tool.name: tool for tool in own_tools}
         outputs: list[ToolOutput] = []
@@ -64,7 +64,7 @@ class ToolCalls:
         return groups
 
     def _is_parallel(self, call: ToolCall) -> bool:
-        tool = self._tools.get(call.name)
+        tool = self._own.get(call.name) or self._tools.get(call.name)
         return tool is None or tool.parallel
 
     def _is_read_only(self, call: ToolCall) -> bool:
@@ -73,12 +73,12 @@ class ToolCalls:
 
     async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
         if len(calls) == 1:
-            return [await self._call(calls[0])]
+            return [await self.call(calls[0])]
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self._call(call)) for call in calls]
+            running = [group.create_task(self.call(call)) for call in calls]
         return [task.result() for task in running]
 
-    async def _call(self, call: ToolCall) -> ToolOutput:
+    async def call(self, call: ToolCall) -> ToolOutput:
         """Call one tool and write its receipt, even if the call is interrupted."""
         if own := self._own.get(call.name):
             return await call_tool(own, call.arguments or {})

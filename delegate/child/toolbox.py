@@ -240,6 +240,11 @@ def _whole_lines(lines: list[str]) -> list[str]:
     return lines[: max(fitting, 1)]
 
 
+def whole_text(folder: Folder, path: str) -> str:
+    """What a child may see of a text file, uncut. Raises ToolError. Blocks."""
+    return shown_text(folder.root, folder.resolve(path), _text(folder, path))
+
+
 def _text(folder: Folder, path: str) -> str:
     return _text_of(folder.read(path, MAX_READ_BYTES), path)
 

@@ -14,6 +14,7 @@ WAITS: dict[WaitReason, str] = {
     "budget": "waits for what others have reserved of the budget",
     "approval": "waits for an approval",
     "needs": "waits for tasks that it needs",
+    "question": "waits for an answer to its question",
 }
 _HALF_DONE_STEPS = 8
 """A task counts as half done after this many events, since their total isn't known in advance."""

@@ -3,6 +3,7 @@ stops it, or sends it a message.
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, cast
 
@@ -11,7 +12,7 @@ from delegate.contract.progress import CallProgress
 from delegate.contract.reading import Arguments, decode, join, kind_of, show
 from delegate.contract.render import data_notice, mark_verdicts, verdict_line
 from delegate.errors import CallError
-from delegate.types import JsonObject, TaskResult
+from delegate.types import JsonObject, ParentQuestion, TaskResult
 
 _EXAMPLE = 'send {"handle": "1f2e3d4c5b6a-0"}, with the handle from the result'
 MAX_LISTED = 12
@@ -161,21 +162,39 @@ def render_slice(
     )
 
 
-def render_running(progress: CallProgress, *, keeps_running: bool = False) -> str:
-    """Return what the tasks of a call are doing, and how the parent gets their results.
+def render_running(
+    progress: CallProgress, questions: Sequence[ParentQuestion] = (), *, keeps_running: bool = False
+) -> str:
+    """Return what the tasks of a call are doing, what their children ask, and how the parent gets their results.
 
     `keeps_running` says that they go on after the session that delegated them.
     """
     end = "They go on if your session ends" if keeps_running else "If you end your turn now, they may be stopped"
-    line = f"running in the background: {progress.line()}"
+    line = f"{'needs_input' if questions else 'running in the background'}: {progress.line()}"
     return "\n".join(
         [
             line,
             *progress.lines(),
+            *(_asked(question) for question in questions),
             f"There is no verdict yet. {end}: go on with other work, then call read_delegation with a handle and "
             "attempt, which waits. Don't delegate the same task again. stop_delegation stops a task.",
             line,
         ]
+    )
+
+
+def _asked(question: ParentQuestion) -> str:
+    """What a child asks, as data, and how the parent answers."""
+    nonce, handle = new_nonce(), one_line(question.handle, 80)
+    options = (f"{n}. {one_line(option, 300)}" for n, option in enumerate(question.options, 1))
+    text = mark_verdicts(clean("\n".join([question.text, *options])).text)
+    minutes = max(question.answer_before - time.time(), 0) / 60
+    choice = ", or the number of an option" if question.options else ""
+    return (
+        f"task {question.task_index + 1} (handle {handle}) asks you a question. {data_notice(nonce)}\n"
+        f"{fence(f'question of {handle}', text, nonce)}\n"
+        f"Answer it with message_delegation: this handle, and your answer as text{choice}. It waits {minutes:.0f} min, "
+        "and decides itself then. Your answer is no proof for its verdict."
     )
 
 

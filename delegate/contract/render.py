@@ -195,23 +195,31 @@ def render_result(result: TaskResult, *, limit: int, nonce: str | None = None) -
 
 
 def _block(result: TaskResult, nonce: str, limit: int) -> str:
-    lines = ["", f"about task {task_number(result)} ({result.status}):"]
+    lines, above = ["", f"about task {task_number(result)} ({result.status}):"], verdict_line(result)
     if result.error is not None:
-        lines.append(f"- error {one_line(result.error.code, 40)}: {quoted(result.error.message, 300)}")
+        message = quoted(result.error.message, 300)
+        message = "as above" if _stands_in(above, message) else message
+        lines.append(f"- error {one_line(result.error.code, 40)}: {message}")
     if result.verdict is not None:
-        lines += _verdict_lines(result.verdict)
+        lines += _verdict_lines(result.verdict, above)
     lines += _work_lines(result)
     lines += _child_text(result, nonce, limit)
     return "\n".join(lines)
 
 
-def _verdict_lines(verdict: Verdict) -> list[str]:
+def _stands_in(line: str, text: str) -> bool:
+    """Return whether a quoted text stands in a line as a whole, so that it needn't be said twice."""
+    return text[1:-1] in line
+
+
+def _verdict_lines(verdict: Verdict, above: str) -> list[str]:
+    """Return the criteria and what else the verdict says, besides what stands in the line `above`."""
     failed = _failed(verdict)
     ordered = failed + [criterion for criterion in verdict.criteria if criterion.outcome not in _FAILED]
-    lines = [_criterion_line(criterion) for criterion in ordered[:_MAX_CRITERIA]]
+    lines = [_criterion_line(criterion, above) for criterion in ordered[:_MAX_CRITERIA]]
     others = {outcome: [c.id for c in ordered[_MAX_CRITERIA:] if c.outcome == outcome] for outcome in _OUTCOMES}
     lines += [f"- {len(ids)} more {outcome}: {', '.join(ids)}" for outcome, ids in others.items() if ids]
-    if not failed and verdict.verdict == "FAIL":
+    if not failed and verdict.verdict == "FAIL" and not _stands_in(above, quoted(verdict.reasoning, 300)):
         lines.append(f"- reason: {quoted(verdict.reasoning, 300)}")
     lines += [
         f"- finding ({finding.severity}, {one_line(finding.code, 40)}): {quoted(finding.message, 200)}"
@@ -235,14 +243,16 @@ def _judge_line(record: JudgeRecord, name: str) -> str:
     return line
 
 
-def _criterion_line(criterion: CriterionResult) -> str:
+def _criterion_line(criterion: CriterionResult, above: str) -> str:
     """Return a criterion with who decided it and on what evidence, in more detail if it isn't met."""
     why = "" if criterion.code == criterion.outcome else f", {one_line(criterion.code, 40)}"
     why += f", {criterion.level.replace('_', ' ')}" if criterion.level not in (None, criterion.outcome) else ""
-    line = f"- {criterion.id} {criterion.outcome} ({criterion.decided_by}{why}): {quoted(criterion.text, 200)}"
     met = criterion.outcome in PASSING
     is_plain = met and criterion.level in (None, "proven", "seen", "said") and not criterion.held_before
-    line += f" → {quoted(criterion.reason, 300)}" if criterion.reason and not is_plain else ""
+    said = quoted(criterion.text, 200)
+    said += f" → {quoted(criterion.reason, 300)}" if criterion.reason and not is_plain else ""
+    said = "as above" if f": {criterion.id} {said}" in above else said
+    line = f"- {criterion.id} {criterion.outcome} ({criterion.decided_by}{why}): {said}"
     if criterion.evidence and not (met and criterion.decided_by == "check"):
         source = quoted(criterion.source or "an unknown source", 80)
         line += f"; evidence from {source}: {quoted(criterion.evidence, 200)}"

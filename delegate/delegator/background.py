@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from delegate.codes import CallErrorCode
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
+    from delegate.policy.questions import OnQuestion
     from delegate.records.mailbox import SentMessage
     from delegate.sandbox.commands.commands import Author
 
@@ -46,8 +47,11 @@ class Background:
         records: Records,
         *,
         result_chars: int,
+        on_question: "OnQuestion | None" = None,
     ) -> None:
-        """`call`, `run` and `continue_` are the delegator's methods; `running` has its running tasks, by handle."""
+        """`call`, `run` and `continue_` are the delegator's methods; `running` has its running tasks, by handle.
+        `on_question` is asked where a call has none of its own.
+        """
         self._call = call
         self._run = run
         self._continue = continue_
@@ -55,24 +59,32 @@ class Background:
         self._runs = runs
         self._records = records
         self._result_chars = result_chars
+        self._on_question = on_question
         self._delegations = OrderedDict[str, Delegation]()
         """Calls in the background, by the handles of their tasks."""
         self.outlives_session = False
         """Whether calls go on after the session that made them, so that parents can be told."""
 
-    async def start(self, *tasks: Task, parent: Parent | None = None, on_event: EventSink | None = None) -> Delegation:
+    async def start(
+        self,
+        *tasks: Task,
+        parent: Parent | None = None,
+        on_event: EventSink | None = None,
+        on_question: "OnQuestion | None" = None,
+    ) -> Delegation:
         """Run tasks in the background. Returns when they are recorded, or when they have been refused.
 
             delegation = await delegator.background.start(task)
             report = await delegation
 
-        `aclose` stops what still runs.
+        `aclose` stops what still runs. What a child asks and `on_question` doesn't answer is in the delegation's
+        `questions`, and `message` answers it.
         """
 
-        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
-            return self._run(*tasks, parent=parent, on_event=sink, cancellation=cancellation)
+        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
+            return self._run(*tasks, parent=parent, on_event=sink, on_question=ask, cancellation=cancellation)
 
-        return await self._started(Delegation(run, on_event))
+        return await self._started(Delegation(run, on_event, on_question or self._on_question))
 
     async def start_call(
         self,
@@ -81,15 +93,25 @@ class Background:
         parent: Parent | None = None,
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
+        asks: bool = True,
     ) -> Delegation:
-        """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused."""
+        """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused.
 
-        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+        `asks` says whether its children may ask, since somebody reads the delegation's `questions`.
+        """
+
+        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
             return self._call(
-                arguments, parent=parent, on_event=sink, on_approval=on_approval, cancellation=cancellation
+                arguments,
+                parent=parent,
+                on_event=sink,
+                on_approval=on_approval,
+                on_question=ask,
+                cancellation=cancellation,
             )
 
-        return await self._started(Delegation(run, on_event))
+        return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
 
     async def join(self) -> None:
         """Wait until all calls in the background have ended."""
@@ -115,11 +137,13 @@ class Background:
         parent: Parent | None = None,
         author: "Author" = "person",
         on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
     ) -> "SentMessage":
         """Send a child an instruction, which it reads before its next turn. Returns once it is stored.
 
         The child may run in another process. Its work is still judged by the task's criteria, and a message is no
-        evidence. What became of it is in `messages`: `delivered`, or `never_read` if the child ended before.
+        evidence. What became of it is in `messages`: `delivered`, or `never_read` if the child ended before. If the
+        child waits for an answer to a question, the message is the answer.
 
         A task that has ended continues: a new task in the same run, in the background, with the same workspace and the
         record of what was done, gets a verdict of its own. Its handle is that of the message.
@@ -131,6 +155,7 @@ class Background:
             parent: Who sends it, for the limits of a task that continues.
             author: Who wrote it. The setting `commands` applies to the checks of a `model`, also to those of its task.
             on_approval: As in `Delegator.run`, for a task that continues.
+            on_question: As in `Delegator.run`, for a task that continues.
 
         Raises:
             CallError: It can't be sent; the error says why. A child can be sent 20 messages, while it works, if its
@@ -142,7 +167,10 @@ class Background:
         text = sendable(text)
         try:
             if acceptance_criteria is None:
-                return await self._records.send_message(handle, text)
+                sent = await self._records.send_message(handle, text)
+                if sent.is_answer and (delegation := self._delegations.get(handle)) and delegation.is_here:
+                    delegation.answer(handle, None)
+                return sent
             message = "the criteria of a task that hasn't ended can't be changed"
             raise CallError("cannot_message", message, field="acceptance_criteria", hint="wait for its result")
         except CallError:
@@ -150,7 +178,7 @@ class Background:
             if record is None or record["state"] != "ended":
                 raise
 
-        def run(sink: EventSink, cancellation: Cancellation) -> Coroutine[Any, Any, Report]:
+        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
             return self._continue(
                 record,
                 text,
@@ -159,10 +187,11 @@ class Background:
                 author=author,
                 on_event=sink,
                 on_approval=on_approval,
+                on_question=ask,
                 cancellation=cancellation,
             )
 
-        delegation = await self._started(Delegation(run))
+        delegation = await self._started(Delegation(run, on_question=on_question or self._on_question))
         if not delegation.handles:
             error = (await delegation).error
             assert error is not None
@@ -180,14 +209,20 @@ class Background:
         """The call that this task belongs to, as far as it was made here and is remembered."""
         return self._delegations.get(handle)
 
-    async def result(self, handle: str, *, wait_seconds: float | None = None) -> TaskResult | None:
+    async def result(
+        self, handle: str, *, wait_seconds: float | None = None, or_question: bool = False
+    ) -> TaskResult | None:
         """Wait for a task, at most `wait_seconds`, and return its result; None if it still runs.
+
+        With `or_question`, also until its child asks for a message.
 
         Raises:
             CallError: There is no such task.
         """
         delegation = self._delegations.get(handle)
-        if delegation is not None and not (delegation.is_here and await delegation.wait(wait_seconds, handle=handle)):
+        if delegation is not None and not (
+            delegation.is_here and await delegation.wait(wait_seconds, handle=handle, or_question=or_question)
+        ):
             return None
         result, report = await self._result_of(handle, None, delegation)
         return result.model_copy(update={"summary": report})
@@ -247,8 +282,14 @@ class Background:
         if delegation is not None:
             limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
             with delegation.reported_to(on_event):
-                if not (delegation.is_here and await delegation.wait(min(limits, default=0), handle=request.handle)):
-                    running = contract.render_running(delegation.progress, keeps_running=self.outlives_session)
+                seconds = min(limits, default=0)
+                has_ended = delegation.is_here and await delegation.wait(
+                    seconds, handle=request.handle, or_question=True
+                )
+                if not has_ended:
+                    running = contract.render_running(
+                        delegation.progress, delegation.questions, keeps_running=self.outlives_session
+                    )
                     return await self._with_messages(running, request.handle)
         result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
@@ -290,6 +331,7 @@ class Background:
         parent: Parent | None = None,
         may_read: Callable[[str], bool] | None = None,
         on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
     ) -> tuple[str, Delegation | None]:
         """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
 
@@ -304,7 +346,9 @@ class Background:
         if run_id not in (None, contract.run_of(handle)):
             raise contract.other_run()
         try:
-            sent = await self.message(handle, text, parent=parent, author="model", on_approval=on_approval)
+            sent = await self.message(
+                handle, text, parent=parent, author="model", on_approval=on_approval, on_question=on_question
+            )
         except CallError:
             raise
         except DelegateError as error:
@@ -312,6 +356,8 @@ class Background:
         if sent.handle != handle:
             text = f"the task had ended, and continues with your message in the background as {sent.handle}"
             return f"{text}; read_delegation waits for its result", self._delegations.get(sent.handle)
+        if sent.is_answer:
+            return "answered: the child goes on with your answer; read_delegation waits for its result", None
         return "queued: the child reads it before its next turn; read_delegation says whether it did", None
 
     async def aclose(self) -> None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
+    from delegate.policy.questions import OnQuestion
     from delegate.sandbox.commands.commands import Author
 
 _CHILDREN, _JUDGING = 0, 1
@@ -75,6 +76,8 @@ class Delegator:
         stream_text: Also send events with a child's text while its model writes it (`child.text`).
         on_approval: An async function that asks a person whether a child may make a call, where the settings `policy`
             or `commands` say so, unless a single call has its own. Without one, such calls are refused.
+        on_question: An async function that answers what children ask their parent, unless a single call has its own.
+            Without one, only children of calls in the background can ask. See `delegate.policy.questions`.
         **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
             `settings`.
 
@@ -97,6 +100,7 @@ class Delegator:
         on_event: EventSink | None = None,
         stream_text: bool = False,
         on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
@@ -141,6 +145,7 @@ class Delegator:
             running=running,
             on_event=on_event,
             on_approval=on_approval,
+            on_question=on_question,
             streams_text=stream_text,
             ready_for_children=partial(preparation.wait, _CHILDREN),
             ready_for_judging=partial(preparation.wait, _JUDGING),
@@ -167,6 +172,7 @@ class Delegator:
             self._runs,
             self._records,
             result_chars=settings.result_chars,
+            on_question=on_question,
         )
 
     @property
@@ -242,6 +248,7 @@ class Delegator:
         parent: Parent | None = None,
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Execute one tool call as the parent's model wrote it.
@@ -253,7 +260,7 @@ class Delegator:
         try:
             arguments, scratch = contract.take_flag(arguments, "scratch")
             tasks = self._admission.parse(arguments)
-            context = self._runs.context(parent, author="model", on_approval=on_approval)
+            context = self._runs.context(parent, author="model", on_approval=on_approval, on_question=on_question)
             return await self._admission.execute(
                 tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation, scratch=scratch
             )
@@ -302,6 +309,7 @@ class Delegator:
         scratch: bool = False,
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
         cancellation: Cancellation | None = None,
     ) -> Report:
         """Run any number of tasks written by a person or a program. They can use every field of `Task`.
@@ -313,7 +321,7 @@ class Delegator:
             return await self._admission.execute(
                 tasks,
                 "person",
-                self._runs.context(parent, on_approval=on_approval),
+                self._runs.context(parent, on_approval=on_approval, on_question=on_question),
                 consumer=as_consumer(on_event),
                 cancellation=cancellation,
                 scratch=scratch,
@@ -365,6 +373,7 @@ class Delegator:
         author: "Author",
         on_event: EventSink | None,
         on_approval: "OnApproval | None",
+        on_question: "OnQuestion | None",
         cancellation: Cancellation,
     ) -> Report:
         """Go on with a task that has ended, in its workspace and its run, since its parent says more."""
@@ -382,7 +391,9 @@ class Delegator:
             if await self._records.read(resumed.handle) is not None:
                 hint = f"send the message to {resumed.handle}"
                 raise CallError("cannot_message", f"{task.handle} was continued before", field="handle", hint=hint)
-            context = self._runs.continued(run, parent, author=author, on_approval=on_approval, start=kept)
+            context = self._runs.continued(
+                run, parent, author=author, on_approval=on_approval, on_question=on_question, start=kept
+            )
             return await self._go_on(resumed, author, context, on_event, cancellation)
         except CallError as error:
             return refusal(error)
@@ -606,7 +617,8 @@ def _limits_of(settings: Settings, context: RunContext) -> Limits:
 
 def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
     """Raise ConfigError for a policy over a runner that wouldn't ask it about its calls."""
-    if settings.policy.restricts and not getattr(runner, "uses_job_tools", False):
+    asks = getattr(runner, "uses_job_tools", False) or getattr(runner, "asks_permission", False)
+    if settings.policy.restricts and not asks:
         name = getattr(runner, "name", type(runner).__qualname__)
         raise ConfigError(
             f"policy: it can't be enforced on the runner {name}, which calls tools of its own; unset `policy`, or use "

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from delegate.calibration.limits import JudgeLimits
     from delegate.child.mcp_servers import McpServers
     from delegate.policy.approvals import OnApproval
+    from delegate.policy.questions import OnQuestion
 
 __all__ = ["assemble", "load_children", "load_judging"]
 
@@ -54,6 +55,7 @@ def assemble(
     running: dict[str, TaskRun],
     on_event: EventSink | None,
     on_approval: "OnApproval | None",
+    on_question: "OnQuestion | None",
     streams_text: bool,
     ready_for_children: Callable[[], Awaitable[None]],
     ready_for_judging: Callable[[], Awaitable[None]],
@@ -98,6 +100,7 @@ def assemble(
         servers=servers,
         write_locks=WeakKeyDictionary(),
         on_approval=on_approval,
+        on_question=on_question,
         streams_text=streams_text,
     )
     executor = Executor(services, running)

@@ -51,6 +51,10 @@ class ChildTools:
         self.offered = tools if self.call.services.uses_job_tools else None
         return tools
 
+    def guarded(self, tool: Tool) -> Tool:
+        """A tool of the runner's own, asking for permission as those that are offered do."""
+        return tool if self.permissions is None else self.permissions.guarded(tool)
+
     def of_probes(self) -> tuple[Tool, ...]:
         """The read-only tools that the caller may have called after the run."""
         if not any(isinstance(criterion, ProbeCriterion) for criterion in self.task.criteria):

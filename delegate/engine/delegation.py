@@ -3,17 +3,23 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from delegate._util.cancellation import Cancellation, retrieve_exception
+from delegate._util.redaction import logger
 from delegate.contract.progress import CallProgress
 from delegate.engine.consumers import Consumer, as_consumer, settle
 from delegate.events import Event, EventSink
-from delegate.types import Report, TaskResult
+from delegate.types import ParentQuestion, Report, TaskResult
+
+if TYPE_CHECKING:
+    from delegate.policy.questions import OnQuestion
 
 KEPT_EVENTS = 1_000
 """How many of the latest events are kept for those who ask for them later."""
+
+_log = logger(__name__)
 
 
 class Delegation:
@@ -29,13 +35,23 @@ class Delegation:
 
     def __init__(
         self,
-        run: Callable[[Consumer[Event], Cancellation], Coroutine[Any, Any, Report]],
+        run: Callable[[Consumer[Event], Cancellation, "OnQuestion | None"], Coroutine[Any, Any, Report]],
         on_event: EventSink | None = None,
+        on_question: "OnQuestion | None" = None,
+        *,
+        asks: bool = True,
     ) -> None:
+        """Questions that `on_question` doesn't answer wait for a message to their child. Without `asks`, there are none
+        since nobody would read them.
+        """
         self.progress = CallProgress()
         consumer = as_consumer(on_event)
         self._consumers = [] if consumer is None else [consumer]
         self._events = deque[Event](maxlen=KEPT_EVENTS)
+        self._on_question, self._asks = on_question, asks
+        self._questions: dict[str, tuple[ParentQuestion, asyncio.Future[str | None]]] = {}
+        """By handle: what is asked, and what the answer is given to."""
+        self._has_asked = asyncio.Condition()
         self._cancellation = Cancellation()
         self._running = asyncio.create_task(self._run(run))
         self._running.add_done_callback(retrieve_exception)
@@ -47,6 +63,16 @@ class Delegation:
     def handles(self) -> tuple[str, ...]:
         """The handle of each task, in the order of the call. Empty if the call was refused."""
         return self.progress.handles
+
+    @property
+    def questions(self) -> tuple[ParentQuestion, ...]:
+        """The questions of its children that wait for a message to the child as their answer."""
+        return tuple(question for question, answer in self._questions.values() if not answer.done())
+
+    def answer(self, handle: str, text: str | None) -> None:
+        """Answer what a child asks, or say that there is no answer but the messages that it was sent."""
+        if (asked := self._questions.get(handle)) is not None and not asked[1].done():
+            asked[1].set_result(text)
 
     @property
     def is_here(self) -> bool:
@@ -111,17 +137,19 @@ class Delegation:
         finally:
             self._consumers.remove(consumer)
 
-    async def wait(self, seconds: float | None = None, *, handle: str | None = None) -> bool:
+    async def wait(self, seconds: float | None = None, *, handle: str | None = None, or_question: bool = False) -> bool:
         """Wait until all tasks have ended, or the one with this handle, at most `seconds`. Returns whether they have.
 
-        If the waiting task is canceled, the call goes on.
+        With `or_question`, also until one of them, or the one with this handle, asks for a message. If the waiting task
+        is canceled, the call goes on.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                if handle is None:
-                    await asyncio.wait([self._running])
-                else:
-                    await self._wait_for_task(handle)
+        waits = [] if handle is None else [asyncio.ensure_future(self._wait_for_task(handle))]
+        waits += [asyncio.ensure_future(self._wait_for_question(handle))] if or_question else []
+        try:
+            await asyncio.wait({self._running, *waits}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
         return self.done or (handle is not None and self._has_ended(handle))
 
     async def wait_until_started(self) -> None:
@@ -135,12 +163,34 @@ class Delegation:
             if self._has_ended(handle):
                 return
 
+    async def _wait_for_question(self, handle: str | None) -> None:
+        async with self._has_asked:
+            await self._has_asked.wait_for(lambda: any(handle in (None, one.handle) for one in self.questions))
+
+    async def _ask(self, question: ParentQuestion) -> str | None:
+        """Ask whoever was named, and wait for a message if there is no answer. Canceled once there is one."""
+        try:
+            if self._on_question is not None and (answer := await self._on_question(question)) is not None:
+                return answer
+        except Exception:
+            _log.exception("nobody could be asked a question, which waits for a message now")
+        answer = asyncio.get_running_loop().create_future()
+        self._questions[question.handle] = question, answer
+        try:
+            async with self._has_asked:
+                self._has_asked.notify_all()
+            return await answer
+        finally:
+            del self._questions[question.handle]
+
     def _has_ended(self, handle: str) -> bool:
         task = self.progress.task(handle)
         return task is not None and task.ended
 
-    async def _run(self, run: Callable[[Consumer[Event], Cancellation], Coroutine[Any, Any, Report]]) -> Report:
-        report = await run(Consumer(self._observe, direct=True), self._cancellation)
+    async def _run(
+        self, run: Callable[[Consumer[Event], Cancellation, "OnQuestion | None"], Coroutine[Any, Any, Report]]
+    ) -> Report:
+        report = await run(Consumer(self._observe, direct=True), self._cancellation, self._ask if self._asks else None)
         await settle(self._consumers)
         return report
 

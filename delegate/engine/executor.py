@@ -90,7 +90,7 @@ class Executor:
         with traced, (cancellation or Cancellation()).part() as own:
             handle = resumed.handle if resumed else handle
             handles = [[handle or run.next_handle() for _ in attempts] for attempts in connections]
-            told = tuple(filter(None, (*resumed.heard, resumed.message))) if resumed else ()
+            told = (*(heard.text for heard in resumed.heard), resumed.message) if resumed else ()
             to_read = [
                 TaskToRead(of_task[0], task, template, messages=told)
                 for of_task, task in zip(handles, tasks, strict=True)

@@ -18,6 +18,7 @@ from delegate.budget import costs
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
+from delegate.engine.questions import ASK, Heard
 from delegate.errors import CallError
 from delegate.records.history import Ending
 from delegate.records.mailbox import continuation_of
@@ -26,7 +27,7 @@ from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
 TRANSCRIPT_CHARS = 60_000
 """Length of the record that a child reads; older parts are left out first."""
 _PART_CHARS = 3_000
-_OWN_TOOLS = (*GOAL_TOOLS, "read_earlier_result")
+_OWN_TOOLS = (*GOAL_TOOLS, ASK, "read_earlier_result")
 """Tools whose calls have no receipts."""
 _LOST: JsonObject = {
     "kind": "child.tool",
@@ -61,8 +62,10 @@ class Resumed:
     transcript: str
     start: JsonObject | None = None
     """What its workspace was before it started; None if it gets a new one."""
-    heard: tuple[str, ...] = ()
+    heard: tuple[Heard, ...] = ()
     """The messages of the parent that its child has read."""
+    asked: tuple[tuple[str, Sequence[str]], ...] = ()
+    """The texts and options of the questions that it has asked."""
     message: str = ""
     """The message by which it continues, if its child hasn't read it."""
     continues: bool = False
@@ -126,6 +129,7 @@ def _read_record(records: Sequence[JsonObject], start: JsonObject | None, proces
         transcript=_transcript([*_events_of(records[:-1]), *own]),
         start=start,
         heard=_heard(records),
+        asked=tuple((event["text"], event["options"]) for event in own if event["kind"] == "question.asked"),
         message=message,
         process=process,
         has_reported=bool(ends) and ends[-1].get("status") == "completed" and task.mode != "goal",
@@ -214,9 +218,12 @@ def _not_continued(handle: str, why: str) -> CallError:
     return CallError("cannot_message", f"{handle} has ended and can't continue: {why}", field="handle", hint=hint)
 
 
-def _heard(records: Sequence[JsonObject]) -> tuple[str, ...]:
+def _heard(records: Sequence[JsonObject]) -> tuple[Heard, ...]:
     """The messages that the child has read. Each is marked as read before that, so none is missing."""
-    return tuple(one["text"] for record in records for one in record["messages"] if one["state"] == "delivered")
+    events = [event for record in records for event in record["events"] if event["kind"] == "message.delivered"]
+    questions = {event["id"]: event.get("question", "") for event in events}
+    messages = [one for record in records for one in record["messages"] if one["state"] == "delivered"]
+    return tuple(Heard(one["text"], questions.get(one["id"], "")) for one in messages)
 
 
 def _events_of(ended: Sequence[JsonObject]) -> list[JsonObject]:
@@ -328,6 +335,10 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
         case "child.tool":
             status = "outcome unknown" if event["status"] == "unknown" else event["status"]
             yield f"{event['tool']} ({status}): {_cut(event['output'])}"
+        case "question.asked":
+            yield f"Your question {event['n']}: {event['text']}"
+        case "question.answered":
+            yield f"Your question {event['n']}: {event['outcome'].replace('_', ' ')}"
         case "claim.judged":
             yield f"Claim {event['n']}: {'verified' if event['verdict'] == 'PASS' else 'refused, ' + event['code']}"
             for criterion in event["refused"]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.child.scratch import Scratch
     from delegate.policy.approvals import OnApproval
+    from delegate.policy.questions import OnQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Services:
     """The MCP servers whose tools children have besides."""
     on_approval: "OnApproval | None" = None
     """Asks a person about a call of a child, unless its own call says who does."""
+    on_question: "OnQuestion | None" = None
+    """Answers what a child asks its parent, unless its own call says who does."""
     streams_text: bool = False
     """Whether consumers get a child's text while its model writes it."""
 
@@ -57,6 +60,11 @@ class Services:
     def records_tools(self) -> bool:
         """Whether the runner records tool calls. Runners without the attribute are assumed not to."""
         return bool(getattr(self.runner, "records_tools", False))
+
+    @property
+    def records_some_tools(self) -> bool:
+        """Whether the runner records only the calls that it makes itself, and its child has other tools."""
+        return bool(getattr(self.runner, "records_some_tools", False))
 
     @property
     def takes_messages(self) -> bool:

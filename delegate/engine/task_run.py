@@ -29,6 +29,7 @@ from delegate.engine.child_tools import ChildTools
 from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
 from delegate.engine.needs import given, obstacle
+from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
@@ -102,8 +103,10 @@ class TaskRun:
     """What the project says to agents, if the child is given it."""
     _tools: ChildTools | None = None
     """The child's tools, once its workspace is open."""
-    _heard: list[str] = field(default_factory=list[str])
+    _heard: list[Heard] = field(default_factory=list[Heard])
     """The messages that the child has read, for another model that takes its place."""
+    _questions: Questions | None = None
+    """What the child asks its parent, if anybody can answer."""
     _fallback: Fallback | None = None
     """Finds another model, once one has failed."""
 
@@ -276,6 +279,7 @@ class TaskRun:
             own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
             seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
             self._deadline = deadline = ChildDeadline(folder, cancellation, own_seconds, run_seconds)
+            self._questions = self._asking(permit)
             with use_context(context):
                 job = self._job(context, folder, recorder, seconds)
             model = self._model.id if self._model else None
@@ -382,9 +386,11 @@ class TaskRun:
 
     def _warn_if_left_behind(self, error: BaseException) -> None:
         cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, LeftBehind):
+        seen: set[int] = set()  # a framework may raise errors whose causes are a circle
+        while cause is not None and not isinstance(cause, LeftBehind) and id(cause) not in seen:
+            seen.add(id(cause))
             cause = cause.__cause__ or cause.__context__
-        if cause is not None:
+        if isinstance(cause, LeftBehind):
             runner = self.call.services.runner
             name = getattr(runner, "name", type(runner).__qualname__)
             text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
@@ -496,10 +502,12 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self._reading_key).statements,
             done_before=self.resumed.transcript if self.resumed else "",
-            heard=(*(self.resumed.heard if self.resumed else ()), *self._heard),
+            heard=tuple(map(str, self._all_heard)),
             continues=self.resumed is not None and self.resumed.continues,
             messages=self._take_messages,
             flush=self.call.services.records.flush,
+            ask_parent=self._questions.tool if self._questions else None,
+            guarded=self._tools.guarded,
             incoming=self._incoming(),
         )
 
@@ -507,10 +515,39 @@ class TaskRun:
         if self.result is not None:  # the child was left behind
             return ()
         taken = await self.call.services.records.take_messages(self.handle)
-        for id, text in taken:
-            self.events.notify(MessageDelivered, id=id, text=text)
-            self._heard.append(text)
-        return [text for _, text in taken]
+        for id, text, n in taken:
+            heard = self._questions.heard(n, text) if n and self._questions else Heard(text, "")
+            self.events.notify(MessageDelivered, id=id, text=heard.text, question=heard.question)
+            self._heard.append(heard)
+        return [str(heard) for heard in self._all_heard[-len(taken) :]] if taken else ()
+
+    @property
+    def _all_heard(self) -> tuple[Heard, ...]:
+        """The messages that the child has read, also those of before it was resumed."""
+        return (*(self.resumed.heard if self.resumed else ()), *self._heard)
+
+    def _asking(self, permit: Permit) -> Questions | None:
+        """By what the child asks its parent. None if its runner can't, or nobody could answer."""
+        services, caller = self.call.services, self.call.context
+        on_question, seconds = caller.on_question or services.on_question, services.settings.parent_answer_seconds
+        if on_question is None or not seconds or caller.depth or not isinstance(services.runner, AgentLoop):
+            return None
+
+        def most() -> float:  # what comes after the answer needs time too
+            left = caller.seconds_left()
+            return seconds if left is None else min(seconds, left / 2)
+
+        asked = list(self.resumed.asked) if self.resumed else []
+        return Questions(
+            self.task.goal,
+            self.events,
+            services.records,
+            on_question,
+            most,
+            self._waiting,
+            permit.released,
+            asked,
+        )
 
     def _incoming(self) -> Incoming:
         if not self.call.consumers_of("child.text"):
@@ -529,10 +566,11 @@ class TaskRun:
             self._served(child),
             self.call.ceiling,
             has_receipts=self.call.services.records_tools,
+            has_some_receipts=self.call.services.records_some_tools,
             tools=tools.offered if tools else None,
             probe_tools=tools.of_probes() if tools else (),
             state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,
             approve=tools.permissions.check_approval() if tools and tools.permissions else None,
-            messages=(*(self.resumed.heard if self.resumed else ()), *self._heard),
+            messages=tuple(heard.text for heard in self._all_heard),
         )

@@ -24,6 +24,7 @@ from delegate.types import JsonObject, Parent, Report, Usage
 
 if TYPE_CHECKING:
     from delegate.policy.approvals import OnApproval
+    from delegate.policy.questions import OnQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,11 @@ class Invocation:
     on_event: EventSink | None = None
     on_approval: "OnApproval | None" = None
     """Asks the host's user about calls of children; None for whom the delegator asks."""
+    on_question: "OnQuestion | None" = None
+    """Asks the host's user what children ask; None for whom the delegator asks. A call in the background that nobody
+    answers for is answered with the question."""
+    asks: bool = True
+    """Whether the children of a call in the background may ask, since its parent reads the questions."""
     cancellation: Cancellation | None = None
     answer_within: float | None = None
     """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
@@ -157,16 +163,23 @@ def make_delegate_tool(
                     parent=context,
                     on_event=invocation.on_event,
                     on_approval=invocation.on_approval,
+                    on_question=invocation.on_question,
                     cancellation=invocation.cancellation,
                 )
             else:
                 delegation = await delegator.background.start_call(
-                    arguments, parent=context, on_approval=invocation.on_approval
+                    arguments,
+                    parent=context,
+                    on_approval=invocation.on_approval,
+                    on_question=invocation.on_question,
+                    asks=invocation.asks,
                 )
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
                     text = contract.render_running(
-                        delegation.progress, keeps_running=delegator.background.outlives_session
+                        delegation.progress,
+                        delegation.questions,
+                        keeps_running=delegator.background.outlives_session,
                     )
                     return ToolAnswer(text, running=delegation)
                 report = await delegation
@@ -182,13 +195,13 @@ def finished(delegator: Delegator, report: Report) -> ToolAnswer:
 
 
 async def _finished_within(seconds: float, delegation: Delegation, invocation: Invocation) -> bool:
-    """Wait for a call as long as its host can. Until then, the host can stop it."""
+    """Wait for a call as long as its host can, and not for its parent's answer. Until then, the host can stop it."""
     with (
         delegation.reported_to(invocation.on_event),
         (invocation.cancellation or Cancellation()).linked(delegation),
     ):
         try:
-            return await delegation.wait(seconds)
+            return await delegation.wait(seconds, or_question=True)
         except asyncio.CancelledError:
             await delegation.close()
             raise
@@ -232,7 +245,11 @@ def make_message_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str
         parent = invocation.parent.model_copy(update={"run_id": None})
         try:
             text, running = await delegator.background.message_call(
-                arguments, parent=parent, may_read=allowed, on_approval=invocation.on_approval
+                arguments,
+                parent=parent,
+                may_read=allowed,
+                on_approval=invocation.on_approval,
+                on_question=invocation.on_question,
             )
         except CallError as error:
             return ToolAnswer(delegator.render(refusal(error)), is_error=True)

@@ -1,10 +1,13 @@
 """What runners of children that are agents of a framework share."""
 
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from delegate.child.job import Job
+from delegate.child.job import Job, PendingReceipt
+from delegate.codes import ChildCode
+from delegate.ports import ToolOutput
 from delegate.types import ChildRun, ErrorDetail, Usage
 
 
@@ -13,7 +16,41 @@ def refuse_tools_of_task(job: Job) -> ChildRun | None:
     if job.task.tools is None:
         return None
     message = "this child's agent has its own tools, which a task can't restrict: remove `tools` from the task and "
-    return job.recorder.finish("failed", error=ErrorDetail(code="tools_fixed", message=message + "resend the call"))
+    return failed(job, "tools_fixed", message + "resend the call")
+
+
+def failed(job: Job, code: ChildCode, message: str, *, output: str | None = None) -> ChildRun:
+    """The run of a child that failed."""
+    return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
+
+
+def too_many_turns(job: Job, why: str = "") -> ChildRun:
+    """The run of a child that used up its model calls, or steps of which its framework says `why`."""
+    message = why or f"the child still called tools after {job.max_steps} turns"
+    return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=message))
+
+
+class RunningCalls:
+    """The receipts of a child's tool calls that are running, by what identifies a call in the framework."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._receipts: dict[Hashable, PendingReceipt] = {}
+
+    def began(self, key: Hashable, tool: str, args: Mapping[str, Any]) -> None:
+        """Open the receipt of a call."""
+        self._receipts[key] = self._job.tool_call(tool, args)
+
+    def ended(self, key: Hashable, output: ToolOutput) -> None:
+        """Write the receipt of a call, unless that is done."""
+        if receipt := self._receipts.pop(key, None):
+            receipt.output = output
+            receipt.write()
+
+    def stop(self) -> None:
+        """Write the receipts of calls that were stopped before they ended."""
+        while self._receipts:
+            self._receipts.popitem()[1].write()
 
 
 def as_report(output: object) -> str:

@@ -43,6 +43,10 @@ def _what(event: Event, content: bool) -> str:  # noqa: C901 - one case for each
             return f"asks for an approval of {event.text if content else event.tool}"
         case "approval.answered":
             return f"{'may' if event.approved else 'may not'} call {event.tool}"
+        case "question.asked":
+            return f"asks {event.text if content else 'a question'}"
+        case "question.answered":
+            return "has an answer" if event.outcome == "answered" else "has no answer"
         case "step.declared":
             return f"begins step {event.n} {event.goal if content else ''}"
         case "step.verified":
@@ -75,6 +79,8 @@ def is_news(event: Event) -> bool:
         case "child.started" | "child.text" | "child.usage" | "child.tool.started" | "child.done" | "check.done":
             return True
         case "judge.asked" | "verdict" | "claim.made" | "claim.judged" | "approval.asked" | "step.declared":
+            return True
+        case "question.asked":
             return True
         case "child.waiting" | "judge.waiting":
             return event.seconds is None

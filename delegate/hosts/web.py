@@ -36,7 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise ConfigError(f"can't listen on {host}, port {port}: {reason}") from None
+        raise ConfigError(f"can't listen on {host}, port {port}: {reason}; choose another --port or --host") from None
 
 
 def bearer_token(scope: Scope) -> str:

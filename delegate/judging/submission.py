@@ -33,7 +33,7 @@ Author = Literal["model", "person"]
 def asked(goal: str, messages: Sequence[str]) -> str:
     """A goal, with the messages that the parent sent later."""
     told = "Asked for later, as a part of the goal (it says what is wanted, and shows nothing of the work):\n"
-    return "\n\n".join([goal, *(told + text for text in messages)])
+    return "\n\n".join([goal, *(told + text for text in messages if text)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,8 @@ class Submission:
     """Whether a child worked in `folder`. Its files are then untrusted: checks of them need a sandbox."""
     has_receipts: bool = True
     """Whether every tool call was recorded. If so, a call without a receipt wasn't made."""
+    has_some_receipts: bool = False
+    """Whether those that are there are the runtime's, though not every tool call was recorded."""
     has_report: bool = True
     """Whether the worker wrote a report. Without one, the files and the receipts are all there is to judge."""
     said: str = ""
@@ -84,6 +86,8 @@ class Submission:
             if self.run.receipts:
                 return "the tool calls are what the worker says: it could have written their record"
             return "no tool calls were recorded for this work: no receipts were given"
+        if self.has_some_receipts:
+            return "the child has tools of its own besides those on record, so what isn't there proves nothing"
         return (
             "the child's runner doesn't promise a complete record of its tool calls, so the receipts prove nothing "
             "(a runner that records every call says so with `records_tools=True`)"

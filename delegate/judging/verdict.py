@@ -383,6 +383,8 @@ class _Judgment:
     def _receipts(self) -> ReceiptsAvailability:
         if self.submission.has_receipts:
             return "recorded"
+        if self.submission.has_some_receipts:
+            return "partial"
         return "reported" if self.submission.run.receipts else "unavailable"
 
 

@@ -426,7 +426,7 @@ def _unknown_model(catalog: Catalog, name: str, request: ChildRequest) -> CallEr
 
 def _no_api_key(catalog: Catalog, tier: Tier, request: ChildRequest) -> CallError:
     of_tier = [model for model in catalog.models if model.tier == tier]
-    hint = ", or ".join(_missing_keys(of_tier or catalog.models, request)) or None
+    hint = ", or ".join([*_missing_keys(of_tier or catalog.models, request), "see docs/local-models.md"])
     return CallError("no_api_key", "no model can be called: there is no API key", hint=hint)
 
 

@@ -7,6 +7,7 @@ whose process no longer exists has the state `outcome_unknown`: it may have done
 automatically.
 """
 
+import asyncio
 import json
 import math
 import os
@@ -77,11 +78,14 @@ CREATE TABLE IF NOT EXISTS messages (
     delivered_at REAL
 );
 CREATE INDEX IF NOT EXISTS messages_by_handle ON messages (handle);
+CREATE TABLE IF NOT EXISTS questions (
+    handle TEXT NOT NULL, n INTEGER NOT NULL, message TEXT, is_closed INTEGER NOT NULL, PRIMARY KEY (handle, n)
+);
 CREATE TABLE IF NOT EXISTS readings (key TEXT PRIMARY KEY, reading TEXT NOT NULL, at REAL NOT NULL);
 """
 )
 """`mailboxes` has the tasks whose runner takes messages, and who wrote them, a person or a model; `messages.process` is
-the one that ran the child when the message was sent. See `mailbox`."""
+the one that ran the child when the message was sent; `questions.message` is the answer. See `mailbox`."""
 
 _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -96,7 +100,7 @@ _SELECT_OWNER = "SELECT process, ended_at FROM tasks WHERE handle = ?"
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
 _OPEN_MAILBOX = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?)"
 _SELECT_AUTHOR = "SELECT author FROM mailboxes WHERE handle = ?"
-_DELETE_MAILBOX = ("DELETE FROM mailboxes WHERE handle = ?", "DELETE FROM messages WHERE handle = ?")
+_DELETE_MAILBOX = tuple(f"DELETE FROM {table} WHERE handle = ?" for table in ("mailboxes", "messages", "questions"))  # noqa: S608
 _SET_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
 _FINISH_TASK = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
@@ -171,6 +175,8 @@ _CLEANUP_INTERVAL = 3600.0
 DAY = 86_400.0
 _READING_DAYS = 90
 """How long it is known what a criterion is about, as a model read it."""
+_LOOK_SECONDS = 0.1
+"""Between two looks for an answer."""
 
 TaskState = Literal["running", "ended", "outcome_unknown", "damaged"]
 """`damaged`: something that is stored of it can't be read."""
@@ -378,9 +384,10 @@ class Records:
 
         new = this_process()
         try:
-            return bool(
-                await self._store.write((_TAKE_OVER, (new, handle, process)), *mailbox.moved(handle, process, new))
-            )
+            rows = await self._store.write((_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new))
+            with suppress(DelegateError):  # there is nothing to read then
+                self._note_sent()
+            return rows > 0
         except (sqlite3.Error, OSError, ValueError) as error:
             raise DelegateError(f"the records can't be written: {trouble_of(error, self._path)}") from error
 
@@ -431,14 +438,14 @@ class Records:
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
         try:
-            stored = process is not None and await self._store.write(insert)
+            stored = 0 if process is None else await self._store.write(insert, mailbox.answer(message))
         except (sqlite3.Error, OSError, ValueError) as error:
             raise DelegateError(f"the message can't be written: {trouble_of(error, self._path)}") from error
         if not stored:  # it stopped working in the meantime, or there are no records at all
             await self._query(lambda connection: mailbox.receiver(connection, handle))
             raise CallError("unknown_handle", "there is no record with this handle", field="handle")
         self._note_sent()
-        return message
+        return message.model_copy(update={"is_answer": stored > 1})
 
     def _note_sent(self) -> None:
         """Let children look for messages. Raises DelegateError: what isn't noted isn't read soon."""
@@ -460,8 +467,45 @@ class Records:
 
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
-    async def take_messages(self, handle: str) -> list[tuple[str, str]]:
-        """The ids and texts of the messages that a child of this process hasn't read, each of which is given once.
+    async def ask(self, handle: str, n: int) -> bool:
+        """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
+        from delegate.records import mailbox  # loaded on first use
+
+        try:
+            return bool(await self._store.write(mailbox.open_question(handle, n)))
+        except (sqlite3.Error, OSError, ValueError):
+            return False
+
+    async def wait_for_answer(self, handle: str, n: int) -> None:
+        """Wait until there is an answer to a child's `n`-th question, from whichever process."""
+        from delegate.records import mailbox  # loaded on first use
+
+        length = -1
+        while True:
+            with suppress(DelegateError, OSError):
+                if (now := os.stat(self._sent).st_size) != length:
+                    if await self._query(lambda connection: mailbox.answer_to(connection, handle, n)) is not None:
+                        return
+                    length = now
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def take_answer(self, handle: str, n: int) -> str | None:
+        """The answer to a child's `n`-th question. If there is none, there will be none: a message is only that."""
+        from delegate.records import mailbox  # loaded on first use
+
+        self._looked.pop(handle, None)
+        try:
+            await self._store.write(mailbox.close_question(handle, n))
+            answer = await self._query(lambda connection: mailbox.answer_to(connection, handle, n))
+            if answer is not None:
+                self._note_sent()  # whoever sent it may not have come to that
+            return answer
+        except (DelegateError, sqlite3.Error, OSError, ValueError):
+            return None
+
+    async def take_messages(self, handle: str) -> list[tuple[str, str, int | None]]:
+        """The ids and texts of the messages that a child of this process hasn't read, each of which is given once, and
+        the number of the question that it answers, if it does.
 
         That they are read is committed when this returns. If it can't be, they are given the next time.
         """
@@ -475,12 +519,12 @@ class Records:
 
         try:
             found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
-            if found and not await self._store.write(*(mailbox.delivered(id) for id, _ in found)):
+            if found and not await self._store.write(*(mailbox.delivered(id) for id, *_ in found)):
                 return []
         except (DelegateError, sqlite3.Error, OSError):
             return []
         self._looked[handle] = length
-        return [(id, redactor.text(text)) for id, text in found]
+        return [(id, redactor.text(text), n) for id, text, n in found]
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, newest first. Raises DelegateError if the records can't be read."""

@@ -3,7 +3,10 @@
 A message is `queued` until the child's process takes it, between two turns. That is committed before the child reads
 it, and what wasn't taken by the process that it was sent to is `never_read` once that process has ended the child's
 work, or is lost. So no message is both read and `never_read`, whenever a process is killed. The message by which a task
-continues is what the task is about: it stays `queued` while its task is lost, and goes to the process that resumes it.
+continues, and an answer, are what the task needs: they stay `queued` while it is lost, and go to the process that
+resumes it.
+
+The first message that is sent while the child waits for an answer to a question is the answer.
 """
 
 import secrets
@@ -25,16 +28,26 @@ _HAS_STOPPED = """COALESCE((
     SELECT kind FROM events WHERE events.handle = tasks.handle AND kind IN ('child.started', 'child.done')
     ORDER BY rowid DESC LIMIT 1
 ) = 'child.done', 0)"""
+_IS_ASKING = "EXISTS (SELECT 1 FROM questions WHERE handle = tasks.handle AND message IS NULL AND NOT is_closed)"
 _SELECT_TASK = f"""
 SELECT process, ended_at IS NOT NULL, {_HAS_STOPPED}, EXISTS (SELECT 1 FROM mailboxes WHERE handle = tasks.handle),
-    (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle)
+    (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) >= {MAX_MESSAGES} AND NOT {_IS_ASKING}
 FROM tasks WHERE handle = ?
 """  # noqa: S608
 _INSERT = f"""
 INSERT INTO messages SELECT ?, handle, process, ?, ?, NULL FROM tasks
 WHERE handle = ? AND process = ? AND ended_at IS NULL AND NOT {_HAS_STOPPED}
-    AND (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) < {MAX_MESSAGES}
+    AND ((SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) < {MAX_MESSAGES} OR {_IS_ASKING})
 """  # noqa: S608
+_ANSWER = """
+UPDATE questions SET message = ?1 WHERE handle = ?2 AND message IS NULL AND NOT is_closed
+    AND n = (SELECT MAX(n) FROM questions WHERE handle = ?2) AND EXISTS (SELECT 1 FROM messages WHERE id = ?1)
+"""
+_SELECT_ANSWER = """
+SELECT text FROM questions JOIN messages ON messages.id = message WHERE questions.handle = ? AND n = ?
+"""
+_OPEN_QUESTION = "INSERT INTO questions SELECT ?, ?, NULL, 0 FROM mailboxes WHERE handle = ?"
+_CLOSE_QUESTION = "UPDATE questions SET is_closed = 1 WHERE handle = ? AND n = ?"
 # A child that was left behind may still ask for messages, but those are `never_read`.
 _DELIVER = f"""
 UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
@@ -42,15 +55,18 @@ UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
 )
 """  # noqa: S608
 _MOVE = """
-UPDATE messages SET process = ?1 WHERE rowid = (SELECT MIN(rowid) FROM messages WHERE handle = ?2) AND process = ?3
-    AND delivered_at IS NULL AND EXISTS (SELECT 1 FROM tasks WHERE handle = ?2 AND process = ?1)
+UPDATE messages SET process = ?1 WHERE handle = ?2 AND process = ?3 AND delivered_at IS NULL
+    AND (id IN (SELECT message FROM questions WHERE handle = ?2)
+        OR (?4 AND rowid = (SELECT MIN(rowid) FROM messages WHERE handle = ?2)))
+    AND EXISTS (SELECT 1 FROM tasks WHERE handle = ?2 AND process = ?1)
 """
 _SELECT_WAITING = """
-SELECT id, text FROM messages WHERE handle = ? AND process = ? AND delivered_at IS NULL ORDER BY rowid
+SELECT id, text, (SELECT n FROM questions WHERE handle = messages.handle AND message = id) FROM messages
+WHERE handle = ? AND process = ? AND delivered_at IS NULL ORDER BY rowid
 """
 _SELECT_ALL = f"""
 SELECT id, text, sent_at, delivered_at, tasks.process = messages.process AND ended_at IS NULL AND NOT {_HAS_STOPPED},
-    tasks.process
+    tasks.process, EXISTS (SELECT 1 FROM questions WHERE handle = tasks.handle AND message = id)
 FROM messages JOIN tasks ON tasks.handle = messages.handle WHERE messages.handle = ? ORDER BY messages.rowid
 """  # noqa: S608
 
@@ -72,6 +88,8 @@ class SentMessage(Value):
     """Without secrets, which the child doesn't get either."""
     sent_at: float
     delivered_at: float | None = None
+    is_answer: bool = False
+    """Whether it answers a question of the child."""
 
 
 def sendable(text: str) -> str:
@@ -89,7 +107,7 @@ def receiver(connection: sqlite3.Connection, handle: str) -> str:
     row = connection.execute(_SELECT_TASK, (handle,)).fetchone()
     if row is None:
         raise CallError("unknown_handle", "there is no record with this handle", field="handle")
-    process, has_ended, has_stopped, takes_messages, sent = row
+    process, has_ended, has_stopped, takes_messages, is_full = row
     if has_ended:
         raise _refused(handle, "it has ended", "delegate a new task")
     if not is_alive(str(process)):
@@ -98,7 +116,7 @@ def receiver(connection: sqlite3.Connection, handle: str) -> str:
         raise _refused(handle, "its runner takes no messages", "wait for its result, or stop it")
     if has_stopped:
         raise _refused(handle, "it has stopped working, and its verdict is being made", "wait for its result")
-    if sent >= MAX_MESSAGES:
+    if is_full:
         raise _refused(handle, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result")
     return str(process)
 
@@ -109,8 +127,31 @@ def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement
     return message, (_INSERT, (message.id, message.sent_at, text, handle, process))
 
 
-def waiting(connection: sqlite3.Connection, handle: str, process: str) -> list[tuple[str, str]]:
-    """The ids and texts of the messages that a child hasn't read, in the order in which they were sent."""
+def answer(message: SentMessage) -> Statement:
+    """The statement that makes a message which was just stored the answer, if its child waits for one."""
+    return _ANSWER, (message.id, message.handle)
+
+
+def open_question(handle: str, n: int) -> Statement:
+    """The statement by which the next message to a child becomes the answer to its `n`-th question."""
+    return _OPEN_QUESTION, (handle, n, handle)
+
+
+def close_question(handle: str, n: int) -> Statement:
+    """The statement after which no message becomes the answer any more."""
+    return _CLOSE_QUESTION, (handle, n)
+
+
+def answer_to(connection: sqlite3.Connection, handle: str, n: int) -> str | None:
+    """The answer to a child's `n`-th question, if there is one."""
+    row = connection.execute(_SELECT_ANSWER, (handle, n)).fetchone()
+    return row[0] if row else None
+
+
+def waiting(connection: sqlite3.Connection, handle: str, process: str) -> list[tuple[str, str, int | None]]:
+    """The ids and texts of the messages that a child hasn't read, in the order in which they were sent, each with the
+    number of the question that it answers, if it answers one.
+    """
     return connection.execute(_SELECT_WAITING, (handle, process)).fetchall()
 
 
@@ -131,9 +172,9 @@ def continuation_of(handle: str) -> str:
     return f"{run_id}-0{number}"
 
 
-def moved(handle: str, process: str, new: str) -> list[Statement]:
-    """Let another process read the message by which a task continues, if it has taken that task over."""
-    return [(_MOVE, (new, handle, process))] if continued_from(handle) else []
+def moved(handle: str, process: str, new: str) -> Statement:
+    """The statement by which a process that has taken a task over gets what its child needs and hasn't read."""
+    return _MOVE, (new, handle, process, continued_from(handle) is not None)
 
 
 def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
@@ -143,12 +184,15 @@ def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
         SentMessage(
             id=id,
             handle=handle,
-            state=_state(delivered_at, is_open, waits=is_alive(process) or (n == 0 and bool(continued_from(handle)))),
+            state=_state(
+                delivered_at, is_open, waits=is_alive(process) or is_answer or (n == 0 and bool(continued_from(handle)))
+            ),
             text=text,
             sent_at=sent_at,
             delivered_at=delivered_at,
+            is_answer=bool(is_answer),
         )
-        for n, (id, text, sent_at, delivered_at, is_open, process) in enumerate(rows)
+        for n, (id, text, sent_at, delivered_at, is_open, process, is_answer) in enumerate(rows)
     ]
 
 

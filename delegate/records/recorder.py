@@ -17,7 +17,7 @@ from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.events import ChildTool, ChildUsage, TaskEvent
 from delegate.ports import ChatReply, ToolOutput
 from delegate.sandbox.filesystem.changes import MAX_ARTIFACTS
-from delegate.types import Artifact, ChildRun, ErrorDetail, Receipt, RunStatus
+from delegate.types import Artifact, ChildRun, ErrorDetail, JsonObject, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
 """How many characters of a tool's output a receipt keeps. Its digest and size are those of the whole output."""
@@ -78,18 +78,21 @@ class Recorder:
         if text.strip():
             self.output = text
         if self._journal is not None:
-            calls = [{"tool": encodable(call.name), "args": encodable(call.arguments)} for call in reply.tool_calls]
-            calls_json = redactor.json(json_bytes(calls, fallback=str).decode()) if calls else "[]"
-            self._write_usage(charge, self.model, text, seconds, calls_json)
+            calls = [{"tool": call.name, "args": call.arguments} for call in reply.tool_calls]
+            self._write_usage(charge, self.model, text, seconds, _as_json(calls))
 
-    def usage_reported(self, charge: Charge, *, model: str | None = None, text: str = "") -> None:
-        """Record model calls that a runner made itself, with the text of the last reply if it is known."""
+    def usage_reported(
+        self, charge: Charge, *, model: str | None = None, text: str = "", calls: Sequence[JsonObject] = ()
+    ) -> None:
+        """Record model calls that a runner made itself, with the text of the last reply, and the tools that the child
+        says to have called, if they are known.
+        """
         if self.charge is UNOBSERVED:  # the runner reports its calls after all
             self.charge = Charge()
         self.charge += charge
         self.model = model or self.model
         if self._journal is not None:
-            self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, "[]")
+            self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, _as_json(calls))
 
     def _write_usage(
         self,
@@ -226,6 +229,10 @@ class Recorder:
         end = redactor.text(encodable(text[-half - _LONGEST_SECRET :]))
         start, end = start[: min(half, max(len(start) - _LONGEST_SECRET, 0))], end[_LONGEST_SECRET:][-half:]
         return f"{start}{_note(len(text) - 2 * half)}{end}"
+
+
+def _as_json(calls: Sequence[JsonObject]) -> str:
+    return redactor.json(json_bytes(encodable(list(calls)), fallback=str).decode()) if calls else "[]"
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)

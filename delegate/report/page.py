@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from delegate._util.fencing import clean
 from delegate._util.redaction import redactor
-from delegate.report.values import Filter, ReportView, RunLine, Tone
+from delegate.report.values import Filter, ReportView, RunLine, TaskView, Tone
 
 TEMPLATES = Path(__file__).parent / "templates"
 TEXT_CHARS = 200_000
@@ -60,6 +60,21 @@ def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> 
     shown, is_live = found[:limit], any(run.state == "running" for run in runs)
     values = {"runs": shown, "found": len(found), "of": len(runs), "words": words, "only": only, "choices": _CHOICES}
     return _page("list.html", "", served=True, live=is_live, form_action="'self'", **values)
+
+
+def compare_page(views: Sequence[ReportView]) -> Page:
+    """The page with two runs side by side, the older one first."""
+    older, newer = sorted(views, key=lambda view: view.when)
+    return _page("compare.html", "", served=True, live=False, views=(older, newer), pairs=_pairs(older, newer))
+
+
+def _pairs(older: ReportView, newer: ReportView) -> Sequence[tuple[TaskView | None, TaskView | None]]:
+    """The tasks of two runs: the same goal side by side, in the newer run's order, then what only the older one has."""
+    left: dict[str, list[TaskView]] = {}
+    for task in older.tasks:
+        left.setdefault(task.goal, []).append(task)
+    pairs = [(left[task.goal].pop(0) if left.get(task.goal) else None, task) for task in newer.tasks]
+    return [*pairs, *((task, None) for tasks in left.values() for task in tasks)]
 
 
 def _has(run: RunLine, wanted: Sequence[str]) -> bool:

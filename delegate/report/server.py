@@ -7,6 +7,7 @@ only GET and HEAD are answered.
 
 import asyncio
 import hmac
+import os
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
@@ -19,7 +20,7 @@ from delegate._util.redaction import logger
 from delegate._util.slow_clients import SlowClients
 from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, DelegateError
-from delegate.report.page import Page, list_page, problem_page, report_page
+from delegate.report.page import Page, compare_page, list_page, problem_page, report_page
 from delegate.report.reading import Reports
 
 ADDRESS = "127.0.0.1"
@@ -52,7 +53,7 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
             try:
                 await site.start()
             except OSError as error:
-                message = f"port {port} can't be used: {error.strerror}"
+                message = f"port {port} can't be used: {os.strerror(error.errno or 0)}"
                 hint = "choose another --port, or leave it out"
                 raise CallError("port_in_use", message, field="port", hint=hint) from None
             views: _Views = runner.app[_VIEWS]
@@ -75,6 +76,7 @@ class _Views:
         self.app[_VIEWS] = self
         self.app.router.add_get("/{token}/", self._list)
         self.app.router.add_get("/{token}/run/{id}", self._report)
+        self.app.router.add_get("/{token}/compare", self._compare)
 
     async def close_slow(self, runner: web.AppRunner) -> None:
         """Close the connections of clients that don't send a whole request, until canceled."""
@@ -139,6 +141,16 @@ class _Views:
         except DelegateError as error:
             return _reply(problem_page(str(error)), HTTPStatus.NOT_FOUND)
         return _reply(await run_in_thread(lambda: report_page(view, served=True)))
+
+    async def _compare(self, request: web.Request) -> web.Response:
+        runs = request.query.getall("run", [])
+        if len(runs) != 2:
+            return _reply(problem_page(f"{len(runs)} runs are chosen: choose two of the list"), HTTPStatus.BAD_REQUEST)
+        try:
+            views = [await self._reports.report(run) for run in runs]
+        except DelegateError as error:
+            return _reply(problem_page(str(error)), HTTPStatus.NOT_FOUND)
+        return _reply(await run_in_thread(lambda: compare_page(views)))
 
 
 _VIEWS = web.AppKey("views", _Views)

@@ -101,6 +101,8 @@ _STEP_WORDS = {
     "approval.answered": "approval",
     "step.declared": "begins a step",
     "step.verified": "ends a step",
+    "question.asked": "asks its parent",
+    "question.answered": "question",
     "message.delivered": "reads a message",
     "child.done": "child ended",
     "check.started": "check starts",
@@ -131,6 +133,7 @@ def task_view(
     room.has(_TASK_CHARS)
     details = _Details(record or {}, result, rulings, room)
     disputed = _disputed(rulings, verdict)
+    why, is_of_criterion = _why(record, outcome, result)
     return TaskView(
         anchor=anchor,
         number=number,
@@ -140,7 +143,8 @@ def task_view(
         tone=tone,
         decided_by=verdict.decided_by if verdict else "",
         code=code_of(outcome, result),
-        why=one_line(_why(record, outcome, result), WHY_CHARS) + _dispute(disputed),
+        why=one_line(why, WHY_CHARS) + _dispute(disputed),
+        is_said_below=is_of_criterion and not disputed,
         figures=[paid(result), duration(result.seconds)] if result else [],
         is_open=bool(disputed) or (tone not in ("pass", "none") and word != "PASS"),
         criteria=details.criteria(),
@@ -204,23 +208,24 @@ def _goal(record: JsonObject | None, outcome: ItemOutcome | None) -> str:
     return values.get("goal") or " · ".join(values.values()) or "no goal is on record"
 
 
-def _why(record: JsonObject | None, outcome: ItemOutcome | None, result: TaskResult | None) -> str:
+def _why(record: JsonObject | None, outcome: ItemOutcome | None, result: TaskResult | None) -> tuple[str, bool]:
+    """Why a task passed or failed, and whether the reason is a criterion's."""
     if outcome is not None and outcome.why:
-        return outcome.why
+        return outcome.why, False
     if result is None:
         state = record["state"] if record else "outcome_unknown"
-        return _WITHOUT_RESULT.get(state, _WITHOUT_RESULT["outcome_unknown"])
+        return _WITHOUT_RESULT.get(state, _WITHOUT_RESULT["outcome_unknown"]), False
     if result.error is not None:
-        return f"{result.status}: {result.error.message}"
+        return f"{result.status}: {result.error.message}", False
     verdict = result.verdict
     if verdict is None:
-        return "no criteria were given, so nothing was checked"
+        return "no criteria were given, so nothing was checked", False
     failing = next((criterion for criterion in verdict.criteria if criterion.fails), None)
     if failing is None or verdict.decided_by == "gate":
         rests = f" ({verdict.worth})" if verdict.verdict == "PASS" else ""
-        return f"{verdict.reasoning or verdict.code}{rests}"
+        return f"{verdict.reasoning or verdict.code}{rests}", False
     unseen = "" if result.examined else "nobody could look: "
-    return f"{unseen}{failing.text} — {failing.reason or failing.code.replace('_', ' ')}"
+    return f"{unseen}{failing.text} — {failing.reason or failing.code.replace('_', ' ')}", not unseen
 
 
 def _facts(

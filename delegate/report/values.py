@@ -200,6 +200,8 @@ class TaskView:
     code: str
     why: str
     """The first criterion that fails, in words, or what a PASS rests on."""
+    is_said_below: bool
+    """Whether the criteria say the same."""
     figures: Sequence[str]
     """Cost and time."""
     is_open: bool

@@ -52,6 +52,7 @@ from delegate.types.criteria import (
     ShellCriterion,
     TextCriterion,
 )
+from delegate.types.question import ParentQuestion
 from delegate.types.report import Attempt, Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Parent, Task, Workspace
 from delegate.types.verdict import (
@@ -147,6 +148,7 @@ __all__ = [
     "ManualCriterion",
     "NamedMode",
     "Parent",
+    "ParentQuestion",
     "PartResult",
     "PlanStep",
     "ProbeCriterion",

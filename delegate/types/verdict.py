@@ -17,8 +17,9 @@ PASSING: tuple[CriterionOutcome, ...] = ("met", "trusted")
 """The outcomes that a PASS requires of every criterion that decides."""
 DecidedBy = Literal["gate", "check", "judge", "trust", "nobody"]
 VerdictWord = Literal["PASS", "FAIL"]
-ReceiptsAvailability = Literal["recorded", "reported", "unavailable"]
+ReceiptsAvailability = Literal["recorded", "partial", "reported", "unavailable"]
 UNRECORDED: Mapping[ReceiptsAvailability, str] = {
+    "partial": "were recorded where delegate made them; of others there is only what the worker says",
     "reported": "are what the worker says, so only checks prove what was done",
     "unavailable": "were not recorded, so only checks prove what was done",
 }
@@ -366,7 +367,8 @@ class Verdict(Value):
     """For shell checks: the sandbox mechanism."""
     receipts: ReceiptsAvailability = "recorded"
     """`unavailable` if tool calls weren't recorded, and `reported` if they are what the worker says. Neither they nor
-    their lack prove anything then, and only checks show what was done."""
+    their lack prove anything then, and only checks show what was done. `partial` if the worker has tools of its own
+    besides those that are recorded: what is on record was done, and other things may have been."""
 
     @property
     def examined(self) -> bool:

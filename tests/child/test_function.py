@@ -118,6 +118,17 @@ async def test_what_a_function_raises_is_its_result() -> None:
     assert (result.status, result.error.message) == ("failed", "ValueError: no such model")
 
 
+async def test_a_function_may_raise_an_error_whose_causes_are_a_circle() -> None:
+    async def child(job: Job) -> str:
+        error, cause = ValueError("no such table"), KeyError("name")
+        error.__context__, cause.__context__ = cause, error
+        raise error
+
+    result = await done(child)
+    assert result.error
+    assert (result.error.code, "no such table" in result.error.message) == ("crashed", True)
+
+
 def blocking(job: Job) -> str:
     return "late"
 

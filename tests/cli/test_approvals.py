@@ -1,10 +1,14 @@
 """What the terminal shows of a request, what it takes for a yes, and what `delegate show` tells of approvals."""
 
 import asyncio
+import json
 import os
 import pty
+import re
+import subprocess
 import threading
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any, TextIO
 
 import pytest
@@ -13,10 +17,14 @@ from rich.live import Live
 
 from delegate import Delegator, Task
 from delegate.cli.screen import progress
-from delegate.cli.screen.approvals import QUESTION, TerminalApprovals, at_terminal
+from delegate.cli.screen.approvals import ANSWER, CHOICE, QUESTION, TerminalApprovals, at_terminal
+from delegate.contract import CallProgress
+from delegate.events import ChildWaiting, WaitReason
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, digest_of
-from tests.cli.command import delegate
+from delegate.types import ParentQuestion
+from tests.cli.command import COMMAND, delegate, openai_at
+from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import words
 
 
@@ -159,3 +167,78 @@ def test_show_tells_what_was_asked_and_who_answered() -> None:
     assert "asks 1: run_shell: there is no sandbox here" in transcript
     assert "answer 2: refused by ada" in transcript
     assert "\x1b" not in shown + transcript
+
+
+# -------------------------------------------------------------------------------------------------------- questions
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"), [("2\n", "2"), (" blau, 青 \n", "blau, 青"), ("\n", None), (" \n", None), ("\x04", None)]
+)
+async def test_a_line_at_the_terminal_is_the_answer_to_a_question(
+    terminal: Terminal, typed: str, answer: str | None
+) -> None:
+    question = ParentQuestion(
+        handle="a-0", task_index=1, goal="Paint", n=1, text="Which\ncolor?", options=("red", "blue"), answer_before=0
+    )
+
+    def person() -> None:
+        terminal.read_until(CHOICE)
+        terminal.type(typed)
+
+    typing = threading.Thread(target=person, daemon=True)
+    typing.start()
+    assert await TerminalApprovals(terminal.stdin, terminal.stderr).answer(question) == answer
+    await asyncio.to_thread(typing.join)
+    assert "Task 2 (Paint) asks:\r\n  | Which\r\n  | color?\r\n  1. red\r\n  2. blue\r\n" in terminal.seen
+
+
+async def test_a_question_that_another_answered_leaves_the_terminal_to_the_next(terminal: Terminal) -> None:
+    question = ParentQuestion(handle="a-0", task_index=0, goal="g", n=1, text="Why?", answer_before=0)
+    ask = TerminalApprovals(terminal.stdin, terminal.stderr)
+    first = asyncio.create_task(ask.answer(question))
+    await asyncio.to_thread(terminal.read_until, ANSWER)
+    first.cancel()
+    with suppress(asyncio.CancelledError):
+        await first
+    second = asyncio.create_task(ask.answer(question))
+    await asyncio.to_thread(terminal.read_until, ANSWER, 2)
+    terminal.type("Because.\n")
+    assert await second == "Because."
+
+
+def test_a_child_of_a_command_asks_at_its_terminal_and_otherwise_not_at_all(terminal: Terminal) -> None:
+    def worker(call: Call) -> Reply:
+        if call.tool_results:
+            return Reply("It is blue." if "Option 2: blue" in str(call.body) else "It is any color.")
+        offered = "ask_parent" in str(call.body["tools"])
+        question = {"question": "Which color?", "options": ["red", "blue"]}
+        return Reply(tool_calls=(("ask_parent", question),)) if offered else Reply("I could not ask.")
+
+    with ModelServer(worker) as server:
+        environment = {**os.environ, **openai_at(server)}
+        streams: Any = {"stdin": terminal.stdin, "stderr": terminal.stderr, "stdout": subprocess.PIPE}
+        command = [*COMMAND, "run", "Paint it.", "--format", "json"]
+        with subprocess.Popen(command, env=environment, text=True, **streams) as process:
+            terminal.read_until(CHOICE)
+            terminal.type("2\n")
+            assert process.stdout
+            report = json.loads(process.stdout.read())
+        assert report["results"][0]["summary"] == "It is blue."
+        alone = json.loads(delegate("run", "Paint it.", "--format", "json", **openai_at(server)).stdout)
+    assert alone["results"][0]["summary"] == "I could not ask."
+    shown = delegate("show", report["results"][0]["handle"], "--transcript").stdout
+    assert "\nquestion answered: Which color?\nanswer delivered: 2\n" in shown
+    lines = [re.sub(r"^\+\S+ s | after .*", "", line.strip()) for line in shown.split("transcript:")[1].split("\n")]
+    told = "\n".join(lines)
+    assert "question 1: to its parent\nWhich color?\n1. red\n2. blue\n" in told, told
+    assert "question 1: answered,\n2\n" in told, told
+    assert "its parent says\nOption 2: blue\n" in told, told
+
+
+@pytest.mark.parametrize("reason", WaitReason.__args__)
+def test_every_reason_to_wait_is_shown(reason: WaitReason) -> None:
+    shown, told = progress.RunProgress(["Paint it."]), CallProgress()
+    for show in (shown.show, told.add):
+        show(ChildWaiting(reason=reason))
+    assert "waits for" in told.line()

@@ -124,7 +124,8 @@ def test_errors_stand_with_their_rows() -> None:
     assert [rows[name]["state"] for name in ("A", "B", "denied")] == ["done", "bad_row", "done"]
     assert "3 fields" in rows["B"]["why"]
     assert rows["B"]["note"] == "2"
-    assert rows["denied"]["why"].startswith("auth: ")
+    assert rows["denied"]["why"] == "auth"
+    assert "HTTP 401" in rows["denied"]["reasoning"]
 
 
 def test_tasks_of_a_json_file_are_repeated_by_their_goals() -> None:

@@ -1,9 +1,13 @@
 """`delegate message`: an instruction reaches a child that works in another process."""
 
 import json
+import os
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.cli.command import delegate, openai_at
+from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import Call, ModelServer, Reply
 
 
@@ -30,6 +34,43 @@ def test_a_message_reaches_the_child_of_another_process(tmp_path: Path) -> None:
     read = delegate("show", "last", "--transcript", **home).stdout
     assert "message delivered: Name the color." in read
     assert "its parent says" in read
+
+
+def test_of_two_processes_at_once_one_answers_a_question(tmp_path: Path) -> None:
+    home, both_sent = {"DELEGATE_HOME": str(tmp_path / "home")}, threading.Event()
+
+    def worker(call: Call) -> Reply:
+        said = str(call.body)
+        if not call.tool_results:
+            return Reply(tool_calls=(("ask_parent", {"question": "Which color?", "options": ["red", "blue"]}),))
+        assert both_sent.wait(100)
+        return Reply(f"{'Option 1: red' in said or 'Option 2: blue' in said}")
+
+    with ModelServer(worker) as server:
+        command = [*COMMAND, "rpc"]
+        environment = {**os.environ, **openai_at(server), **home}
+        with subprocess.Popen(
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdin
+            assert process.stdout
+            call = {"id": 1, "method": "call", "params": {"call": {"goal": "Paint it."}, "wait_seconds": 60}}
+            print(json.dumps(call), file=process.stdin, flush=True)
+            asked = json.loads(process.stdout.readline())["result"]
+            (handle,) = asked["handles"]
+            with ThreadPoolExecutor() as pool:
+                answers = [pool.submit(delegate, "message", handle, str(n), "--json", **home) for n in (1, 2)]
+            sent = [json.loads(answer.result().stdout) for answer in answers]
+            both_sent.set()
+            read = {"id": 2, "method": "read", "params": {"handle": handle, "wait_seconds": 60}}
+            state = "needs_input"
+            while state != "done":
+                print(json.dumps(read), file=process.stdin, flush=True)
+                state = (done := json.loads(process.stdout.readline())["result"])["state"]
+            process.stdin.close()
+    assert (asked["state"], asked["questions"][0]["text"]) == ("needs_input", "Which color?")
+    assert done["result"]["summary"] == "True"
+    assert sorted(one["is_answer"] for one in sent) == [False, True]
 
 
 def test_a_task_that_has_ended_continues_and_its_report_is_printed(tmp_path: Path) -> None:

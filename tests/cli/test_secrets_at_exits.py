@@ -274,10 +274,11 @@ EXITS = {
     "requests, and what is learned from the replies": """
         models/providers/_http.py models/providers/_pool.py models/providers/_profile.py models/shared_limits.py""",
     "answers to a host and its notifications": """
-        hosts/langchain/children.py hosts/mcp/connection.py hosts/mcp/http.py hosts/mcp/sdk.py
-        hosts/mcp/stdio.py hosts/mcp/tools.py hosts/progress.py""",
+        hosts/mcp/connection.py hosts/mcp/http.py hosts/mcp/sdk.py hosts/mcp/stdio.py hosts/mcp/tools.py
+        hosts/own_agents.py hosts/progress.py""",
     "the work itself, and what its commands get": """
-        child/command.py child/job.py child/mcp_connection.py child/toolbox.py sandbox/commands/confinement.py
+        child/acp.py child/acp_connection.py child/command.py child/job.py child/mcp_connection.py child/toolbox.py
+        sandbox/commands/confinement.py
         sandbox/filesystem/copy_out.py sandbox/filesystem/files.py sandbox/tampering/git_files.py
         sandbox/commands/landlock.py sandbox/filesystem/paths.py sandbox/commands/subreaper.py
         sandbox/filesystem/trees.py sandbox/workspace/inputs.py sandbox/workspace/folder.py

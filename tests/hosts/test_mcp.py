@@ -887,7 +887,8 @@ async def test_a_port_in_use_is_a_one_line_error(world: World) -> None:
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     _, stderr = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
     assert process.returncode == 2
-    assert stderr.decode() == f"delegate: can't listen on 127.0.0.1, port {taken}: Address already in use\n"
+    why = "Address already in use; choose another --port or --host"
+    assert stderr.decode() == f"delegate: can't listen on 127.0.0.1, port {taken}: {why}\n"
 
 
 # ---------------------------------------------------------------------------------------- before the SDK is loaded

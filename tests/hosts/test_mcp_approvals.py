@@ -157,6 +157,29 @@ async def test_a_call_is_continued_once_and_only_by_its_own_client() -> None:
     assert await calls.answer(held, None, None) == {"said": "yes"}
 
 
+async def test_a_late_reply_to_one_question_is_none_to_the_next() -> None:
+    calls, held, answered = HeldCalls(), HeldCall("a"), asyncio.Event()
+
+    async def work() -> JsonObject:
+        first, second = (asyncio.ensure_future(held.elicit(text, {})) for text in ("first?", "second?"))
+        await answered.wait()
+        first.cancel()  # it was answered in another way
+        second.cancel()
+        return {"said": await held.elicit("third?", {})}
+
+    question = await calls.answer(held, work(), None)
+    assert isinstance(question, Question)
+    answered.set()
+    await asyncio.sleep(0)
+    assert calls.take("a", question.state) is held
+    held.reply("yes, to the first")
+    question = await calls.answer(held, None, None)
+    assert isinstance(question, Question)
+    assert question.message == "third?"
+    held.reply("yes")
+    assert await calls.answer(held, None, None) == {"said": "yes"}
+
+
 async def test_a_client_that_leaves_while_its_call_goes_on_stops_it() -> None:
     calls, held, gone = HeldCalls(), HeldCall("a"), Cancellation()
 

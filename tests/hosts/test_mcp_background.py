@@ -272,13 +272,14 @@ class Latest:
     """A client of the latest protocol without the SDK, which doesn't know the extension."""
 
     def __init__(self, http: aiohttp.ClientSession, server: Server, *extensions: str) -> None:
-        self._http, self.server, self._extensions = http, server, extensions
+        self._http, self.server = http, server
+        self.capabilities: JsonObject = {"extensions": {name: {} for name in extensions}}
 
     async def send(self, method: str, **params: Any) -> JsonObject:
         prefix, version = "io.modelcontextprotocol/", "2026-07-28"
         meta: JsonObject = {
             f"{prefix}protocolVersion": version,
-            f"{prefix}clientCapabilities": {"extensions": {name: {} for name in self._extensions}},
+            f"{prefix}clientCapabilities": self.capabilities,
             f"{prefix}clientInfo": {"name": "a test", "version": "1"},
         }
         headers = {"MCP-Protocol-Version": version, "Mcp-Method": method}

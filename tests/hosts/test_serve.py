@@ -172,6 +172,26 @@ async def test_a_running_child_is_sent_messages() -> None:
         assert again["error"]["code"] == "cannot_message"
 
 
+async def test_a_child_asks_and_a_message_answers() -> None:
+    def script(request: ChatRequest) -> Any:
+        question = {"question": "Which color?", "options": ["red", "blue"]}
+        return request.messages[-1].text if request.messages[1:] else Scripted.call("ask_parent", **question)
+
+    async with serving(script) as served:
+        call = {"call": {"goal": "Paint it."}, "wait_seconds": 60}
+        asked = await served.ask("/v1/calls", call, status=202)
+        (handle,) = asked["handles"]
+        (question,) = asked["questions"]
+        assert (asked["state"], question["handle"], question["options"]) == ("needs_input", handle, ["red", "blue"])
+        task = await served.ask(f"/v1/tasks/{handle}?wait_seconds=60")
+        assert (task["state"], task["question"]) == ("needs_input", question)
+        sent = await served.ask(f"/v1/tasks/{handle}/messages", {"text": "2"})
+        assert (sent["is_answer"], sent["state"]) == (True, "queued")
+        done = await served.ask(f"/v1/tasks/{handle}?wait_seconds=60")
+        assert (done["state"], done["question"]) == ("done", None)
+    assert "Option 2: blue" in done["result"]["summary"]
+
+
 async def test_each_client_reads_and_stops_only_its_own_tasks() -> None:
     gate = Gate()
     async with serving(gate, {"one": TOKEN, "two": "b" * 32}) as served:

@@ -5,7 +5,7 @@ One `ModelServer` serves all of them over HTTP, whatever API a host uses for its
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import delegate
@@ -201,7 +201,7 @@ def _with_usage(answer: Answer | Awaitable[Answer], tokens: tuple[int, int]) -> 
     if isinstance(answer, Fault):
         return answer
     if isinstance(answer, Reply):
-        return Reply(answer.text, answer.tool_calls, input_tokens=tokens[0], output_tokens=tokens[1])
+        return replace(answer, input_tokens=tokens[0], output_tokens=tokens[1])
     return _awaited_with_usage(answer, tokens)
 
 

@@ -704,7 +704,8 @@ def test_a_declared_model_of_unknown_price_is_last_and_only_without_limit() -> N
 def test_without_any_key_the_error_names_every_variable_to_set() -> None:
     error = refusal(available=frozenset[Any]())
     assert error.code == "no_api_key"
-    assert error.hint == "set ANTHROPIC_API_KEY, or set GEMINI_API_KEY, or set OPENAI_API_KEY"
+    every = "set ANTHROPIC_API_KEY, or set GEMINI_API_KEY, or set OPENAI_API_KEY"
+    assert error.hint == f"{every}, or see docs/local-models.md"
 
 
 def test_a_tier_without_a_reachable_model_is_refused_with_those_that_have() -> None:

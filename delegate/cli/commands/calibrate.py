@@ -39,7 +39,7 @@ def calibrate(
     ] = None,
     layers: Annotated[
         bool,
-        typer.Option("--layers", help="Count what gate, checks, quotes and judge stopped in the verdicts on record."),
+        typer.Option("--layers", help="Count how many FAILs on record the gate, checks, quotes and judges decided."),
     ] = False,
     fit: Annotated[
         bool, typer.Option("--fit", help="Fit a detector of reports that aren't true to the rulings, and store it.")
@@ -53,8 +53,8 @@ def calibrate(
     """Print how often each judge is wrong: false PASS, false FAIL and kappa, with 95 % intervals.
 
     The rates come from rulings on criteria that were drawn at random
-    (`delegate rule --sample N`). Those on criteria that somebody picked are
-    printed apart, since they say little about the others.
+    (`delegate rule --sample N`). Rulings on criteria that a person chose are
+    printed separately, since such criteria aren't typical.
     """
     with refusals_as(format):
         if (

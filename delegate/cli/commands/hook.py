@@ -63,7 +63,8 @@ def hook(
         allowed = max_cost_usd if settings.max_cost_usd is None else min(settings.max_cost_usd, max_cost_usd)
         verdict = _judged(ending, memory, Delegator(override(settings, max_cost_usd=allowed)), timeout)
     except Exception as error:  # a hook that fails must neither end nor hold up the session that it is in
-        _tell(f"{PROGRAM} didn't judge this work: {one_line(redactor.text(str(error)), _REASON_CHARS)}")
+        text = f"{error} ({hint})" if (hint := getattr(error, "hint", None)) else str(error)
+        _tell(f"{PROGRAM} didn't judge this work: {one_line(redactor.text(text), _REASON_CHARS)}")
         return
     _answer(ending, verdict, memory)
 

@@ -52,7 +52,7 @@ def lint(
 
     Commands run in an empty folder and, if there is a workspace, in a copy of
     it, each for at most 10 seconds and in a sandbox, unless the settings allow
-    them anywhere. What succeeds wherever it runs can't fail. Schemas,
+    them anywhere. A command that succeeds in each of them can't fail. Schemas,
     expressions and patterns are tried on reports that say nothing.
 
     With --criteria, show whether each criterion of a file can fail, and what
@@ -62,9 +62,8 @@ def lint(
     tasks as for `delegate run --file` and `delegate batch`. Only what was
     found is shown.
 
-    No model is called, and no key is needed. Exits with 0 if everything can
-    fail or that isn't known, 1 if something can't, and 2 if there is no command
-    or a criterion is invalid.
+    No model is called, and no key is needed. Exits with 1 if something can't
+    fail, 2 if there is no command or a criterion is invalid, and else 0.
     """
     text = ""
     with refusals_as(format):

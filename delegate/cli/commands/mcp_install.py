@@ -1,6 +1,7 @@
 """`delegate mcp install`: the settings with which a client starts the server, printed or written into its file."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from delegate._util.similar import most_similar
 from delegate.cli import PROGRAM
 from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config, yaml_block
 
@@ -38,6 +40,7 @@ _KEYS = (
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
     *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
 )
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def install(
@@ -60,7 +63,14 @@ def install(
     from delegate.errors import ConfigError
 
     if client not in CLIENTS:
-        raise typer.BadParameter(f"there is no client {client!r}; there are: {', '.join(CLIENTS)}", param_hint="CLIENT")
+        near = next((one for one in CLIENTS if client.startswith(one)), None) or most_similar(client, CLIENTS)
+        meant = f"did you mean {near}? All" if near else "all"
+        message = f"there is no client {client!r}; {meant} clients are {', '.join(CLIENTS)}"
+        raise typer.BadParameter(message, param_hint="CLIENT")
+    for name in key or ():
+        if not (_VARIABLE.fullmatch(name) or name in os.environ):
+            message = "this is no variable's name; name the variable that holds the key, such as OPENAI_API_KEY"
+            raise typer.BadParameter(message, param_hint="--key")
     known, keys = CLIENTS[client], key if key is not None else [name for name in _KEYS if os.environ.get(name)]
     launch = _this_command() if command is None else Launch(command)
     launch = replace(launch, args=(*launch.args, *(options or ())), keys=tuple(keys))
@@ -87,8 +97,9 @@ def install(
             print(f"{file} {done}" + (f"; what it was is in {backup}" if backup else ""))
     except (ValueError, OSError) as error:
         what = "remove the server from" if remove else "add the server to"
-        by_hand = "" if remove else f"; add this yourself:\n\n{block}"
-        raise ConfigError(f"can't {what} {file}: {error}{by_hand}") from None
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        by_hand = "" if remove else ", or add by hand what this command prints without --write"
+        raise ConfigError(f"can't {what} {file}: {reason}; correct the file{by_hand}") from None
 
 
 def _explain(client: McpClient, entry: "JsonObject", keys: Sequence[str], options: Sequence[str]) -> None:
@@ -256,8 +267,6 @@ def _inside(whole: Any, keys: Sequence[str], *, create: bool) -> Any:
 
 def _with_item(client: McpClient, old: str, block: str) -> str:
     """The old text with the block's item, if it has one, as the first one of the list of servers."""
-    import re
-
     listed = re.search(rf"^{client.keys[0]}:[ \t]*(?:\[\])?[ \t]*\n", old + "\n", re.MULTILINE)
     if listed is None:
         return f"{old.rstrip()}\n{block}"

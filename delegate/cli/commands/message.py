@@ -30,16 +30,18 @@ def message(
     criteria: CriteriaOption = None,
     format: FormatOption = Format.pretty,
 ) -> None:
-    """Send a task an instruction, also one of another process.
+    """Send an instruction to a task, also to one that another process runs.
 
-    The child of a running task reads it before its next turn; `delegate show`
-    says whether it did. A task that has ended goes on with it in its workspace,
+    The child of a running task reads it before its next turn, as the answer
+    if it waits for one; `delegate show` says whether it did. A task that has ended goes on with it in its workspace,
     as a new task with a verdict of its own, and its report is printed. The work
     is judged by the same criteria as before; a task that has ended can get
     others with -c.
     """
     new_criteria = [typed_criterion(text) for text in criteria] if criteria else None
-    delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
+    terminal = at_terminal()
+    delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
+    goals = list[str]()
 
     async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> SentMessage | Report:
         record = await _record(delegator, handle)
@@ -56,8 +58,10 @@ def message(
         print_any_report(sent, goals, format)
         raise typer.Exit(exits.of_report(sent))
     if not print_as_json(format, sent.model_dump(), None):
+        state = "the child goes on with it" if sent.is_answer else "the child reads it before its next turn"
         more = f"`{PROGRAM} show {sent.handle}` says whether it did"
-        console().print(f"queued: the child reads it before its next turn; {more}", markup=False, soft_wrap=True)
+        line = f"{'answered' if sent.is_answer else 'queued'}: {state}; {more}"
+        console().print(line, markup=False, soft_wrap=True)
 
 
 async def _record(delegator: Delegator, name: str) -> JsonObject:

@@ -40,7 +40,7 @@ def report(
     It shows each task with its verdict, each quote of a judge where it stands
     in its source, when what ran, and what it cost. It loads nothing from
     elsewhere and works without scripts, so it can be mailed and archived. It
-    contains what children wrote and read, as far as secrets weren't removed.
+    contains what children wrote and read; known forms of secrets are removed.
     With more than 1,000 tasks, those that didn't pass are on the first page.
     """
     if output != Path("-"):

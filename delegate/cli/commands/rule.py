@@ -80,8 +80,8 @@ def rule(
     """Say whether a criterion is really met. `delegate calibrate` measures the judges by that.
 
     `--sample N` draws criteria at random and shows each with its evidence but
-    not its verdict. Only such rulings say how often a judge is wrong: those
-    that somebody picked, because they looked odd, are measured apart. Without
+    not its verdict. How often a judge is wrong is measured by these rulings.
+    Rulings on criteria that you choose yourself are counted separately. Without
     a terminal, `--sample N --format jsonl` prints the criteria as lines with
     their evidence; fill in `ruling`, and read them with `--import`.
     """

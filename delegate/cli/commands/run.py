@@ -235,7 +235,9 @@ def _refuse_options_with_resume(
 
 def _resume(text: str, format: Format) -> NoReturn:
     """Go on with a task on record, and print its report."""
-    delegator, goals = Delegator(on_approval=at_terminal()), list[str]()
+    terminal = at_terminal()
+    delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
+    goals = list[str]()
 
     async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> Report:
         record, tasks = await find(delegator, text, None)
@@ -293,9 +295,10 @@ def _run(
     if runner is not None:
         _refuse_limits_with_runner(tasks)
     goals = [task.goal for task in tasks]
-    delegator = Delegator(_raise_limits(load_settings(), tasks), runner=runner, on_approval=at_terminal())
+    settings, terminal = _raise_limits(load_settings(), tasks), at_terminal()
+    delegator = Delegator(settings, runner=runner, on_approval=terminal, on_question=terminal and terminal.answer)
     _refuse_absent_workspaces(tasks)
-    _warn_of_length(tasks)
+    _warn_of_length(tasks, runner)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
     print_any_report(report, goals, format)
@@ -303,13 +306,15 @@ def _run(
     raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
 
 
-def _warn_of_length(tasks: Sequence[Task]) -> None:
+def _warn_of_length(tasks: Sequence[Task], runner: CommandRunner | None) -> None:
     """Say what costs more than a person may expect: a child's calls all begin with its goal and context."""
     for n, task in enumerate(tasks, start=1):
         if (chars := len(task.goal) + len(task.context or "")) > LONG_CHARS:
+            delegator, source = Delegator(load_settings(), runner=runner), Listed([task], f"task {n}")
+            estimate = work(delegator, lambda _, plan=delegator.batches.plan, source=source: plan(source)).estimate
             _log.warning(
-                f"task {n}: goal and context have {chars:,} characters, which each call of its child sends again; to "
-                "save cost, put long text into a file in the workspace and name it in the goal"
+                f"task {n}: goal and context have {chars:,} characters, which each call of its child sends again (cost:"
+                f" {estimate}); to save cost, put long text into a file in the workspace and name it in the goal"
             )
 
 

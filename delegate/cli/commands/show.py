@@ -164,8 +164,13 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
         out.print(record_screen(result, record["task"]["goal"], number=number, report=run.output))
     else:
         out.print(_unfinished(record))
+    answered = {event["n"]: event["outcome"] for event in record["events"] if event["kind"] == "question.answered"}
+    for one in (event for event in record["events"] if event["kind"] == "question.asked"):
+        outcome = answered.get(one["n"], "open").replace("_", " ")
+        out.print(Text.assemble(("question ", "dim"), outcome, ": ", one_line(one["text"], 400)))
     for one in record["messages"]:
-        out.print(Text.assemble(("message ", "dim"), one["state"].replace("_", " "), ": ", one_line(one["text"], 400)))
+        kind = "answer " if one["is_answer"] else "message "
+        out.print(Text.assemble((kind, "dim"), one["state"].replace("_", " "), ": ", one_line(one["text"], 400)))
     if lines := approvals(record):
         out.print()
         out.print(Text("\n").join((Text("approvals:", "dim"), *lines)), soft_wrap=True)

@@ -30,12 +30,17 @@ def trust(
 ) -> None:
     """Let a folder's delegate.toml, .mcp.json or roles, a file of tasks, or a .delegate/criteria.toml count in full.
 
-    Without trust, a delegate.toml may only narrow what your own settings allow,
-    a .mcp.json and roles (agents/NAME.md) aren't read, a file of tasks may ask
-    for no more than your settings do, and for no workspace outside of its
-    folder, and commands of criteria for a hook count as those of a model. Each
-    could be a repository's: read it first. Any change of the file ends the
-    trust.
+    Read the file first: it may have come with a repository. Any change of it
+    ends the trust. Without trust,
+
+    - a delegate.toml can only restrict what your own settings allow;
+
+    - a .mcp.json and roles (agents/NAME.md) aren't read;
+
+    - a file of tasks can't ask for more than your settings do, or for a
+    workspace outside of its folder;
+
+    - commands in .delegate/criteria.toml run only where commands of models may.
     """
     if listed:
         for file in sorted(trusting.trusted()):

@@ -159,4 +159,5 @@ def _project_in(file: Path) -> _Project:
     try:
         return _Project.model_validate(read_document(file))
     except ValidationError as error:
-        raise CallError("invalid_criterion", f"{file}: {error_text(error)}", field="acceptance_criteria") from None
+        text = error_text(error, list(_Project.model_fields))
+        raise CallError("invalid_criterion", f"{file}: {text}", field="acceptance_criteria") from None

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from delegate.child.command import CommandRunner
 
 
+ACP = "acp:"
+"""What begins the command of an agent of the Agent Client Protocol."""
+
+
 class RunnerOutput(StrEnum):
     """The output format of the program given as --runner."""
 
@@ -18,7 +22,10 @@ class RunnerOutput(StrEnum):
 
 RunnerOption = Annotated[
     str | None,
-    typer.Option(metavar="COMMAND", help="Run this program as the child, such as `claude -p`."),
+    typer.Option(
+        metavar="COMMAND",
+        help="Run this program as the child, such as `claude -p`; with `acp:` before it, an ACP agent.",
+    ),
 ]
 RunnerOutputOption = Annotated[
     RunnerOutput | None,
@@ -34,6 +41,12 @@ RunnerEnvOption = Annotated[
 
 def runner_of(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> "CommandRunner | None":
     """The runner of these options, if they name one. Raises ConfigError, and BadParameter for options without it."""
+    if command is not None and command.startswith(ACP):
+        if output is not None:
+            raise typer.BadParameter("an ACP agent reports by its protocol: leave it out", param_hint="--runner-output")
+        from delegate.child.acp import AcpRunner  # `delegate mcp` answers a client before it loads this
+
+        return AcpRunner(command.removeprefix(ACP), env=env or ())
     if command is not None:
         from delegate.child.command import CommandRunner  # `delegate mcp` answers a client before it loads this
 

@@ -26,6 +26,7 @@ _WAITS: dict[WaitReason, str] = {
     "permit": "other children",
     "budget": "budget",
     "approval": "your approval",
+    "question": "an answer",
     "needs": "other tasks",
 }
 _LEAST_TITLE = 6
@@ -140,9 +141,11 @@ class RunProgress:
                 branch.doing = _short(f"asks you about {event.text}")
             case "approval.answered":
                 branch.doing = "thinking" if event.approved else _short(f"{event.tool} (not approved)")
+            case "question.asked":
+                branch.doing = _short(f"asks: {event.text}")
             case "step.declared":
                 branch.doing = _short(f"step {event.n}: {event.goal}")
-            case "step.verified" | "message.delivered":
+            case "step.verified" | "message.delivered" | "question.answered":
                 branch.doing = "thinking"
             case "task.queued" | "check.started" | "judge.done" | "task.done":
                 pass

@@ -86,6 +86,13 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
         case "step.verified":
             yield _at(seconds, f"step {event['n']} ends", f"{_held(event)}: {event['outcome']}")
             yield _line(f"called: {', '.join((*event['called'], *event['outside'])) or 'nothing'}")
+        case "question.asked":
+            yield _at(seconds, f"question {event['n']}", "to its parent")
+            yield from _block("\n".join((event["text"], *(f"{n}. {one}" for n, one in enumerate(event["options"], 1)))))
+        case "question.answered":
+            words = event["outcome"].replace("_", " ")
+            yield _at(seconds, f"question {event['n']}", f"{words}, after {event['seconds']:.1f} s")
+            yield from _block(event["text"])
         case "message.delivered":
             yield _at(seconds, "its parent says", "")
             yield from _block(str(event["text"]))

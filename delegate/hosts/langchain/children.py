@@ -27,8 +27,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
-from delegate.child.job import ChildRunner, Job, PendingReceipt, call_tool
-from delegate.codes import ChildCode
+from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.errors import ConfigError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
@@ -42,9 +41,9 @@ from delegate.hosts.langchain.tool import (
     messages,
     parent_context,
 )
-from delegate.hosts.own_agents import refuse_tools_of_task
+from delegate.hosts.own_agents import RunningCalls, failed, refuse_tools_of_task, too_many_turns
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
+from delegate.types import ChildRun, JsonObject, Usage
 
 _CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
 """Finish reasons of providers for a message that was cut off by a token limit."""
@@ -178,25 +177,21 @@ class _GraphRunner:
         try:
             state = await _run_isolated(graph, [HumanMessage(job.prompt)], parent_context.get(), [recorder])
         except (GraphRecursionError, _TooManyTurns) as error:
-            return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
+            return too_many_turns(job, str(error))
         finally:
-            recorder.write_pending()
+            recorder.calls.stop()
         return _finish(job, state)
 
 
 def _finish(job: Job, state: JsonObject) -> ChildRun:
     last = next(reversed(messages(state)), None)
     if "__interrupt__" in state:
-        return _failed(job, "needs_a_person", "the child's graph waits for a person, and no person is available")
+        return failed(job, "needs_a_person", "the child's graph waits for a person, and no person is available")
     if not isinstance(last, BaseMessage):
-        return _failed(job, "bad_report", "the child's graph ended without a message")
+        return failed(job, "bad_report", "the child's graph ended without a message")
     if last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason")) in _CUT_OFF:
-        return _failed(job, "truncated", "the model's last message was cut off by a token limit", output=last.text)
+        return failed(job, "truncated", "the model's last message was cut off by a token limit", output=last.text)
     return job.recorder.finish("completed", output=last.text)
-
-
-def _failed(job: Job, code: ChildCode, message: str, *, output: str | None = None) -> ChildRun:
-    return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:
@@ -232,13 +227,13 @@ class _ChildRecorder(BaseCallbackHandler):
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._turns = 0
-        self._pending: dict[UUID, PendingReceipt] = {}
+        self.calls = RunningCalls(job)
 
     def on_chat_model_start(self, *_: Any, **__: Any) -> None:
         self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
         self._turns += 1
         if self._turns > self._job.max_steps:
-            raise _TooManyTurns(f"the child still called tools after {self._job.max_steps} turns")
+            raise _TooManyTurns
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
         for generation in response.generations[0]:
@@ -248,20 +243,15 @@ class _ChildRecorder(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: JsonObject, input_str: str, *, run_id: UUID, inputs: JsonObject | None = None, **_: Any
     ) -> None:
-        self._on_loop(self._open_receipt, run_id, str(serialized.get("name")), inputs or {})
+        self._on_loop(self.calls.began, run_id, str(serialized.get("name")), inputs or {})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        self._on_loop(self._write_receipt, run_id, _output(output))
+        self._on_loop(self.calls.ended, run_id, _output(output))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        if isinstance(error, asyncio.CancelledError):  # the child was stopped: see `write_pending`
+        if isinstance(error, asyncio.CancelledError):  # the child was stopped: see `RunningCalls.stop`
             return
-        self._on_loop(self._write_receipt, run_id, ToolOutput(f"{type(error).__name__}: {error}", "error"))
-
-    def write_pending(self) -> None:
-        """Write the receipts of calls that were stopped before they ended."""
-        while self._pending:
-            self._pending.popitem()[1].write()
+        self._on_loop(self.calls.ended, run_id, ToolOutput(f"{type(error).__name__}: {error}", "error"))
 
     def _on_loop(self, record: Callable[..., None], *arguments: Any) -> None:
         """Call `record` on the event loop. The callbacks of sync tools run in other threads."""
@@ -282,11 +272,3 @@ class _ChildRecorder(BaseCallbackHandler):
             reasoning_tokens=written.get("reasoning") or 0,
         )
         self._job.record_usage(usage, model=message.response_metadata.get("model_name"), text=message.text)
-
-    def _open_receipt(self, run_id: UUID, tool: str, arguments: JsonObject) -> None:
-        self._pending[run_id] = self._job.tool_call(tool, arguments)
-
-    def _write_receipt(self, run_id: UUID, output: ToolOutput) -> None:
-        if (receipt := self._pending.pop(run_id, None)) is not None:
-            receipt.output = output
-            receipt.write()

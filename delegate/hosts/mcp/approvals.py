@@ -1,4 +1,4 @@
-"""Asks the users of MCP clients whether a child may make a call, by elicitation.
+"""Asks the users of MCP clients whether a child may make a call, and what a child wants to know, by elicitation.
 
 A client can be asked only while it waits for an answer: to the call of `delegate_task`, or to one of `read_delegation`
 afterwards. A client without elicitation, one that waits for nothing, and one without a clear answer approve nothing.
@@ -19,7 +19,8 @@ import anyio
 
 from delegate._util.cancellation import Cancellation
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
-from delegate.types import JsonObject
+from delegate.policy.questions import OnQuestion, describe
+from delegate.types import JsonObject, ParentQuestion
 
 Elicit = Callable[[str, JsonObject], Awaitable[Any]]
 """Sends a client the message and the schema of a form, and returns the SDK's result."""
@@ -36,6 +37,13 @@ FORM: JsonObject = {
         },
     },
     "required": ["approve"],
+}
+ANSWER_FORM: JsonObject = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string", "title": "Answer", "description": "Your own words, or the number of an option"}
+    },
+    "required": ["answer"],
 }
 _KEPT = 1_000
 _USER = "the user of the MCP client"
@@ -74,14 +82,42 @@ class ClientApprovals:
 
         return ask
 
+    def answerer(self, client: str) -> OnQuestion:
+        """Asks the user of this client what a child wants to know. No answer leaves that to the client's model."""
+
+        async def ask(question: ParentQuestion) -> str | None:
+            async with self._asking.setdefault(client, asyncio.Lock()):
+                if not (waiting := self._waiting.get(client)):
+                    return None
+                result = await waiting[-1](describe(question), ANSWER_FORM)
+            return answer_in(result)
+
+        return ask
+
+
+def answer_in(result: Any) -> str | None:
+    """The answer to a question in a client's result, as an object or as JSON. None if the user gave none."""
+    fields: Any = (
+        result
+        if isinstance(result, Mapping)
+        else {"action": getattr(result, "action", None), "content": _form_of(result)}
+    )
+    content = fields.get("content")
+    answer = content.get("answer") if fields.get("action") == "accept" and isinstance(content, Mapping) else None
+    return answer if isinstance(answer, str) and answer.strip() else None
+
 
 def _answer(result: Any) -> ApprovalAnswer:
     """The answer in a client's result: only `accept` with `approve` as true is a yes."""
     if getattr(result, "action", None) != "accept":
         return ApprovalAnswer(approved=False, by=_USER)
-    content = getattr(result, "content", None)
-    form: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+    form = _form_of(result)
     return ApprovalAnswer(approved=form.get("approve") is True, same_again=form.get("same_again") is True, by=_USER)
+
+
+def _form_of(result: Any) -> Mapping[str, Any]:
+    content = getattr(result, "content", None)
+    return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +140,17 @@ class HeldCall:
     report_progress: Any = None
     """Sends a notification with the request that waits now, if it wants any."""
     running: "asyncio.Task[JsonObject] | None" = None
-    _questions: "asyncio.Queue[tuple[str, JsonObject]]" = field(
-        default_factory=lambda: asyncio.Queue[tuple[str, JsonObject]]()
+    _questions: "asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]]]" = field(
+        default_factory=lambda: asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]]]()
     )
     _reply: "asyncio.Future[Any] | None" = None
+    """Of the question that the client was sent last."""
 
     async def elicit(self, message: str, form: JsonObject) -> Any:
         """Have the client asked, and wait for what it sends."""
-        self._reply = asyncio.get_running_loop().create_future()
-        self._questions.put_nowait((message, form))
-        return await self._reply
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._questions.put_nowait((message, form, reply))
+        return await reply
 
     async def progress(self, *given: Any) -> None:
         """Send a notification, if the client wants any."""
@@ -128,7 +165,7 @@ class HeldCall:
     async def next_question(self) -> tuple[str, JsonObject] | None:
         """Wait until the client's user has to be asked something. None if the call has ended."""
         assert self.running is not None
-        asked = asyncio.ensure_future(self._questions.get())
+        asked = asyncio.ensure_future(self._next())
         try:
             await asyncio.wait([self.running, asked], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -139,6 +176,13 @@ class HeldCall:
         finally:
             asked.cancel()
         return None if self.running.done() or asked.cancelled() else asked.result()
+
+    async def _next(self) -> tuple[str, JsonObject]:
+        """The next question that still waits for a reply."""
+        while True:
+            message, form, self._reply = await self._questions.get()
+            if not self._reply.done():
+                return message, form
 
 
 class HeldCalls:

@@ -10,7 +10,7 @@ from delegate import contract
 from delegate.contract import Limits
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import Settings
-from delegate.types import LEVELS, JsonObject, Report
+from delegate.types import LEVELS, JsonObject, ParentQuestion, Report
 
 NAME = "delegate"
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
@@ -32,7 +32,7 @@ _RESULT_SCHEMA: JsonObject = {
                 "type": "object",
                 "properties": {
                     "handle": _HANDLE,
-                    "status": {"type": "string", "description": "running, or how the child ended"},
+                    "status": {"type": "string", "description": "running, needs_input, or how the child ended"},
                     "verdict": {"enum": ["PASS", "FAIL", None], "description": "null: not judged"},
                     "level": {"enum": [*LEVELS, None], "description": "What a PASS rests on, strongest first"},
                     "verified": {"type": ["boolean", "null"], "description": "Of a PASS: whether it is proven or seen"},
@@ -88,10 +88,12 @@ def structured(report: Report) -> JsonObject:
     }
 
 
-def structured_running(handles: Sequence[str]) -> JsonObject:
+def structured_running(handles: Sequence[str], questions: Sequence[ParentQuestion] = ()) -> JsonObject:
     """The `structuredContent` of a call that goes on in the background."""
-    unknown = {"status": "running", "verdict": None, "level": None, "verified": None, "code": None}
-    return {"results": [{"handle": handle, **unknown} for handle in handles], "error": None}
+    asking = {question.handle for question in questions}
+    unknown = {"verdict": None, "level": None, "verified": None, "code": None}
+    states = ((handle, "needs_input" if handle in asking else "running") for handle in handles)
+    return {"results": [{"handle": handle, "status": state, **unknown} for handle, state in states], "error": None}
 
 
 def _limits(settings: Settings) -> Limits:

@@ -226,9 +226,9 @@ def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
 
     async def update(context: Any, params: Any) -> Any:
         require_client_extension(context, TASKS_EXTENSION)
-        if not tasks.has(tools.client_of(context.request), params.taskId):
+        if not tasks.update(tools.client_of(context.request), params.taskId, params.inputResponses or {}):
             raise unknown(params.taskId)
-        return {}  # a task never asks for input, so there is nothing to update
+        return {}
 
     server.extensions[TASKS_EXTENSION] = {}
     server.add_request_handler("tasks/get", TaskParams, get)

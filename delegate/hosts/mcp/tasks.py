@@ -5,13 +5,16 @@ https://github.com/modelcontextprotocol/ext-tasks, version 2026-07-28.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 from delegate.engine.delegation import Delegation
-from delegate.types import JsonObject
+from delegate.hosts.mcp.approvals import ANSWER_FORM, answer_in
+from delegate.policy.questions import describe
+from delegate.types import JsonObject, ParentQuestion
 
 _POLL_MS = 2_000
 _KEPT = 1_000
@@ -51,6 +54,8 @@ class ProtocolTasks:
         task = self._of(client, task_id)
         if task is None:
             return None
+        if requests := {_key(question): _request(question) for question in task.delegation.questions}:
+            return {**_state(task, "input_required"), "inputRequests": requests}
         if not task.delegation.done:
             return _state(task, "working")
         if task.cancelled:
@@ -65,13 +70,26 @@ class ProtocolTasks:
             task.delegation.cancel()
         return task is not None
 
-    def has(self, client: str, task_id: str) -> bool:
-        """Whether the client has such a task."""
-        return self._of(client, task_id) is not None
+    def update(self, client: str, task_id: str, responses: Mapping[str, Any]) -> bool:
+        """Answer what the children of a task ask. False if the client has no such task."""
+        task = self._of(client, task_id)
+        for question in task.delegation.questions if task is not None else ():
+            if (response := responses.get(_key(question))) is not None:
+                task.delegation.answer(question.handle, answer_in(response))
+        return task is not None
 
     def _of(self, client: str, task_id: str) -> _Task | None:
         task = self._tasks.get(task_id)
         return task if task is not None and task.client == client else None
+
+
+def _key(question: ParentQuestion) -> str:
+    return f"{question.handle}-question-{question.n}"
+
+
+def _request(question: ParentQuestion) -> JsonObject:
+    form = {"mode": "form", "message": describe(question), "requestedSchema": ANSWER_FORM}
+    return {"method": "elicitation/create", "params": form}
 
 
 def _state(task: _Task, status: str) -> JsonObject:

@@ -136,6 +136,8 @@ class Tools:
                 parent=parent,
                 session=client,
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
+                on_question=self._approvals.answerer(client) if request.elicit is not None else None,
+                asks=as_task is None or request.elicit is not None,
                 cancellation=request.disconnected,
                 answer_within=self._seconds(request) if as_task is None else 0,
             )
@@ -203,7 +205,9 @@ class Tools:
         if self._structured and answer.report is not None:
             result["structuredContent"] = definitions.structured(answer.report)
         elif self._structured and answer.running is not None:
-            result["structuredContent"] = definitions.structured_running(answer.running.handles)
+            result["structuredContent"] = definitions.structured_running(
+                answer.running.handles, answer.running.questions
+            )
         return result
 
 

@@ -23,9 +23,9 @@ from agents.tool_context import ToolContext
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import ConfigError, ToolDenied
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
-from delegate.hosts.own_agents import as_report, calls_besides, refuse_tools_of_task
+from delegate.hosts.own_agents import as_report, calls_besides, failed, refuse_tools_of_task, too_many_turns
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, ErrorDetail, JsonObject, ReceiptStatus, Usage
+from delegate.types import ChildRun, JsonObject, ReceiptStatus, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class _AgentRunner:
                 agent, job.prompt, context=context, run_config=config, hooks=recorder, max_turns=job.max_steps
             )
         except agents.MaxTurnsExceeded as error:
-            return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
+            return too_many_turns(job, str(error))
         finally:
             await recorder.wait_for_tools()
             self.records_tools = self.records_tools and recorder.sees_all_calls
@@ -168,7 +168,7 @@ class _AgentRunner:
         if result.interruptions:
             tools = ", ".join(str(one.name) for one in result.interruptions)
             message = f"the child called {tools}, which needs an approval, and no person is available to give it"
-            return job.recorder.finish("failed", error=ErrorDetail(code="needs_approval", message=message))
+            return failed(job, "needs_approval", message)
         return job.recorder.finish("completed", output=as_report(result.final_output))
 
     def _run_settings(self, job: Job) -> tuple[Any, RunConfig]:

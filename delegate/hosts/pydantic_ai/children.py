@@ -28,10 +28,10 @@ from delegate.codes import ChildCode
 from delegate.errors import ConfigError, ToolDenied, ToolError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
-from delegate.hosts.own_agents import as_report, calls_besides, refuse_tools_of_task
+from delegate.hosts.own_agents import as_report, calls_besides, failed, refuse_tools_of_task, too_many_turns
 from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
+from delegate.types import ChildRun, JsonObject, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,14 @@ class _AgentRunner:
                 usage_limits=UsageLimits(request_limit=job.max_steps),
             )
         except UsageLimitExceeded as error:
-            return job.recorder.finish("max_steps", error=ErrorDetail(code="max_steps", message=str(error)))
+            return too_many_turns(job, str(error))
         finally:
             self.records_tools = self.records_tools and recorder.sees_all_calls
             recorder.record_other_usage()
         output = as_report(result.output)
         if (code := _FAILURES.get(result.response.finish_reason or "")) is not None:
             message = f"the model's last message has the finish reason {result.response.finish_reason}"
-            return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
+            return failed(job, code, message, output=output)
         return job.recorder.finish("completed", output=output)
 
 

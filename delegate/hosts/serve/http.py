@@ -66,7 +66,7 @@ def listen_on_path(path: Path) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise ConfigError(f"can't listen on {path}: {error.strerror or error}") from None
+        raise ConfigError(f"can't listen on {path}: {error.strerror or error}; choose another --socket") from None
     except ConfigError:
         listener.close()
         raise
@@ -268,7 +268,7 @@ def _json(model: BaseModel, status: int = 200) -> Response:
 
 
 def _status_of(state: CallState) -> int:
-    if state.state == "running":
+    if state.state != "done":
         return 202
     return 422 if state.report and state.report.error else 200
 

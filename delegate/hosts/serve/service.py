@@ -20,7 +20,7 @@ from delegate.errors import CallError
 from delegate.events import as_json
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.records.mailbox import SentMessage
-from delegate.types import JsonObject, Parent, Receipt, Report, RunStatus, TaskResult, Verdict
+from delegate.types import JsonObject, Parent, ParentQuestion, Receipt, Report, RunStatus, TaskResult, Verdict
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -84,21 +84,23 @@ class ApprovalReply(Request):
 
 
 class TaskState(BaseModel):
-    """A task: its result, or that it still runs."""
+    """A task: its result, or that it still runs, or what its child asks: a message to it is the answer."""
 
     handle: str
-    state: Literal["running", "done"]
+    state: Literal["running", "needs_input", "done"]
     result: TaskResult | None = None
+    question: ParentQuestion | None = None
 
 
 class CallState(BaseModel):
-    """A call: its report, or the handles of its tasks while they run."""
+    """A call: its report, or the handles of its tasks while they run, and what their children ask."""
 
-    state: Literal["running", "done"]
+    state: Literal["running", "needs_input", "done"]
     handles: list[str]
     report: Report | None = None
     text: str | None = None
     """The report as the parent's model should read it."""
+    questions: list[ParentQuestion] = []
 
 
 class PendingApproval(BaseModel):
@@ -182,17 +184,26 @@ class Service:
             known.runs[contract.run_of(handle)] = None
         while len(known.runs) > KEPT_RUNS:
             known.runs.popitem(last=False)
-        if await delegation.wait(request.wait_seconds):
+        if await delegation.wait(request.wait_seconds, or_question=True):
             report = await delegation
             text = self._delegator.render(report)
             return CallState(state="done", handles=list(delegation.handles), report=report, text=text)
-        return CallState(state="running", handles=list(delegation.handles))
+        state = "needs_input" if delegation.questions else "running"
+        return CallState(state=state, handles=list(delegation.handles), questions=list(delegation.questions))
 
     async def read(self, client: str, handle: str, *, wait_seconds: float = 0) -> TaskState:
-        """Read a task, after waiting for it. Raises CallError for a handle that isn't this client's."""
+        """Read a task, after waiting for it or for a question of its child.
+
+        Raises CallError for a handle that isn't this client's.
+        """
         self._check(client, handle)
-        result = await self._delegator.background.result(handle, wait_seconds=min(wait_seconds, MAX_WAIT_SECONDS))
-        return TaskState(handle=handle, state="done" if result else "running", result=result)
+        background, seconds = self._delegator.background, min(wait_seconds, MAX_WAIT_SECONDS)
+        if result := await background.result(handle, wait_seconds=seconds, or_question=True):
+            return TaskState(handle=handle, state="done", result=result)
+        delegation = background.delegation(handle)
+        asked = (one for one in (delegation.questions if delegation else ()) if one.handle == handle)
+        question = next(asked, None)
+        return TaskState(handle=handle, state="needs_input" if question else "running", question=question)
 
     async def stop(self, client: str, handle: str) -> TaskState:
         """Stop a task, and wait until it has ended. Raises CallError for a handle that isn't this client's."""

@@ -188,13 +188,17 @@ async def _json_predicate(
 
 
 async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands: Commands) -> CriterionResult:
-    if not submission.has_receipts:
+    if not (submission.has_receipts or submission.has_some_receipts):
         return result(criterion, "error", "nobody", "no_receipts", submission.why_no_receipts)
     from delegate.judging.checks import receipts  # loaded only for such criteria
     from delegate.judging.proof.calls import recorded
 
     check = partial(receipts.check, criterion, submission.run.receipts, recorded(submission))
     decision = await run_in_thread_if(bool(submission.run.receipts), check)
+    shown = {"at_least": "met", "none": "not_met"}  # what a record shows also if it isn't complete
+    if not submission.has_receipts and decision.outcome != shown.get(criterion.mode):
+        reason = f"{decision.reason}; {submission.why_no_receipts}"
+        return result(criterion, "error", "nobody", "no_receipts", reason)
     source = None if decision.outcome == "error" else f"check:{criterion.id}"
     source = f"receipt:{decision.receipts[0].n}" if decision.receipts else source
     return result(criterion, decision.outcome, "check", decision.code, decision.reason, source=source)

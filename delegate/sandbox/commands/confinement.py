@@ -27,7 +27,7 @@ from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.filesystem.secret_paths import hidden_paths
 from delegate.sandbox.processes.environment import command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, limited
-from delegate.sandbox.processes.process import ProcessResult, run_process
+from delegate.sandbox.processes.process import ProcessResult, Stdio, run_process
 from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
 
 Network = Literal["host", "none"]
@@ -81,6 +81,8 @@ class CommandSpec:
     content: Path | None = None
     """A copy of `cwd` that a sandbox mounts there instead. Landlock needs user namespaces for it."""
     limits: ProcessLimits = COMMAND_LIMITS
+    stdio: Stdio | None = None
+    """The program's stdin and stdout, closed here once it has started. By default, nothing is read, and all is kept."""
 
 
 PROBE_SECONDS = 5.0
@@ -148,6 +150,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 pass_fds=[*(pipe.fd for pipe in pipes), *descriptors],
                 graceful=confinement.subreaper,
                 watch=Watch(spec.limits, spec.cwd),
+                stdio=spec.stdio,
             )
         finally:
             for folder in filter(None, (pipe.temporary for pipe in pipes)):

@@ -31,6 +31,10 @@ WATCH_SECONDS = 0.25
 """How often it is looked how much is used; sooner in the beginning, since a fork bomb doubles all the time."""
 
 
+Stdio = tuple[IO[bytes], IO[bytes]]
+"""The ends of two pipes that are a program's stdin and stdout."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
     """How a program ended. `exit_code` is None after a timeout, and 128 + n after signal n, as in shells."""
@@ -56,10 +60,12 @@ async def run_process(
     pass_fds: Sequence[int] = (),
     graceful: bool = False,
     watch: Watch | None = None,
+    stdio: Stdio | None = None,
 ) -> ProcessResult:
     """Run `argv` and wait for it. Keeps the last `max_output_bytes` of each stream.
 
-    It is killed when `watch` finds that it uses too much.
+    It is killed when `watch` finds that it uses too much. `stdio` are its stdin and stdout, closed here once it has
+    started; the result then has no `stdout`.
 
     However the run ends, cancellation included, the whole process group is killed and the leader is reaped. With
     `graceful` the leader gets SIGTERM first, and terminates what it started by itself. Raises OSError or ValueError if
@@ -71,33 +77,37 @@ async def run_process(
         argv,
         cwd=cwd,
         env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL if stdio is None else stdio[0],
+        stdout=subprocess.PIPE if stdio is None else stdio[1],
         stderr=subprocess.PIPE,
         start_new_session=True,
         pass_fds=pass_fds,
     )
-    assert process.stdout is not None
+    for file in stdio or ():
+        file.close()
     assert process.stderr is not None
-    stdout, stderr = (_Pipe(loop, file, max_output_bytes) for file in (process.stdout, process.stderr))
+    stderr = _Pipe(loop, process.stderr, max_output_bytes)
+    stdout = _Pipe(loop, process.stdout, max_output_bytes) if process.stdout is not None else None
+    pipes = [pipe for pipe in (stdout, stderr) if pipe is not None]
     ended = _watch(loop, process)
     stop = _terminate if graceful else _kill_group
     try:
         in_time, exceeded = await _ended_in(ended, process.pid, timeout_seconds, watch)
         stop(process)
         await asyncio.wait([ended], timeout=DEATH_SECONDS)
-        await asyncio.wait([stdout.closed, stderr.closed], timeout=DRAIN_SECONDS)
+        await asyncio.wait([pipe.closed for pipe in pipes], timeout=DRAIN_SECONDS)
     finally:
         stop(process)
-        stdout.close()
-        stderr.close()
+        for pipe in pipes:
+            pipe.close()
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
         if (left := not gone) and not graceful:  # otherwise the leader goes on ending what it started, as only it can
             _kill_group(process)
             await asyncio.wait([ended], timeout=DEATH_SECONDS)
     exit_code = _shell_exit_code(process.returncode) if in_time else None
     seconds = time.monotonic() - started
-    return ProcessResult(exit_code, stdout.text(), stderr.text(), not in_time, seconds, left and graceful, exceeded)
+    said = stdout.text() if stdout is not None else ""
+    return ProcessResult(exit_code, said, stderr.text(), not in_time, seconds, left and graceful, exceeded)
 
 
 async def _ended_in(ended: asyncio.Future[None], pid: int, seconds: float, watch: Watch | None) -> tuple[bool, str]:

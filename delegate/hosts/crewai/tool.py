@@ -1,45 +1,20 @@
-"""Adapter for CrewAI (`crewai`): the tool as a `BaseTool`.
+"""The tools, and the events about each call of them."""
 
-    from crewai import LLM, Agent
-    from delegate.hosts import crewai
-
-    llm = LLM(model="openai/gpt-6.1-sol")
-    agent = Agent(role="lead", goal="…", backstory="…", llm=llm, tools=[crewai.tool(llm=llm)])
-
-CrewAI tells a tool nothing about the agent that calls it. Pass the agent's `llm`: then tokens of children and judges
-are added to its totals, and so to the crew's, and children and judges stay within the tier of its model. Calls of one
-kickoff share a ledger. Progress and the report are emitted as `DelegationProgressEvent` and `DelegationReportEvent` on
-CrewAI's event bus. A refused call is a `ToolFailure`. No call is answered from CrewAI's result cache.
-
-CrewAI has no way to stop a run: its tools run in threads, which keep running after an agent's `max_execution_time`.
-Limit children with the settings `timeout_seconds` and `run_timeout_seconds`. CrewAI itself refuses arguments that
-aren't a JSON object.
-
-Tools given to children by `child_tools` learn their child's folder by `delegate.workspace()`.
-"""
-
-import asyncio
 import threading
-from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Unpack
 
 from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
 from crewai.execution import get_execution_uuid
-from crewai.hooks.tool_hooks import ToolCallHookContext, run_before_tool_call_hooks
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 from crewai.tools.tool_failure import ToolFailure
-from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 
 from delegate.delegator import Delegator
-from delegate.errors import ToolDenied
 from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, make_delegate_tool, make_read_tool, make_think_tool
-from delegate.ports import Tool, ToolOutput
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 
@@ -87,14 +62,6 @@ def think_tool(delegator: Delegator) -> BaseTool:
     return _crewai_tool(make_think_tool(delegator), delegator.think_tool("openai-strict"), run_context=False)
 
 
-def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
-    """Convert an agent's tools for `Delegator(tools=…)`. Delegate's own tools are omitted.
-
-    CrewAI's global hooks run for a child's calls too. Tools run in threads, so a call can't be stopped with its child.
-    """
-    return [_child_tool(one) for one in tools if not isinstance(one, _DelegateTool)]
-
-
 def _crewai_tool(
     host_tool: HostTool, strict: JsonObject, llm: BaseLLM | None = None, *, run_context: bool = True
 ) -> BaseTool:
@@ -103,7 +70,7 @@ def _crewai_tool(
     `strict` is the tool's definition in OpenAI's strict form: CrewAI declares every tool as strict.
     """
     schema = _any_arguments(host_tool.name, strict["function"]["parameters"])
-    tool = _DelegateTool(
+    tool = DelegateTool(
         name=host_tool.name, description=host_tool.description, args_schema=schema, cache_function=_never_cached
     )
     tool.wrap(host_tool, llm, run_context=run_context)
@@ -119,7 +86,7 @@ def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
     return False
 
 
-class _DelegateTool(BaseTool):
+class DelegateTool(BaseTool):
     """A `HostTool` as a CrewAI tool."""
 
     _host_tool: HostTool = PrivateAttr()
@@ -159,23 +126,3 @@ def _count(llm: BaseLLM, usage: Usage) -> None:
             "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         }
     )
-
-
-# ------------------------------------------------------------------------------------------------ tools for children
-
-
-def _child_tool(tool: BaseTool) -> Tool:
-    name = sanitize_tool_name(tool.name)  # the name that the parent's model sees
-    return Tool(name, tool.description, tool.args_schema.model_json_schema(), partial(_call_native, tool, name))
-
-
-async def _call_native(tool: BaseTool, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Call a parent's tool as the parent's own loop does."""
-    tool_input = dict(arguments)
-    context = ToolCallHookContext(tool_name=name, tool_input=tool_input, tool=tool.to_structured_tool())
-    if run_before_tool_call_hooks(context):
-        raise ToolDenied(f"a tool call hook of the crew blocked this call of {name}")
-    result = await asyncio.to_thread(tool.run, **tool_input)
-    if isinstance(result, ToolFailure):
-        return ToolOutput(result.as_agent_message(), "error")
-    return ToolOutput(tool.format_output_for_agent(result))

@@ -1,0 +1,208 @@
+"""Converts CrewAI tools for children, and runs agents and crews as children."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from crewai import Agent, Crew
+from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.events.base_events import BaseEvent
+from crewai.events.stream_context import add_stream_sink
+from crewai.events.types.llm_events import LLMCallCompletedEvent
+from crewai.events.types.tool_usage_events import ToolUsageErrorEvent, ToolUsageFinishedEvent, ToolUsageStartedEvent
+from crewai.hooks.dispatch import HookAborted, InterceptionPoint, scoped_hooks
+from crewai.hooks.tool_hooks import ToolCallHookContext, run_before_tool_call_hooks
+from crewai.tools.base_tool import BaseTool
+from crewai.tools.tool_failure import ToolFailure
+from crewai.types.usage_metrics import UsageMetrics
+from crewai.utilities.string_utils import sanitize_tool_name
+
+from delegate.child.job import ChildRunner, Job
+from delegate.errors import BudgetExceeded, ConfigError, ToolDenied
+from delegate.hosts.crewai.tool import DelegateTool
+from delegate.hosts.own_agents import RunningCalls, failed, refuse_tools_of_task, too_many_turns
+from delegate.ports import Tool, ToolOutput
+from delegate.types import ChildRun, JsonObject, Usage
+
+
+def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
+    """Convert an agent's tools for `Delegator(tools=…)`. Delegate's own tools are omitted.
+
+    CrewAI's global hooks run for a child's calls too. Tools run in threads, so a call can't be stopped with its child.
+    """
+    return [_child_tool(one) for one in tools if not isinstance(one, DelegateTool)]
+
+
+def _child_tool(tool: BaseTool) -> Tool:
+    name = sanitize_tool_name(tool.name)  # the name that the parent's model sees
+    return Tool(name, tool.description, tool.args_schema.model_json_schema(), partial(_call_native, tool, name))
+
+
+async def _call_native(tool: BaseTool, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
+    """Call a parent's tool as the parent's own loop does."""
+    tool_input = dict(arguments)
+    context = ToolCallHookContext(tool_name=name, tool_input=tool_input, tool=tool.to_structured_tool())
+    if run_before_tool_call_hooks(context):
+        raise ToolDenied(f"a tool call hook of the crew blocked this call of {name}")
+    result = await asyncio.to_thread(tool.run, **tool_input)
+    if isinstance(result, ToolFailure):
+        return ToolOutput(result.as_agent_message(), "error")
+    return ToolOutput(tool.format_output_for_agent(result))
+
+
+# ------------------------------------------------------------------------------------------- children that are agents
+
+
+def child(agent: Agent | Crew, *, make_inputs: Callable[[Job], JsonObject] | None = None) -> ChildRunner:
+    """Run each child as a copy of this agent or crew, for `Delegator(runner=…)`: with its own tools and tasks.
+
+    An agent gets the job's prompt as its message. A crew gets `inputs` for the placeholders of its tasks: what
+    `make_inputs` makes of the job, or else `prompt` (all that the child is told), `goal` and `context`.
+
+    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the agents'. Every call
+    of a tool that CrewAI tells of gets a receipt. Tools that the model's provider runs itself, agents of other
+    frameworks and remote agents aren't recorded: with one of these, receipts prove nothing (`receipts: reported`). The
+    tools learn the child's folder by `delegate.workspace()`.
+
+    CrewAI works in threads and can't be stopped: at its deadline a child ends before its next call of a model or a
+    tool, and one whose call goes on for ten seconds more is left behind. Its cache answers equal calls of one child.
+
+    The agents choose their models: the parent's tier isn't enforced, and the cost is unknown. The limit of steps counts
+    the model calls of all agents.
+
+    Raises:
+        ConfigError: a crew has no placeholder for what to do, or one of its tasks asks a person (`human_input`).
+    """
+    crew = agent if isinstance(agent, Crew) else None
+    if crew and not make_inputs and not crew.fetch_inputs() & {"prompt", "goal"}:
+        raise ConfigError(
+            "child: the crew isn't told what to do: write {prompt} in the description of one of its tasks"
+        )
+    if crew and any(task.human_input for task in crew.tasks):
+        raise ConfigError("child: a task of the crew has human_input, and no person is available: remove it")
+    return _AgentRunner(agent, make_inputs or _inputs, all(map(_tells_all_calls, _agents(agent))))
+
+
+def _agents(agent: Agent | Crew) -> Sequence[BaseAgent]:
+    return agent.agents if isinstance(agent, Crew) else [agent]
+
+
+def _inputs(job: Job) -> JsonObject:
+    return {"prompt": job.prompt, "goal": job.task.goal, "context": job.task.context or ""}
+
+
+def _tells_all_calls(agent: BaseAgent) -> bool:
+    return isinstance(agent, Agent) and not agent.a2a and not getattr(agent.llm, "builtin_tools", None)
+
+
+@dataclass(slots=True)
+class _AgentRunner:
+    agent: Agent | Crew
+    inputs: Callable[[Job], JsonObject]
+    records_tools: bool
+    needs_model = False
+
+    async def run(self, job: Job) -> ChildRun:
+        if refused := refuse_tools_of_task(job):
+            return refused
+        recorder = _ChildRecorder(job)
+        running = asyncio.create_task(asyncio.to_thread(self._kickoff, job, recorder))
+        try:
+            output = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            recorder.stopped = True
+            await asyncio.wait([running])
+            raise
+        except Exception:
+            if recorder.over_budget:
+                raise recorder.over_budget from None
+            if recorder.turns <= job.max_steps:
+                raise
+            return too_many_turns(job)
+        finally:
+            recorder.calls.stop()
+        if recorder.finish_reason in ("length", "max_tokens", "MAX_TOKENS"):
+            return failed(job, "truncated", "the model's last message was cut off by a token limit", output=output)
+        return job.recorder.finish("completed", output=output)
+
+    def _kickoff(self, job: Job, recorder: "_ChildRecorder") -> str:
+        """Run a copy, in a thread, whose context has the recorder: agents and crews keep the state of a run."""
+        add_stream_sink(recorder.on_event)
+        hooks = {
+            InterceptionPoint.PRE_MODEL_CALL: [recorder.before_model_call],
+            InterceptionPoint.PRE_TOOL_CALL: [recorder.before_tool_call],
+        }
+        copied = self.agent.copy()
+        for one, original in zip(_agents(copied), _agents(self.agent), strict=True):  # `copy` leaves these out
+            one.mcps, one.apps = original.mcps, original.apps
+        run = cast("Any", copied).kickoff
+        with scoped_hooks(hooks):
+            if isinstance(copied, Crew):
+                copied.stream = False
+                return run(self.inputs(job)).raw
+            return run(job.prompt).raw
+
+
+class _ChildRecorder:
+    """Records the model calls and tool calls of one child, and ends it at its limits. CrewAI calls it in threads."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._loop = asyncio.get_running_loop()
+        self.calls = RunningCalls(job)
+        self.stopped = False
+        self.over_budget: BudgetExceeded | None = None
+        self.turns = 0
+        self.finish_reason: str | None = None
+
+    def before_model_call(self, _: object) -> None:
+        self.turns += 1
+        try:
+            self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})
+        except BudgetExceeded as error:
+            self.over_budget = error
+        if self.stopped or self.over_budget or self.turns > self._job.max_steps:
+            raise HookAborted("the child has used up its steps, its budget or its time")
+
+    def before_tool_call(self, _: object) -> None:
+        if self.stopped:
+            raise HookAborted("the child was stopped")
+
+    def on_event(self, _: object, event: BaseEvent) -> None:
+        self._loop.call_soon_threadsafe(self._record, event)
+
+    def _record(self, event: BaseEvent) -> None:
+        match event:
+            case LLMCallCompletedEvent():
+                self.finish_reason = event.finish_reason
+                self._job.record_usage(_usage(event.usage), model=event.model)
+            case ToolUsageStartedEvent():
+                arguments = event.tool_args if isinstance(event.tool_args, dict) else {}
+                self.calls.began(event.event_id, event.tool_name, arguments)
+            case ToolUsageFinishedEvent() | ToolUsageErrorEvent():
+                self.calls.ended(event.started_event_id, _outcome(event))
+            case _:
+                pass
+
+
+def _outcome(event: ToolUsageFinishedEvent | ToolUsageErrorEvent) -> ToolOutput:
+    if isinstance(event, ToolUsageErrorEvent):
+        return ToolOutput(str(event.error), "error")
+    text = str(event.output)
+    if text == f"Tool execution blocked by hook. Tool: {event.tool_name}":  # nothing else tells it
+        return ToolOutput(text, "denied")
+    return ToolOutput(text, "error" if event.failure else "ok")
+
+
+def _usage(given: JsonObject | None) -> Usage:
+    used = UsageMetrics.from_provider_dict(given) or UsageMetrics()
+    return Usage(
+        model_calls=1,
+        input_tokens=used.prompt_tokens,
+        cached_tokens=used.cached_prompt_tokens,
+        cache_write_tokens=used.cache_creation_tokens,
+        output_tokens=used.completion_tokens,
+        reasoning_tokens=used.reasoning_tokens,
+    )

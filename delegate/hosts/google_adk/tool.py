@@ -1,0 +1,112 @@
+"""The tools, and what ADK knows about each call of them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any, Unpack
+from uuid import uuid4
+
+from google.adk.agents import LlmAgent
+from google.adk.events.event import Event
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import FunctionNode
+from google.genai import types
+
+from delegate.delegator import Delegator
+from delegate.events import EventSink
+from delegate.hosts import progress
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    ToolAnswer,
+    make_delegate_tool,
+    make_read_tool,
+    make_think_tool,
+)
+from delegate.hosts.stream import steps
+from delegate.settings import SettingsOptions
+from delegate.types import JsonObject, Parent
+
+_NODE = "delegate"
+parent_call: ContextVar[ToolContext] = ContextVar("delegate_adk_call")
+"""The parent's call for which a child works. The child's tools run in the parent's run."""
+
+
+def tool(
+    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
+) -> BaseTool:
+    """Create delegate_task for `LlmAgent(tools=[…])`. Without a delegator, one is created from `options` (settings).
+
+    Raises:
+        ConfigError: the settings are wrong.
+    """
+    return DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
+
+
+def read_tool(delegator: Delegator) -> BaseTool:
+    """Create the tool that reads the rest of a report that was cut."""
+    return DelegateTool(make_read_tool(delegator), run_context=False)
+
+
+def think_tool(delegator: Delegator) -> BaseTool:
+    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
+    return DelegateTool(make_think_tool(delegator), run_context=False)
+
+
+class DelegateTool(BaseTool):
+    """A `HostTool` as an ADK tool. Without `run_context`, its calls don't belong to the run they are made in."""
+
+    def __init__(self, host_tool: HostTool, *, run_context: bool = True) -> None:
+        super().__init__(name=host_tool.name, description=host_tool.description)
+        self._host_tool, self._run_context = host_tool, run_context
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=self._host_tool.parameters
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> JsonObject:
+        with_tools = bool(self._host_tool.delegator.child_tools)
+        parent = await _parent(tool_context, with_tools=with_tools) if self._run_context else Parent()
+        answers: list[ToolAnswer] = []
+
+        async def call(on_event: EventSink) -> ToolAnswer:
+            parent_call.set(tool_context)
+            return await self._host_tool.call(args, Invocation(parent=parent, on_event=on_event))
+
+        async def node() -> AsyncGenerator[Event]:
+            async with aclosing(steps(call)) as stream:
+                async for step in stream:
+                    if isinstance(step, ToolAnswer):
+                        answers.append(step)
+                        yield _final_event(step)
+                    else:
+                        yield _partial_event(content=types.ModelContent(progress.line(step) + "\n"))
+
+        # ADK may skip a node whose name and run id it has seen before, so each call gets an id of its own.
+        await tool_context.run_node(FunctionNode(func=node, name=_NODE), run_id=f"call-{uuid4().hex}")
+        (answer,) = answers
+        return {"error" if answer.is_error else "result": answer.text}
+
+
+def _final_event(answer: ToolAnswer) -> Event:
+    usage = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=answer.usage.input_tokens,
+        candidates_token_count=answer.usage.output_tokens,
+        total_token_count=answer.usage.input_tokens + answer.usage.output_tokens,
+    )
+    return _partial_event(usage_metadata=usage, custom_metadata={"delegate": answer.structured})
+
+
+def _partial_event(**fields: Any) -> Event:
+    """An event of the run. If it weren't partial, it would look like the agent's final response."""
+    return Event(partial=True, **fields)
+
+
+async def _parent(context: ToolContext, *, with_tools: bool) -> Parent:
+    agent = context.get_invocation_context().agent
+    if not isinstance(agent, LlmAgent):
+        return Parent(run_id=context.invocation_id)
+    names = tuple(one.name for one in await agent.canonical_tools(context)) if with_tools else None
+    return Parent(run_id=context.invocation_id, model=agent.canonical_model.model, tools=names)
