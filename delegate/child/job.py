@@ -278,10 +278,10 @@ class ChildRunner(Protocol):
     then proves nothing, and only checks can show that an action was done. A runner without this attribute records
     none."""
     # Optional: `uses_job_tools` (it gives the child exactly `job.tools`), `makes_claims` (it can do goal mode, by
-    # `job.claims`), `takes_messages` (its child reads `job.messages()` between two turns), `reads_record` (its child goes
-    # on from `job.done_before`, and awaits `job.flush()` before its calls), `records_some_tools` (it records only calls
-    # that it makes itself, and its child has other tools besides) and `asks_permission` (its child asks before calls of
-    # those). A runner without an attribute doesn't.
+    # `job.claims`), `takes_messages` (its child reads `job.messages()` between two turns), `reads_record` (its child
+    # goes on from `job.done_before`, and awaits `job.flush()` before its calls), `records_some_tools` (it records only
+    # calls that it makes itself, and its child has other tools besides) and `asks_permission` (its child asks before
+    # calls of those). A runner without an attribute doesn't.
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

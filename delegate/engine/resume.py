@@ -128,7 +128,7 @@ def _read_record(records: Sequence[JsonObject], start: JsonObject | None, proces
         seconds=_seconds(record["events"]),
         transcript=_transcript([*_events_of(records[:-1]), *own]),
         start=start,
-        heard=_heard(records),
+        heard=tuple(_heard(records)),
         asked=tuple((event["text"], event["options"]) for event in own if event["kind"] == "question.asked"),
         message=message,
         process=process,
@@ -161,7 +161,7 @@ def continued(
     handle, task, run, worktree = record["handle"], _task(record["task"]), record["run"], kept.get("worktree")
     workspace, diff, start = record["workspace"] or "", None, FRESH
     if task.needs or (task.workspace is not None and not worktree):
-        raise _not_continued(handle, "what its workspace was at its start is kept only of worktrees")
+        raise _not_continued(handle, "what its workspace was at its start isn't on record")
     if worktree:
         diff, workspace, start = Path(f"{workspace}.diff"), "", None
         if not diff.exists() and any(one["path"][:3] != "../" for one in run["artifacts"]):
@@ -192,7 +192,7 @@ def continued(
         seconds=0,
         transcript=_transcript(_events_of(records)),
         start=start,
-        heard=_heard(records),
+        heard=tuple(_heard(records)),
         message=message,
         continues=True,
         diff=diff,
@@ -218,12 +218,16 @@ def _not_continued(handle: str, why: str) -> CallError:
     return CallError("cannot_message", f"{handle} has ended and can't continue: {why}", field="handle", hint=hint)
 
 
-def _heard(records: Sequence[JsonObject]) -> tuple[Heard, ...]:
-    """The messages that the child has read. Each is marked as read before that, so none is missing."""
-    events = [event for record in records for event in record["events"] if event["kind"] == "message.delivered"]
-    questions = {event["id"]: event.get("question", "") for event in events}
-    messages = [one for record in records for one in record["messages"] if one["state"] == "delivered"]
-    return tuple(Heard(one["text"], questions.get(one["id"], "")) for one in messages)
+def _heard(records: Sequence[JsonObject]) -> Iterator[Heard]:
+    """The messages that the child has read. Each was marked as read before its event, which may have been lost."""
+    for record in records:
+        events = [event for event in record["events"] if event["kind"] == "message.delivered"]
+        for event in events:
+            yield Heard(event["text"], event.get("question", ""))
+        known = {event["id"] for event in events}
+        for message in record["messages"]:
+            if message["state"] == "delivered" and message["id"] not in known:
+                yield Heard(message["text"], "")
 
 
 def _events_of(ended: Sequence[JsonObject]) -> list[JsonObject]:

@@ -180,13 +180,12 @@ def moved(handle: str, process: str, new: str) -> Statement:
 def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
     """All messages to a child, in the order in which they were sent."""
     rows = connection.execute(_SELECT_ALL, (handle,)).fetchall()
+    own = 0 if continued_from(handle) else None
     return [
         SentMessage(
             id=id,
             handle=handle,
-            state=_state(
-                delivered_at, is_open, waits=is_alive(process) or is_answer or (n == 0 and bool(continued_from(handle)))
-            ),
+            state=_state(delivered_at, is_open, waits=is_alive(process) or is_answer or n == own),
             text=text,
             sent_at=sent_at,
             delivered_at=delivered_at,
