@@ -110,7 +110,7 @@ class BatchRunner:
     async def resume(self, batch: BatchSummary) -> None:
         """Continue the numbering of tasks and the sum of costs of an earlier session."""
         number = await self.records.next_number(batch.run_id)
-        self.context.run.resume(number=number, spent_usd=batch.cost_known_usd)
+        self.context.run.resume(number=number, spent={"cost_usd": batch.cost_known_usd})
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""

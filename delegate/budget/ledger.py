@@ -134,9 +134,15 @@ class Ledger:
         """Whether someone has set a limit, here or for a parent ledger."""
         return any(name in ledger.limits and name not in ledger.defaults for ledger in self._chain)
 
-    def within(self, name: LimitName, limit: float | None) -> "Ledger":
-        """A ledger with a limit of its own, in addition to those of this one; this one if there is no such limit."""
-        return self if limit is None else Ledger({name: limit}, parent=self)
+    def within(self, name: LimitName, limit: float | None, *, spent: float = 0) -> "Ledger":
+        """A ledger with a limit of its own, of which `spent` is used up, in addition to those of this one; this one if
+        there is no such limit.
+        """
+        if limit is None:
+            return self
+        ledger = Ledger({name: limit}, parent=self)
+        ledger.spent[name] = spent
+        return ledger
 
     def join(self, tasks: int) -> None:
         """Count tasks that spend from this ledger and its parents: several of them leave each other room."""

@@ -8,17 +8,17 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from delegate._util import forking
 from delegate._util.semaphore import FairSemaphore, Permit
-from delegate.budget.ledger import Ledger, Window
+from delegate.budget.ledger import Amounts, Ledger, Window
 from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
@@ -92,10 +92,10 @@ class Run:
         """The number of the run's next task, over all of its processes."""
         return self.shared.next_number() if self.shared else next(self._task_numbers)
 
-    def resume(self, *, number: int, spent_usd: float) -> None:
-        """Continue the run of an earlier process: the next handle gets `number`, and `spent_usd` counts as spent."""
+    def resume(self, *, number: int, spent: Amounts) -> None:
+        """Continue the run of an earlier process: the next handle gets `number`, and what was `spent` counts."""
         self._task_numbers = count(number)
-        self.ledger.settle(self.ledger.reserve({}), {"cost_usd": spent_usd})
+        self.ledger.settle(self.ledger.reserve({}), spent)
 
     def seconds_left(self) -> float | None:
         """The wall time left, or None if there is no limit."""
@@ -282,48 +282,54 @@ class RunRegistry:
         run = Run(settings, id=id, concurrent=concurrency)
         return RunContext(run, run.ledger, tier=settings.parent_tier)
 
-    def resumed(self, run_id: str) -> RunContext:
-        """The context of a task that another process started, and that goes on here. It shares no ledger with others.
+    def known(self, run_id: str) -> Run | None:
+        """The run with this ID, if it had a call in this process."""
+        return self._by_id.get(run_id)
 
-        Raises CallError inside a run, since the remaining budget of that run doesn't limit it.
+    def restored(self, run_id: str, *, number: int, spent: Amounts) -> Run:
+        """A run of an earlier process, whose next task has this `number`, with what was `spent` of its limits."""
+        run = self._by_id[run_id] = Run(self._settings, id=run_id)
+        run.resume(number=number, spent=spent)
+        return run
+
+    def resumed(
+        self, run: Run, *, author: "Author", on_approval: "OnApproval | None", start: Mapping[str, Any]
+    ) -> RunContext:
+        """The context of a task of this run that another process started, and that goes on here.
+
+        `start` has the tier of its caller and the tools that this one had. Raises CallError inside a run, since the
+        remaining budget of that run doesn't limit it.
         """
         if _current.get() is not None:
             message = "a task can't be resumed inside a run"
             raise CallError("cannot_resume", message, hint="resume it outside of `root_run`, and not in a child")
-        run = Run(self._settings, id=run_id)
-        return RunContext(run, run.ledger, tier=self._settings.parent_tier)
+        return self.continued(run, None, author=author, on_approval=on_approval, on_question=None, start=start)
 
     def continued(
         self,
-        run_id: str,
+        run: Run,
         parent: Parent | None,
         *,
         author: "Author",
         on_approval: "OnApproval | None",
         on_question: "OnQuestion | None",
-        number: int,
-        spent_usd: float,
-        children: int,
+        start: Mapping[str, Any],
     ) -> RunContext:
         """The context of a task that continues one of this run, on the run's own ledger.
 
-        If the run isn't known here any more, `number`, `spent_usd` and `children` say where it was. Raises CallError
-        inside another run.
+        `start` has the tier of that task's caller and the tools that this one had. Raises CallError inside another run.
         """
         parent = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
         context = self.context(parent, author=author, on_approval=on_approval, on_question=on_question)
-        if _current.get() is not None:
-            if context.run.id != run_id:
-                raise CallError("other_run", "this handle belongs to another run", field="handle")
-            return context
-        run = self._by_id.get(run_id)
-        if run is None:
-            run = self._by_id[run_id] = Run(self._settings, id=run_id)
-            run.resume(number=number, spent_usd=spent_usd)
-            run.ledger.settle(run.ledger.reserve({}), {"children": children})
+        if _current.get() is not None and context.run is not run:
+            raise CallError("other_run", "this handle belongs to another run", field="handle")
         if author == "model":
             run.limit_calls_of_models()
-        return replace(context, run=run, ledger=run.ledger)
+        tools = context.tools
+        if (had := start.get("tools")) is not None:
+            tools = frozenset(had) if tools is None else tools.intersection(had)
+        ledger = context.ledger if _current.get() is not None else run.ledger
+        return replace(context, run=run, ledger=ledger, tier=weaker(context.tier, start.get("tier")), tools=tools)
 
     def known_run(self, parent: Parent | None = None) -> str | None:
         """The ID of the run that a call made now would join; None if it would be a run of its own."""

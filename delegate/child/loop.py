@@ -15,6 +15,7 @@ class AgentLoop:
     uses_job_tools = True
     makes_claims = True
     takes_messages = True
+    reads_record = True
 
     async def run(self, job: Job) -> ChildRun:
         """Make model calls until the model reports, or until none are left; in goal mode, until a claim is verified."""

@@ -42,6 +42,8 @@ class ToolCalls:
         """
         self._own = {tool.name: tool for tool in own_tools}
         outputs: list[ToolOutput] = []
+        if not all(self._is_read_only(call) for call in calls):
+            await self._job.flush()
         for group in self._groups(calls[:MAX_CALLS_PER_TURN]):
             outputs += await self._call_all(group)
             if not all(self._is_read_only(call) for call in group):

@@ -283,7 +283,8 @@ def _tool_calls(receipts: ReceiptCounts) -> str:
     if receipts.tools:
         succeeded = (f"{one_line(tool, 40)} {n}" for tool, n in list(receipts.tools.items())[:12])
         line += f"; succeeded: {', '.join(succeeded)}"
-    counts = (("failed", receipts.error), ("denied", receipts.denied), ("timed out", receipts.timeout))
+    unsuccessful = (("failed", receipts.error), ("denied", receipts.denied), ("timed out", receipts.timeout))
+    counts = (*unsuccessful, ("outcome unknown", receipts.unknown))
     why = f" ({quoted(receipts.why_denied, 300)})" if receipts.why_denied else ""
     return line + "".join(f"; {name}: {n}{why if name == 'denied' else ''}" for name, n in counts if n)
 

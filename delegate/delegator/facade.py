@@ -14,7 +14,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import load_redaction, redactor
-from delegate.budget.runs import RunContext, RunRegistry
+from delegate.budget.runs import Run, RunContext, RunRegistry
 from delegate.contract import Arguments, Dialect, Limits, Variant
 from delegate.delegator.background import Background
 from delegate.engine.consumers import as_consumer
@@ -25,7 +25,7 @@ from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, Tool, ToolOutput
-from delegate.records.history import Records
+from delegate.records.history import Records, TaskSummary
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
     JsonObject,
@@ -330,22 +330,36 @@ class Delegator:
             return refusal(error)
 
     async def resume(
-        self, handle: str, *, on_event: EventSink | None = None, cancellation: Cancellation | None = None
+        self,
+        handle: str,
+        *,
+        on_event: EventSink | None = None,
+        on_approval: "OnApproval | None" = None,
+        cancellation: Cancellation | None = None,
     ) -> Report:
-        """Go on with a task in goal mode whose process was lost, in its workspace as it is and within what is left of
-        its limits.
+        """Go on with a task whose process was lost, in its workspace as it is and within what is left of its limits.
 
-        The child reads in its record what it did so far. Its work is measured against what there was before it began.
+        The child reads in its record what it did so far, and which calls may have been made whose end isn't known. None
+        of them is made again by delegate. The work is measured against what there was before the child began.
+
+        A task that can't be resumed is returned as `report.error`, which says why.
         """
-        from delegate.engine.resume import read_record  # loaded only in goal mode
+        from delegate.engine import resume  # loaded only where it is needed
 
         await self._preparation.wait(_CHILDREN)
         try:
-            record = await self._records.read(handle)
-            tasks = {task.handle: task for task in await self._records.tasks(record["run_id"])} if record else {}
-            resumed = read_record(record, tasks[handle].task_index if handle in tasks else 0)
-            context = self._runs.resumed(resumed.run_id)
-            return await self._go_on(resumed, "person", context, on_event, cancellation)
+            process = await self._records.lost_process(handle)
+            record = resume.refuse_unless_lost(await self._records.read(handle))
+            records, task, run, author = await self._on_record(record, "cannot_resume")
+            if not self._admission.executor.services.reads_record:
+                hint = "resume it without `runner`"
+                raise CallError("cannot_resume", "this runner can't go on from a record", field="handle", hint=hint)
+            start = await self._records.start(handle)
+            if record["workspace"] is None and len(records) > 1:  # nothing of what continues was done
+                start = await self._records.start(records[-2]["handle"]) or {}
+            resumed = resume.read_record(records, start, process, index=task.task_index)
+            context = self._runs.resumed(run, author=author, on_approval=on_approval, start=start or {})
+            return await self._go_on(resumed, author, context, on_event, cancellation)
         except CallError as error:
             return refusal(error)
 
@@ -366,34 +380,55 @@ class Delegator:
         from delegate.engine.resume import continued  # loaded only where it is needed
 
         await self._preparation.wait(_CHILDREN)
-        run_id = record["run_id"]
         try:
-            tasks = {task.handle: task for task in await self._records.tasks(run_id)}
-            task = tasks.get(record["handle"])
-            if task is None or task.depth:
-                raise CallError("cannot_message", "only a parent's own tasks continue", field="handle")
-            written_by = await self._records.author(task.handle)
-            if written_by is None or not self._admission.executor.services.takes_messages:
+            records, task, run, written_by = await self._on_record(record, "cannot_message")
+            if not self._admission.executor.services.takes_messages:
                 raise CallError("cannot_message", "the runner of its child takes no messages", field="handle")
             if criteria is None and written_by == "model":  # nobody else has read what its checks run
                 author = "model"
-            resumed = continued(record, message, criteria, index=task.task_index)
-            if resumed.handle in tasks:
+            kept = await self._records.start(task.handle) or {}
+            resumed = continued(records, kept, message, criteria, index=task.task_index)
+            if await self._records.read(resumed.handle) is not None:
                 hint = f"send the message to {resumed.handle}"
                 raise CallError("cannot_message", f"{task.handle} was continued before", field="handle", hint=hint)
             context = self._runs.continued(
-                run_id,
-                parent,
-                author=author,
-                on_approval=on_approval,
-                on_question=on_question,
-                number=await self._records.next_number(run_id),
-                spent_usd=sum(one.cost_usd or 0 for one in tasks.values() if not one.depth),
-                children=len(tasks),
+                run, parent, author=author, on_approval=on_approval, on_question=on_question, start=kept
             )
             return await self._go_on(resumed, author, context, on_event, cancellation)
         except CallError as error:
             return refusal(error)
+
+    async def _on_record(
+        self, record: JsonObject, code: Literal["cannot_resume", "cannot_message"]
+    ) -> "tuple[list[JsonObject], TaskSummary, Run, Author]":
+        """A task to go on with: the records of those that it continues, oldest first, and its own; its summary, its
+        run, and who wrote it. Raises CallError with this code if it can't be gone on with.
+        """
+        from delegate.engine.resume import spent  # loaded only where it is needed
+        from delegate.records.mailbox import continued_from
+
+        run_id = record["run_id"]
+        tasks = {task.handle: task for task in await self._records.tasks(run_id)}
+        task = tasks.get(record["handle"])
+        if task is None or task.depth:
+            what = "resumed" if code == "cannot_resume" else "continued"
+            raise CallError(code, f"only a parent's own tasks can be {what}", field="handle")
+        author = await self._records.author(task.handle)
+        if author not in ("person", "model"):
+            raise CallError(code, "the runner of its child takes no messages", field="handle")
+        run = self._runs.known(run_id)
+        if run is None:
+            is_lost = any(one.state == "outcome_unknown" for one in tasks.values() if not one.depth)
+            counted = [one.handle for one in tasks.values() if is_lost or not one.depth]
+            used = spent((await self._records.endings(counted)).values())
+            number = await self._records.next_number(run_id)
+            run = self._runs.restored(run_id, number=number, spent={**used, "children": len(tasks)})
+        records = [record]
+        while (earlier := continued_from(records[0]["handle"])) is not None:
+            if not (found := await self._records.read(earlier)) or found["run"] is None:
+                break
+            records.insert(0, found)
+        return records, task, run, author
 
     async def _go_on(
         self,

@@ -115,7 +115,8 @@ class Admission:
             self._server_tools(tasks, context) as server_tools,
             context.permit.released() if context.permit else nullcontext(),
         ):
-            _reserve_children(sum(map(len, models)), author, context)
+            if resumed is None or not resumed.process:  # it was counted when it began
+                _reserve_children(sum(map(len, models)), author, context)
             report = await self.executor.run(
                 tasks,
                 connections,

@@ -19,9 +19,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, run_to_completion
+from delegate._util.threads import run_in_thread
 from delegate.budget import costs
 from delegate.budget.runs import RunContext
 from delegate.engine.attempts import TaskAttempts
@@ -133,7 +136,7 @@ class Executor:
         start, run_id = time.monotonic(), call.context.run.id
         runs = [run for group in groups for run in group.runs]
         resumed = runs[0].resumed if runs else None
-        if resumed is not None and not resumed.message:
+        if resumed is not None and resumed.process:
             await self._take_over(resumed)
         else:
             await self.services.records.begin(
@@ -165,12 +168,13 @@ class Executor:
 
     async def _take_over(self, resumed: "Resumed") -> None:
         """Make a task whose process was lost one of this process. Raises CallError if that isn't possible."""
-        start = await self.services.records.take_over(resumed.handle)
-        if start is None:
-            message = f"{resumed.handle} can't be resumed: what its workspace was at its start isn't on record"
-            hint = "it had too many files, or another process resumed it first; look at `delegate show`"
-            raise CallError("cannot_resume", message, field="handle", hint=hint)
-        resumed.start = start
+        if resumed.start is not None and resumed.workspace:
+            from delegate.sandbox.workspace.start_state import refuse_lost  # loaded only where it is needed
+
+            await run_in_thread(partial(refuse_lost, Path(resumed.workspace), resumed.start))
+        if not await self.services.records.take_over(resumed.handle, resumed.process):
+            message = f"{resumed.handle} can't be resumed: another process resumed it first"
+            raise CallError("cannot_resume", message, field="handle", hint="look at `delegate show`")
 
 
 def _weakest(connections: Sequence[Connection | None]) -> Model | None:

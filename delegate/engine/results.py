@@ -139,5 +139,6 @@ def _counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
         denied=statuses.count("denied"),
         why_denied=next((receipt.output for receipt in receipts if receipt.status == "denied"), None),
         timeout=statuses.count("timeout"),
+        unknown=statuses.count("unknown"),
         tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
     )

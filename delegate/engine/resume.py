@@ -6,8 +6,9 @@ reasoning, isn't on record. So the child gets its record as text, together with 
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,17 +20,31 @@ from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.engine.questions import ASK, Heard
 from delegate.errors import CallError
-from delegate.types import Claim, JsonObject, Receipt, Task, Usage
+from delegate.records.history import Ending
+from delegate.records.mailbox import continuation_of
+from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
 
 TRANSCRIPT_CHARS = 60_000
 """Length of the record that a child reads; older parts are left out first."""
 _PART_CHARS = 3_000
-_WITHOUT_RECEIPTS = {*GOAL_TOOLS, ASK}
+_OWN_TOOLS = (*GOAL_TOOLS, ASK, "read_earlier_result")
+"""Tools whose calls have no receipts."""
+_LOST: JsonObject = {
+    "kind": "child.tool",
+    "status": "unknown",
+    "output": "The process was lost before this call ended. It may have been made, in whole or in part, and may still "
+    "go on. Nobody makes it again: look at what there is before you repeat it.",
+}
+_END: JsonObject = {"kind": ""}
+FRESH: JsonObject = {
+    "owned": True, "files": {}, "bytes": 0, "worktree": None, "before": None, "knows_start": True,
+}  # fmt: skip
+"""What a fresh workspace was before its child started."""
 
 
 @dataclass(slots=True)
 class Resumed:
-    """A task in goal mode whose process was lost, or one that has ended and continues, and what its child did."""
+    """A task whose process was lost, or one that has ended and continues, and what its child did."""
 
     handle: str
     run_id: str
@@ -45,14 +60,22 @@ class Resumed:
     seconds: float
     """How long it had run."""
     transcript: str
-    start: JsonObject = field(default_factory=dict[str, Any])
-    """What its workspace was before it started."""
+    start: JsonObject | None = None
+    """What its workspace was before it started; None if it gets a new one."""
     heard: tuple[Heard, ...] = ()
     """The messages of the parent that its child has read."""
     asked: tuple[tuple[str, Sequence[str]], ...] = ()
     """The texts and options of the questions that it has asked."""
     message: str = ""
-    """The message by which a task that has ended continues, under a handle and within limits of its own."""
+    """The message by which it continues, if its child hasn't read it."""
+    continues: bool = False
+    """Whether it is a task that has ended, which continues under a handle and within limits of its own."""
+    process: str = ""
+    """The process that it was lost with, and from which it is taken over."""
+    has_reported: bool = False
+    """Whether its child had ended with a report, so that only the verdict was lost."""
+    diff: Path | None = None
+    """What it had changed in a worktree, from which it gets the files of its new one."""
 
     @property
     def spent(self) -> Amounts:
@@ -62,79 +85,132 @@ class Resumed:
         return {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": whole.known_usd}
 
 
-def read_record(record: JsonObject | None, index: int = 0) -> Resumed:
-    """What there is to resume in a record, for the task at position `index` of its call.
+def read_record(records: Sequence[JsonObject], start: JsonObject | None, process: str, *, index: int) -> Resumed:
+    """What there is to resume of a task that was lost with a process.
+
+    `records` are those of the tasks that it continues, oldest first, and its own; `start` is what was recorded before
+    its child started, or of the task that it continues if that didn't. `index` is its position in its call.
 
     Raises:
         CallError: There is nothing to resume; the message says why.
     """
-    if record is None:
-        raise CallError("unknown_handle", "there is no such record", field="handle", hint="`delegate runs` lists them")
-    handle, state, task = record["handle"], record["state"], _task(record["task"])
-    if state != "outcome_unknown":
-        why = "it is running" if state == "running" else "it has ended"
-        raise CallError("cannot_resume", f"{handle} can't be resumed: {why}", field="handle")
-    if task.mode != "goal":
-        message = f"{handle} can't be resumed: it isn't in goal mode, and other tasks are never run again by themselves"
-        raise CallError("cannot_resume", message, field="handle", hint="look at what it did, and run it anew")
-    if record["workspace"] is None:
-        message = f"{handle} can't be resumed: its child hadn't started"
-        raise CallError("cannot_resume", message, field="handle", hint="run the task anew")
-    events = record["events"]
-    calls = [event for event in events if event["kind"] == "child.usage"]
+    try:
+        return _read_record(records, start, process, index)
+    except (LookupError, TypeError, ValueError):
+        message = f"{records[-1]['handle']} can't be resumed: its record is damaged"
+        raise CallError("cannot_resume", message, field="handle", hint="run the task anew") from None
+
+
+def _read_record(records: Sequence[JsonObject], start: JsonObject | None, process: str, index: int) -> Resumed:
+    record = records[-1]
+    handle, task = record["handle"], _task(record["task"])
+    message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
+    if record["workspace"] is None and len(records) > 1:
+        return replace(continued(records[:-1], start or {}, message, None, index=index), task=task, process=process)
+    if start is None or record["workspace"] is None:
+        why = "its child hadn't started" if record["workspace"] is None else "what its workspace was isn't on record"
+        hint = "look at what it did, and run the task anew"
+        raise CallError("cannot_resume", f"{handle} can't be resumed: {why}", field="handle", hint=hint)
+    own = list(_with_lost_calls(record["events"], _last_receipt(records[:-1])))
+    calls = [event for event in own if event["kind"] == "child.usage"]
+    ends = [event for event in own if event["kind"] in ("child.started", "child.done")]
     return Resumed(
         handle=handle,
         run_id=record["run_id"],
         index=index,
         task=task,
         workspace=record["workspace"],
-        claims=_claims(events),
-        receipts=tuple(_receipts(events)),
+        claims=_claims(own),
+        receipts=(*_receipts_of(records[:-1]), *_receipts(own)),
         charge=costs.total(map(_charge, calls)),
         steps=sum(call["seconds"] is not None for call in calls),  # without what a tool reports of calls of its own
         output=next((call["text"] for call in reversed(calls) if call["text"].strip()), ""),
-        seconds=_seconds(events),
-        transcript=_transcript(events),
-        heard=_heard(events),
-        asked=tuple((event["text"], event["options"]) for event in events if event["kind"] == "question.asked"),
+        seconds=_seconds(record["events"]),
+        transcript=_transcript([*_events_of(records[:-1]), *own]),
+        start=start,
+        heard=_heard(records),
+        asked=tuple((event["text"], event["options"]) for event in own if event["kind"] == "question.asked"),
+        message=message,
+        process=process,
+        has_reported=bool(ends) and ends[-1].get("status") == "completed" and task.mode != "goal",
     )
 
 
-def continued(record: JsonObject, message: str, criteria: Sequence[Any] | None, *, index: int = 0) -> Resumed:
+def refuse_unless_lost(record: JsonObject | None) -> JsonObject:
+    """The record of a task, if that can be resumed. Raises CallError with the reason if it can't."""
+    if record is None:
+        raise CallError("unknown_handle", "there is no such record", field="handle", hint="`delegate runs` lists them")
+    if (state := record["state"]) != "outcome_unknown":
+        why = {"running": "it is running", "ended": "it has ended"}.get(state, "its record is damaged")
+        hint = "`delegate message` continues it" if state == "ended" else None
+        raise CallError("cannot_resume", f"{record['handle']} can't be resumed: {why}", field="handle", hint=hint)
+    return record
+
+
+def continued(
+    records: Sequence[JsonObject], kept: JsonObject, message: str, criteria: Sequence[Any] | None, *, index: int
+) -> Resumed:
     """How a task that has ended goes on with a message, judged by its own criteria or by others.
+
+    `records` are those of the tasks that it continues, oldest first, and its own; `kept` is what is left of its start.
 
     Raises:
         CallError: It can't; the message says why.
     """
-    handle, task, run = record["handle"], _task(record["task"]), record["run"]
-    if task.workspace is not None or task.needs:
-        raise _not_continued(handle, "what its workspace was at its start isn't on record")
-    if record["workspace"] and not os.path.isdir(record["workspace"]):
-        raise _not_continued(handle, f"its workspace {record['workspace']} isn't there any more")
+    record = records[-1]
+    handle, task, run, worktree = record["handle"], _task(record["task"]), record["run"], kept.get("worktree")
+    workspace, diff, start = record["workspace"] or "", None, FRESH
+    if task.needs or (task.workspace is not None and not worktree):
+        raise _not_continued(handle, "what its workspace was at its start is kept only of worktrees")
+    if worktree:
+        diff, workspace, start = Path(f"{workspace}.diff"), "", None
+        if not diff.exists() and any(one["path"][:3] != "../" for one in run["artifacts"]):
+            raise _not_continued(handle, f"the diff of its worktree {diff} isn't there any more")
+        assert task.workspace is not None
+        at_base = task.workspace.model_copy(update={"path": Path(worktree[0]), "base": worktree[1]})
+        task = task.model_copy(update={"workspace": at_base})
+    elif workspace and not os.path.isdir(workspace):
+        raise _not_continued(handle, f"its workspace {workspace} isn't there any more")
     if criteria is not None:
         try:
-            task = Task.model_validate({**record["task"], "acceptance_criteria": criteria})
+            fields = {**task.model_dump(exclude_defaults=True), "acceptance_criteria": criteria}
+            task = Task.model_validate(fields)
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
             raise CallError("invalid_criterion", problem, field="acceptance_criteria") from None
-    run_id, _, number = handle.rpartition("-")
     return Resumed(
-        handle=f"{run_id}-0{number}",
-        run_id=run_id,
+        handle=continuation_of(handle),
+        run_id=record["run_id"],
         index=index,
         task=task,
-        workspace=record["workspace"] or "",
+        workspace=workspace,
         claims=(),
-        receipts=tuple(map(Receipt.model_validate, run["receipts"])),
+        receipts=tuple(_receipts_of(records)),
         charge=Charge(),
         steps=0,
         output="",
         seconds=0,
-        transcript=_transcript(record["events"]),
-        start={"owned": True, "files": {}, "bytes": 0, "worktree": None, "knows_start": True},
-        heard=_heard(record["events"]),
+        transcript=_transcript(_events_of(records)),
+        start=start,
+        heard=_heard(records),
         message=message,
+        continues=True,
+        diff=diff,
     )
+
+
+def spent(endings: Iterable[Ending]) -> Amounts:
+    """What tasks have used up of the limits of their run."""
+    cost = tokens = calls = 0.0
+    for ending in endings:
+        if ending.result is None:
+            cost, tokens, calls = cost + ending.spent_usd, tokens + ending.tokens, calls + ending.model_calls
+            continue
+        totals = costs.of_result(TaskResult.model_validate_json(ending.result))
+        usage = totals.child_usage + totals.judge_usage
+        cost, tokens = cost + totals.cost_known_usd, tokens + usage.total_tokens
+        calls += usage.model_calls
+    return {"cost_usd": cost, "tokens": tokens, "model_calls": calls}
 
 
 def _not_continued(handle: str, why: str) -> CallError:
@@ -142,9 +218,34 @@ def _not_continued(handle: str, why: str) -> CallError:
     return CallError("cannot_message", f"{handle} has ended and can't continue: {why}", field="handle", hint=hint)
 
 
-def _heard(events: Sequence[JsonObject]) -> tuple[Heard, ...]:
-    delivered = (event for event in events if event["kind"] == "message.delivered")
-    return tuple(Heard(event["text"], event.get("question", "")) for event in delivered)
+def _heard(records: Sequence[JsonObject]) -> tuple[Heard, ...]:
+    """The messages that the child has read. Each is marked as read before that, so none is missing."""
+    told = {
+        event["id"]: Heard(event["text"], event.get("question", ""))
+        for record in records
+        for event in record["events"]
+        if event["kind"] == "message.delivered"
+    }
+    sent = (one for record in records for one in record["messages"] if one["state"] == "delivered")
+    return tuple(told.get(one["id"]) or Heard(one["text"], "") for one in sent)
+
+
+def _events_of(ended: Sequence[JsonObject]) -> list[JsonObject]:
+    """The events of tasks that have ended, with the calls that were lost before they were resumed."""
+    return [
+        event
+        for n, record in enumerate(ended)
+        for event in _with_lost_calls(record["events"], _last_receipt(ended[:n]), has_ended=True)
+    ]
+
+
+def _receipts_of(ended: Sequence[JsonObject]) -> Iterator[Receipt]:
+    """The receipts of a task that has ended, and of those that it continues."""
+    return map(Receipt.model_validate, ended[-1]["run"]["receipts"]) if ended else iter(())
+
+
+def _last_receipt(ended: Sequence[JsonObject]) -> int:
+    return max((receipt.n for receipt in _receipts_of(ended)), default=0)
 
 
 def _task(fields: JsonObject) -> Task:
@@ -160,24 +261,41 @@ def _claims(events: Sequence[JsonObject]) -> tuple[Claim, ...]:
     return tuple(map(Claim.model_validate, fields))
 
 
-def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
-    """The receipts on record, and one for each call that had none yet: whether it was made isn't known."""
+def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool = False) -> Iterator[JsonObject]:
+    """The events, and one for each call that had no receipt yet when its process was lost.
+
+    `last` is the number of the last receipt before.
+    """
     open_calls: list[JsonObject] = []
-    receipts: list[Receipt] = []
+    for event in (*events, _END):
+        kind = event["kind"]
+        if kind == "child.started" or (event is _END and not has_ended):  # in the next process, or in this one
+            for call in open_calls:
+                last += 1
+                yield {**_LOST, "n": last, "tool": call["tool"], "args": call["args"] or {}}
+            open_calls = []
+        elif kind == "child.usage" and event["seconds"] is not None:  # a turn begins when all calls have ended
+            open_calls = [call for call in event["calls"] if call["tool"] not in _OWN_TOOLS]
+        elif kind == "child.tool":
+            last = max(last, event["n"])
+            if (ended := _call_of(event, open_calls)) is not None:
+                open_calls.remove(ended)
+        if event is not _END:
+            yield event
+
+
+def _call_of(receipt: JsonObject, open_calls: Sequence[JsonObject]) -> JsonObject | None:
+    """The call that a receipt is of. Models know some tools by other names."""
+    same_args = [call for call in open_calls if (call["args"] or {}) == receipt["args"]]
+    same_tool = [call for call in open_calls if call["tool"] == receipt["tool"]]
+    both = [call for call in same_args if call in same_tool]
+    return next(iter((*both, *same_tool, *same_args)), None)
+
+
+def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
     for event in events:
-        if event["kind"] == "child.usage":
-            open_calls += [call for call in event["calls"] if call["tool"] not in _WITHOUT_RECEIPTS]
-        elif event["kind"] == "child.tool":
-            fields = {name: value for name, value in event.items() if name in Receipt.model_fields}
-            receipts.append(Receipt.model_validate(fields))
-            first_call = next((call for call in open_calls if call["tool"] == event["tool"]), None)
-            if first_call is not None:
-                del open_calls[: open_calls.index(first_call) + 1]
-    yield from receipts
-    last = max((receipt.n for receipt in receipts), default=0)
-    for n, call in enumerate(open_calls, last + 1):
-        text = "the process was lost before this call ended"
-        yield Receipt(n=n, tool=call["tool"], args=call["args"] or {}, status="timeout", output=text)
+        if event["kind"] == "child.tool":
+            yield Receipt.model_validate({name: value for name, value in event.items() if name in Receipt.model_fields})
 
 
 def _charge(call: JsonObject) -> Charge:
@@ -219,7 +337,8 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
             for call in event["calls"]:
                 yield f"You called {call['tool']} {_cut(json.dumps(call['args'], ensure_ascii=False))}"
         case "child.tool":
-            yield f"{event['tool']} ({event['status']}): {_cut(event['output'])}"
+            status = "outcome unknown" if event["status"] == "unknown" else event["status"]
+            yield f"{event['tool']} ({status}): {_cut(event['output'])}"
         case "question.asked":
             yield f"Your question {event['n']}: {event['text']}"
         case "question.answered":

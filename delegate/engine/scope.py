@@ -72,6 +72,11 @@ class Services:
         return bool(getattr(self.runner, "takes_messages", False))
 
     @property
+    def reads_record(self) -> bool:
+        """Whether the runner's child can go on from its record, which then has every call before it is made."""
+        return bool(getattr(self.runner, "reads_record", False))
+
+    @property
     def uses_job_tools(self) -> bool:
         """Whether the runner gives its child exactly the tools of the job. Others have tools of their own."""
         return bool(getattr(self.runner, "uses_job_tools", False))

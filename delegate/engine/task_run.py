@@ -19,7 +19,7 @@ from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget import costs
-from delegate.budget.ledger import Ledger, RunningChild
+from delegate.budget.ledger import Amounts, Ledger, RunningChild
 from delegate.budget.runs import RunContext, use_context
 from delegate.child.job import Job, current_workspace
 from delegate.child.loop import AgentLoop
@@ -33,7 +33,7 @@ from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
-from delegate.engine.task_folder import may_be_run, open_folder
+from delegate.engine.task_folder import fill_from, may_be_run, open_folder, start_of
 from delegate.errors import DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
@@ -98,7 +98,7 @@ class TaskRun:
     _before: "ChecksBefore | None" = None
     """The shell checks on the files of before, while the child works."""
     _start: JsonObject | None = None
-    """In goal mode, what is stored for another process; None if the task can't be resumed."""
+    """What is stored for a process that resumes it; None if the task can't be resumed."""
     _notes: ProjectNotes | None = None
     """What the project says to agents, if the child is given it."""
     _tools: ChildTools | None = None
@@ -140,11 +140,11 @@ class TaskRun:
             # What a child with a model of its own spends is known only from a ledger of its own.
             ledger = self.ledger or context.ledger
             ledger = ledger if self.connection else Ledger(parent=ledger)
-            ledger = ledger.within("cost_usd", self.task.max_cost_usd)
+            spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
+            ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
             permit = Permit(context.run.permits)
-            child_context = self._child_context(permit, ledger.within("tokens", services.settings.max_tokens))
-            if self.resumed is not None:
-                child_context.ledger.reserve({}).settle(self.resumed.spent)
+            own = ledger.within("tokens", services.settings.max_tokens, spent=spent.get("tokens", 0))
+            child_context = self._child_context(permit, own)
             try:
                 child = await self._run_child(child_context, permit)
                 has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
@@ -286,7 +286,7 @@ class TaskRun:
             self.events.notify(ChildStarted, model=model, instead_of=None, reason=None)
             try:
                 async with deadline:
-                    await services.records.opened(self.handle, folder.root)
+                    await services.records.opened(self.handle, folder.root, self._start)
                     with use_context(context):
                         child = await self._run_on_any(job, context, deadline)
                 child = await self._refuse_too_large(child, folder)
@@ -350,7 +350,12 @@ class TaskRun:
         return other
 
     async def _run_job(self, job: Job) -> ChildRun:
-        """Run the child: in a task of its own if it may ignore a cancel, since that task can be left behind."""
+        """Run the child: in a task of its own if it may ignore a cancel, since that task can be left behind.
+
+        One that had reported before its process was lost has done its work.
+        """
+        if self.resumed is not None and self.resumed.has_reported:
+            return job.recorder.finish("completed")
         running = self.call.services.runner.run(job)
         if self._is_built_in:
             return await running
@@ -431,27 +436,25 @@ class TaskRun:
         """Open the workspace, and remember what there is before the child starts."""
         self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
         current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
-        services = self.call.services
+        services, resumed = self.call.services, self.resumed
         if self.needs:
             await self._give_inputs(folder)
         has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
         if has_shell or not services.uses_toolbox:
             folder.make()
-        if self.resumed is None and (has_shell or may_be_run(self.call, self.task, folder)):
+        is_new = resumed is None or resumed.start is None
+        if is_new and (has_shell or may_be_run(self.call, self.task, folder)):
             await folder.record_start()
         if has_shell:
             from delegate.judging.checks.before import ChecksBefore  # loaded only where commands run
 
             self._before = ChecksBefore(self.task, folder, services.commands, self.call.author)
             self._before.start()
-        if self.resumed is not None and not self.resumed.message:  # what there was is on record
-            self._start = self.resumed.start
-        elif self.task.mode == "goal":
-            from delegate.sandbox.workspace.start_state import start_state  # loaded only in goal mode
-
-            self._start = start = await run_in_thread(partial(start_state, folder))
-            if start is not None:
-                await services.records.started(self.handle, start)
+        if services.reads_record and not self.call.context.depth:
+            start = resumed.start if resumed else None
+            self._start = start or await start_of(self.call, folder)
+        if resumed is not None and resumed.diff is not None:
+            await fill_from(folder, resumed.diff)
         reads_them = isinstance(services.runner, AgentLoop) and services.settings.project_notes
         if reads_them and is_own_project(self.task.workspace):
             self._notes = await run_in_thread(partial(read_notes, folder.root))
@@ -465,7 +468,7 @@ class TaskRun:
             from delegate.engine.claims import TaskClaims  # loaded only in goal mode
             from delegate.engine.refusals import Refusals
 
-            refused_before = self.resumed.start.get("refusals", ()) if self.resumed else ()
+            refused_before = self._start.get("refusals", ()) if self._start else ()
             judge = partial(self._judge_claim, context=context)
             read_only = frozenset(tool.name for tool in tools if tool.read_only)
             self._claims = TaskClaims(
@@ -500,10 +503,11 @@ class TaskRun:
             readings=self.call.reading.known(self._reading_key).statements,
             done_before=self.resumed.transcript if self.resumed else "",
             heard=tuple(map(str, self._all_heard)),
-            continues=bool(self.resumed and self.resumed.message),
+            continues=self.resumed is not None and self.resumed.continues,
             messages=self._take_messages,
             ask_parent=self._questions.tool if self._questions else None,
             guarded=self._tools.guarded,
+            flush=self.call.services.records.flush,
             incoming=self._incoming(),
         )
 

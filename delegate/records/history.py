@@ -96,6 +96,7 @@ _INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?)"
 _INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
 _DELETE_START = "DELETE FROM starts WHERE handle = ?"
 _SELECT_START = "SELECT state FROM starts WHERE handle = ?"
+_SELECT_OWNER = "SELECT process, ended_at FROM tasks WHERE handle = ?"
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
 _OPEN_MAILBOX = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?)"
 _SELECT_AUTHOR = "SELECT author FROM mailboxes WHERE handle = ?"
@@ -144,9 +145,12 @@ FROM tasks {candidate_lists.JOINED} WHERE handle = ?
 _SELECT_ENDINGS = f"""
 SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT},
     CASE WHEN ended_at IS NULL THEN (
-        SELECT COALESCE(SUM(json_extract(data, '$.cost_usd')), 0) FROM events
+        SELECT json_array(
+            SUM(json_extract(data, '$.cost_usd')), SUM(COALESCE(json_extract(data, '$.model_calls'), 1)),
+            SUM(json_extract(data, '$.input_tokens') + json_extract(data, '$.output_tokens'))
+        ) FROM events
         WHERE json_valid(data) AND events.handle = tasks.handle AND kind IN ('child.usage', 'judge.done')
-    ) ELSE 0 END
+    ) ELSE '[0, 0, 0]' END
 FROM tasks {candidate_lists.JOINED} WHERE handle IN ({{handles}})
 """  # noqa: S608
 _SELECT_NUMBERS = "SELECT MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) FROM tasks WHERE run_id = ?"
@@ -162,6 +166,8 @@ FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(res
 """  # noqa: S608
 _INSERT_READING = "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)"
 _DELETE_OLD_READINGS = "DELETE FROM readings WHERE at < ?"
+_KEPT_OF_START = ("worktree", "tier", "tools")
+"""What is needed to continue a task that has ended."""
 _AT_ONCE = 1_000
 """Parameters of one statement, of which SQLite allows a limited number."""
 _REMOVAL_BATCH = 20
@@ -207,6 +213,10 @@ class Ending(NamedTuple):
     """Its result as JSON; None if it has none."""
     spent_usd: float = 0
     """The known cost of its model calls that have ended, if it has no result."""
+    model_calls: int = 0
+    """How many these are."""
+    tokens: int = 0
+    """The tokens of them."""
 
 
 class RunSummary(NamedTuple):
@@ -252,8 +262,8 @@ class Records:
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
         self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
-        self._started = set[str]()
-        """The tasks of this process that have a start on record."""
+        self._started = dict[str, str]()
+        """The tasks of this process that have a start on record, with what is kept of it after their end."""
         self._sent = Path(f"{self._path}-sent")
         """Grows by a byte with each message, so that children needn't query the store before each turn."""
         self._looked = dict[str, int]()
@@ -314,20 +324,28 @@ class Records:
         text = data if isinstance(data, str) else json_bytes(data, fallback=str).decode()
         self._store.post((_INSERT_EVENT, (handle, at, kind, text)))
 
-    async def opened(self, handle: str, workspace: Path) -> None:
-        """Record the workspace of a child, which may begin to work when this returns.
+    async def opened(self, handle: str, workspace: Path, start: JsonObject | None = None) -> None:
+        """Record the workspace of a child, which may begin to work when this returns, and what is needed to resume it.
 
         It is committed then, with the events so far: a task whose record has no workspace hasn't done anything.
         """
-        await self._write((_SET_WORKSPACE, (str(workspace), handle)))
+        starts = [] if start is None else [self._start(handle, start)]
+        await self._write((_SET_WORKSPACE, (str(workspace), handle)), *starts)
 
-    async def started(self, handle: str, state: JsonObject) -> None:
-        """Record what the workspace of a task was before its child started, until the task has a result.
-
-        When this returns, it is committed, unless the store can't be written: the task can't be resumed then.
+    async def started(self, handle: str, start: JsonObject) -> None:
+        """Record what is needed to resume a task, until it has a result. It is committed when this returns, unless the
+        store can't be written: the task can't be resumed then.
         """
-        self._started.add(handle)
-        await self._write((_INSERT_START, (handle, json.dumps(state))))
+        await self._write(self._start(handle, start))
+
+    def _start(self, handle: str, start: JsonObject) -> Statement:
+        kept = {name: value for name, value in start.items() if name in _KEPT_OF_START and value}
+        self._started[handle] = json.dumps(kept) if kept else ""
+        return _INSERT_START, (handle, json.dumps(start))
+
+    async def flush(self) -> None:
+        """Commit all events so far, unless the store can't be written."""
+        await self._write()
 
     async def note_attempts(self, handles: Sequence[str], attempts: Sequence[Attempt]) -> None:
         """Add to the results of all attempts at a task how they compare."""
@@ -340,29 +358,42 @@ class Records:
         except (sqlite3.Error, OSError, ValueError) as error:
             self._store.set_aside(error, *statements)
 
-    async def take_over(self, handle: str) -> JsonObject | None:
-        """Make a task whose process was lost one of this process, and return what its workspace was at its start.
+    async def start(self, handle: str) -> JsonObject | None:
+        """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing.
 
-        None if nothing is recorded of that, the task isn't lost, or another process took it over first.
+        Raises DelegateError if the records can't be read.
         """
 
-        def lost(connection: sqlite3.Connection) -> tuple[str, str] | None:
-            row = connection.execute("SELECT process, ended_at FROM tasks WHERE handle = ?", (handle,)).fetchone()
-            start = connection.execute(_SELECT_START, (handle,)).fetchone()
-            return (row[0], start[0]) if row and start and _state(*row) == "outcome_unknown" else None
+        def select(connection: sqlite3.Connection) -> JsonObject | None:
+            row = connection.execute(_SELECT_START, (handle,)).fetchone()
+            return json.loads(row[0]) if row else None
 
-        if (owner := await self._query(lost)) is None:
-            return None
-        process, state = owner
-        if not await self._store.write((_TAKE_OVER, (this_process(), handle, process))):
-            return None
+        return await self._query(select)
+
+    async def lost_process(self, handle: str) -> str:
+        """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
+        row = await self._query(lambda connection: connection.execute(_SELECT_OWNER, (handle,)).fetchone())
+        return row[0] if row and _state(*row) == "outcome_unknown" else ""
+
+    async def take_over(self, handle: str, process: str) -> bool:
+        """Make a task that was lost with that process one of this process. Returns whether no other did so before.
+
+        Raises DelegateError if the records can't be written.
+        """
         from delegate.records import mailbox  # loaded on first use
 
-        with suppress(DelegateError, sqlite3.Error, OSError, ValueError):  # the child may ask again
-            if await self._store.write(mailbox.keep_answers(handle, this_process())):
-                self._note_sent()
-        self._started.add(handle)
-        return json.loads(state)
+        new = this_process()
+        try:
+            taken = await self._store.write(
+                (_TAKE_OVER, (new, handle, process)),
+                *mailbox.moved(handle, process, new),
+                mailbox.keep_answers(handle, new),
+            )
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise DelegateError(f"the records can't be written: {trouble_of(error, self._path)}") from error
+        if taken:
+            self._note_sent()
+        return bool(taken)
 
     async def save(self, run: ChildRun, result: TaskResult, *, now: bool = True) -> TaskResult:
         """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored yet.
@@ -376,9 +407,9 @@ class Records:
         verdict = result.verdict.verdict if result.verdict else None
         ending = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
         row = (*ending, run_text, text, result.handle)
-        if result.handle in self._started:
-            self._started.discard(result.handle)
-            self._store.post((_DELETE_START, (result.handle,)))
+        kept = self._started.pop(result.handle or "", None)
+        if kept is not None:
+            self._store.post((_INSERT_START, (result.handle, kept)) if kept else (_DELETE_START, (result.handle,)))
         try:
             if await self._store.write(*lists, (_FINISH_TASK, row), now=now):
                 if result.handle is None or result.summary == run.output:
@@ -517,9 +548,9 @@ class Records:
 
         def select(connection: sqlite3.Connection) -> dict[str, Ending]:
             return {
-                handle: Ending(bool(has_started), result, spent_usd)
+                handle: Ending(bool(has_started), result, *(amount or 0 for amount in json.loads(spent)))
                 for start in range(0, len(handles), _AT_ONCE)
-                for handle, has_started, result, spent_usd in _endings(connection, handles[start : start + _AT_ONCE])
+                for handle, has_started, result, spent in _endings(connection, handles[start : start + _AT_ONCE])
             }
 
         return await self._query(select) or {} if handles else {}

@@ -2,7 +2,8 @@
 
 A message is `queued` until the child's process takes it, between two turns. That is committed before the child reads
 it, and what wasn't taken by the process that it was sent to is `never_read` once that process has ended the child's
-work, or is lost. So no message is both read and `never_read`, whenever a process is killed.
+work, or is lost. So no message is both read and `never_read`, whenever a process is killed. The message by which a task
+continues is what the task is about: it stays `queued` while its task is lost, and goes to the process that resumes it.
 
 The first message that is sent while the child waits for an answer to a question is the answer.
 """
@@ -49,6 +50,7 @@ _CLOSE_QUESTION = "UPDATE questions SET is_closed = 1 WHERE handle = ? AND n = ?
 _KEEP_ANSWERS = """
 UPDATE messages SET process = ?1 WHERE handle = ?2 AND delivered_at IS NULL
     AND id IN (SELECT message FROM questions WHERE handle = ?2)
+    AND EXISTS (SELECT 1 FROM tasks WHERE handle = ?2 AND process = ?1)
 """
 # A child that was left behind may still ask for messages, but those are `never_read`.
 _DELIVER = f"""
@@ -56,6 +58,10 @@ UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
     SELECT 1 FROM tasks WHERE tasks.handle = messages.handle AND ended_at IS NULL AND NOT {_HAS_STOPPED}
 )
 """  # noqa: S608
+_MOVE = """
+UPDATE messages SET process = ?1 WHERE rowid = (SELECT MIN(rowid) FROM messages WHERE handle = ?2) AND process = ?3
+    AND delivered_at IS NULL AND EXISTS (SELECT 1 FROM tasks WHERE handle = ?2 AND process = ?1)
+"""
 _SELECT_WAITING = """
 SELECT id, text, (SELECT n FROM questions WHERE handle = messages.handle AND message = id) FROM messages
 WHERE handle = ? AND process = ? AND delivered_at IS NULL ORDER BY rowid
@@ -107,7 +113,7 @@ def receiver(connection: sqlite3.Connection, handle: str) -> str:
     if has_ended:
         raise _refused(handle, "it has ended", "delegate a new task")
     if not is_alive(str(process)):
-        raise _refused(handle, "its process was lost", "look at what it did, and run it anew")
+        raise _refused(handle, "its process was lost", f"`delegate run --resume {handle}` goes on with it")
     if not takes_messages:
         raise _refused(handle, "its runner takes no messages", "wait for its result, or stop it")
     if has_stopped:
@@ -161,6 +167,23 @@ def delivered(id: str) -> Statement:
     return _DELIVER, (time.time(), id)
 
 
+def continued_from(handle: str) -> str | None:
+    """The handle of the task that this one continues; None if it continues none."""
+    run_id, _, number = handle.rpartition("-")
+    return f"{run_id}-{number[1:]}" if number.startswith("0") and len(number) > 1 else None
+
+
+def continuation_of(handle: str) -> str:
+    """The handle under which a task continues."""
+    run_id, _, number = handle.rpartition("-")
+    return f"{run_id}-0{number}"
+
+
+def moved(handle: str, process: str, new: str) -> list[Statement]:
+    """Let another process read the message by which a task continues, if it has taken that task over."""
+    return [(_MOVE, (new, handle, process))] if continued_from(handle) else []
+
+
 def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
     """All messages to a child, in the order in which they were sent."""
     rows = connection.execute(_SELECT_ALL, (handle,)).fetchall()
@@ -168,20 +191,20 @@ def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
         SentMessage(
             id=id,
             handle=handle,
-            state=_state(delivered_at, is_open, process),
+            state=_state(delivered_at, is_open, waits=is_alive(process) or (n == 0 and bool(continued_from(handle)))),
             text=text,
             sent_at=sent_at,
             delivered_at=delivered_at,
             is_answer=bool(is_answer),
         )
-        for id, text, sent_at, delivered_at, is_open, process, is_answer in rows
+        for n, (id, text, sent_at, delivered_at, is_open, process, is_answer) in enumerate(rows)
     ]
 
 
-def _state(delivered_at: float | None, is_open: bool, process: object) -> MessageState:
+def _state(delivered_at: float | None, is_open: bool, *, waits: bool) -> MessageState:
     if delivered_at is not None:
         return "delivered"
-    return "queued" if is_open and is_alive(str(process)) else "never_read"
+    return "queued" if is_open and waits else "never_read"
 
 
 def _refused(handle: str, why: str, hint: str) -> CallError:

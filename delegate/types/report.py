@@ -26,6 +26,7 @@ class ReceiptCounts(Value):
     error: int = 0
     denied: int = 0
     timeout: int = 0
+    unknown: int = 0
     tools: dict[str, int] = Field(default_factory=dict)
     why_denied: str | None = None
     """What the first denied call was told: the reason, and the setting."""

@@ -8,7 +8,8 @@ from delegate.codes import Code, OwnCode
 from delegate.types.base import AS_TEXT, JsonObject, Value
 
 RunStatus = Literal["completed", "failed", "timeout", "cancelled", "budget_exceeded", "max_steps"]
-ReceiptStatus = Literal["ok", "error", "denied", "timeout"]
+ReceiptStatus = Literal["ok", "error", "denied", "timeout", "unknown"]
+"""`unknown`: the child's process was lost before the call ended, which may have been made, or may still go on."""
 
 
 class Usage(Value):

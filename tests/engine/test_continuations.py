@@ -12,6 +12,7 @@ from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Parent
+from tests.support.git import git
 from tests.support.words import is_judge, met_by
 
 SOON = 20
@@ -30,7 +31,8 @@ def asked(client: Scripted) -> list[ChatRequest]:
 
 async def ended(home: Path, *replies: ChatReply | str, criteria: Sequence[Any] = (A,), **fields: Any) -> TaskResult:
     """The result of a task of an earlier process, as far as this one knows."""
-    async with Delegator(client=child(*replies or (WRITE, "I wrote hello.")), home=home) as delegator:
+    client = child(*replies or (WRITE, "I wrote hello."))
+    async with Delegator(client=client, home=home, commands="allow") as delegator:
         report = await delegator.run(Task(goal="Write hello.", acceptance_criteria=criteria, **fields))
     return report.results[0]
 
@@ -146,7 +148,7 @@ async def test_what_cannot_continue_is_refused_with_the_reason(tmp_path: Path) -
     first = await ended(tmp_path)
     in_project = await ended(tmp_path, workspace={"mode": "copy", "path": project})
     async with Delegator(client=child(), home=tmp_path) as delegator:
-        with pytest.raises(CallError, match="what its workspace was at its start isn't on record"):
+        with pytest.raises(CallError, match="what its workspace was at its start is kept only of worktrees"):
             await delegator.background.message(in_project.handle or "", "More.")
         with pytest.raises(CallError) as invalid:
             await delegator.background.message(first.handle or "", "More.", acceptance_criteria=[{"kind": "file"}])
@@ -204,3 +206,73 @@ async def test_a_task_in_goal_mode_goes_on_until_its_claim_is_verified(tmp_path:
         _, result = await go_on(delegator, first.handle, acceptance_criteria=[A, B])
     assert (first.goal_end, result.goal_end, result.good) == ("verified", "verified", True)
     assert [one.code for one in result.claims] == ["not_met", "met"]
+
+
+def project(folder: Path) -> Path:
+    (folder / "tests").mkdir(parents=True)
+    (folder / "tests/check.sh").write_text("grep -q hello a.txt\n")
+    (folder / ".gitignore").write_text("*.log\n")
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "x")
+    return folder
+
+
+async def test_work_in_a_worktree_goes_on_in_a_new_one_and_is_measured_against_the_same_commit(tmp_path: Path) -> None:
+    folder, home = project(tmp_path / "project"), tmp_path / "home"
+    workspace = {"mode": "worktree", "path": folder}
+    first = await ended(home, WRITE, "I wrote hello.", workspace=workspace)
+    (folder / "later.txt").write_text("x")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "y")
+    client = child(Scripted.call("write_file", path="b.txt", content="x"), "I wrote both.")
+    async with Delegator(client=client, home=home) as delegator:
+        handle, result = await go_on(delegator, first.handle)
+        before = await delegator.records.read(first.handle or "")
+        again, last = await go_on(delegator, handle, acceptance_criteria=[A, B, {"kind": "file", "path": "c.txt"}])
+        merged = await delegator.merges.merge(first.handle or "")
+        await delegator.merges.undo(merged.id)
+        await delegator.merges.merge(handle)
+    assert before
+    assert (result.good, [one.path for one in result.artifacts]) == (True, ["a.txt", "b.txt"])
+    assert result.workspace != first.workspace
+    assert {path.name for path in folder.iterdir()} >= {"a.txt", "b.txt", "later.txt"}
+    assert git(folder, "worktree", "list").count("\n") == 1
+    assert again.endswith("-000")
+    assert [one.path for one in last.artifacts] == ["a.txt", "b.txt"]
+
+
+async def test_a_check_that_was_bent_in_a_worktree_is_no_proof_when_the_task_goes_on(tmp_path: Path) -> None:
+    folder, home = project(tmp_path / "project"), tmp_path / "home"
+    bend = Scripted.call("write_file", path="tests/check.sh", content="true")
+    check, workspace = {"kind": "shell", "command": "sh tests/check.sh"}, {"mode": "worktree", "path": folder}
+    first = await ended(home, bend, "I wrote hello.", criteria=[check], workspace=workspace)
+    async with Delegator(client=child("All is well."), home=home, commands="allow") as delegator:
+        _, result = await go_on(delegator, first.handle)
+    assert result.verdict
+    assert [one.code for one in result.verdict.criteria] == ["check_tampered"]
+
+
+async def test_all_that_was_done_and_said_before_is_known_in_later_continuations(tmp_path: Path) -> None:
+    first = await ended(tmp_path)
+    client = child("Again.", "And again.", "Still.")
+    async with Delegator(client=client, home=tmp_path) as delegator:
+        second, _ = await go_on(delegator, first.handle, "More.")
+        third, _ = await go_on(delegator, second, "Still more.")
+        await go_on(delegator, third, "The last.")
+    messages = asked(client)[-1].messages
+    for said in ("You called write_file", "You said: I wrote hello.", "You said: Again.", "You said: And again."):
+        assert said in messages[0].text
+    said = [text for message in messages[1:] for text in ("More.", "Still more.", "The last.") if text in message.text]
+    assert said == ["More.", "Still more.", "The last."]
+
+
+async def test_the_tokens_and_model_calls_of_before_count_in_the_limits_of_the_run(tmp_path: Path) -> None:
+    first = await ended(tmp_path)
+    limits: list[dict[str, Any]] = [{"max_run_model_calls": 2}, {"max_run_tokens": first.usage.total_tokens + 600}]
+    for limit in limits:
+        async with Delegator(client=child("Never."), home=tmp_path, **limit) as delegator:
+            handle, result = await go_on(delegator, first.handle)
+        assert result.error
+        assert result.error.code == "budget_exceeded"
+        first = first.model_copy(update={"handle": handle})

@@ -96,8 +96,7 @@ ResumeOption = Annotated[
     str | None,
     typer.Option(
         metavar="HANDLE",
-        help="Go on with a task of --until-verified whose process was lost, in its folder as it is and within what is "
-        "left of its limits.",
+        help="Go on with a task whose process was lost, in its folder as it is and within what is left of its limits.",
     ),
 ]
 

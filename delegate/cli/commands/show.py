@@ -212,7 +212,7 @@ def _unfinished(record: JsonObject) -> Screen:
     else:
         start = f"{when(record['began_at'])} by a process that was lost, and may have done anything"
         rows = [row("started", start), row("", "it is not run again automatically")]
-        if record["task"].get("mode") == "goal":
+        if record["workspace"]:
             rows.append(row("go on", f"{PROGRAM} run --resume {one_line(record['handle'], 80)}"))
     if record["workspace"]:
         rows.append(row("folder", one_line(record["workspace"], 400)))

@@ -50,10 +50,11 @@ def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls
     tools = set(criterion.of or (call.tool for call in criterion.calls))
     done = [receipt for receipt in receipts if receipt.status == "ok"]
     may_have_acted = set(map(id, calls.not_refused))
-    acts = [receipt for receipt in done if id(receipt) in may_have_acted and (not tools or receipt.tool in tools)]
+    made = [receipt for receipt in receipts if receipt.status in ("ok", "unknown")]
+    acts = [receipt for receipt in made if id(receipt) in may_have_acted and (not tools or receipt.tool in tools)]
     try:
         if criterion.mode == "none":
-            return _none_of(criterion, done, acts, may_have_acted)
+            return _none_of(criterion, made, acts, may_have_acted)
         search = _Search(criterion.calls, done, Patterns(), _accepted(calls))
         assignment = search.assignment(Fit.YES)
         if assignment is not None:

@@ -68,7 +68,7 @@ def outcome_of(word: Said) -> Outcome:
 def said(receipt: Receipt, success: Success | None = None, *, reads: bool = False) -> Said:
     """The same, where a call that is pending or done in part is told from one that was refused or only tried out."""
     if receipt.status != "ok":
-        return "no"
+        return "in_part" if receipt.status == "unknown" else "no"
     text = receipt.whole_output
     if success is not None:
         return _as_declared(receipt, success)

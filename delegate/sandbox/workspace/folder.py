@@ -246,7 +246,13 @@ class Folder:
             "bytes": self._bytes_before,
             "inputs": self.inputs is not None,
             "worktree": worktree and [str(worktree.repository), worktree.base, str(worktree.admin)],
+            "copy": self._is_copy,
         }
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing in it when it was opened."""
+        return not self._before
 
     @property
     def is_small(self) -> bool:

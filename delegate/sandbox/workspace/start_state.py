@@ -4,9 +4,11 @@ Without it, whatever the child had changed by then would look as if it had been 
 artifacts, and a check that it bent would be taken for the check. The files of before are kept in a copy.
 """
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from delegate._util.threads import run_in_thread
 from delegate.errors import CallError
 from delegate.sandbox.filesystem.changes import FileState
+from delegate.sandbox.tampering.git_config import Named
 from delegate.sandbox.tampering.git_files import Repository
 from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.inputs import Inputs, is_in_inputs
@@ -31,7 +34,50 @@ def start_state(folder: Folder) -> JsonObject | None:
     stored, before = folder.start, folder.before
     if len(stored["files"]) + (len(before.origin) if before is not None else 0) > MAX_STORED:
         return None
-    return {**stored, "before": before and before.to_json(), "knows_start": folder.knows_start}
+    git = folder.repository and _git_state(folder.repository)
+    return {**stored, "before": before and before.to_json(), "knows_start": folder.knows_start, "git": git}
+
+
+def _git_state(repository: Repository) -> JsonObject:
+    """What git runs in a workspace, by digests: configuration may contain passwords."""
+    own = Repository.of(repository.root, named=repository.named)
+    return {
+        "own": _digest(sorted((own or repository).state.items())),
+        "state": {str(path): _digest(found) for path, found in repository.state.items()},
+        "named": [[str(path) for path in paths] for paths in repository.named],
+    }
+
+
+def _digest(found: object) -> str:
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:32]
+
+
+def _repository(root: Path, stored: JsonObject) -> Repository | None:
+    """The repository as it was before the child started, by which later changes are noticed.
+
+    Raises CallError if what git runs there has changed: what was planted must not be taken for what was there.
+    """
+    files, folders = stored["named"]
+    named = Named(tuple(map(Path, files)), tuple(map(Path, folders)))
+    own, now = Repository.of(root, named=named), Repository.of(root, nested=True, named=named)
+    if own is None or now is None or _digest(sorted(own.state.items())) != stored["own"]:
+        message = f"what git runs in {root} (configuration, hooks) isn't what it was when its child began"
+        raise CallError("cannot_resume", message, hint="look at it, and run the task anew")
+    state = {Path(path): now.state.get(Path(path), (0, b"")) for path in stored["state"]}
+    changed = {path for path, found in state.items() if _digest(found) != stored["state"][str(path)]}
+    return replace(now, state={path: (0, b"") if path in changed else found for path, found in state.items()})
+
+
+def refuse_lost(root: Path, stored: Mapping[str, Any]) -> None:
+    """Raise CallError if the folder of a child that was lost can't be opened again. Blocks."""
+    if not (os.path.isdir(root) or _is_fresh(stored)):
+        raise CallError("cannot_resume", f"the workspace {root} isn't there any more", hint="run the task anew")
+    if stored.get("git"):
+        _repository(root, stored["git"])
+
+
+def _is_fresh(stored: Mapping[str, Any]) -> bool:
+    return bool(stored["owned"] and not stored["worktree"] and not stored["files"])
 
 
 async def reopen(
@@ -39,24 +85,22 @@ async def reopen(
 ) -> Folder:
     """Open the folder of a child that was lost, as it is now, measured against what it was before that child started.
 
-    Raises CallError if it isn't there any more.
+    Raises CallError and OSError if that isn't possible.
     """
-    if not os.path.isdir(root):  # noqa: ASYNC240 - one lstat call
-        if not stored["owned"] or stored["worktree"] or stored["files"]:
-            message = f"the workspace {root} isn't there any more"
-            raise CallError("cannot_resume", message, hint="run the task anew")
-        root.mkdir(0o700, parents=True)  # noqa: ASYNC240 - a fresh one, in which nothing was written yet
-    worktree = stored["worktree"]
+    if _is_fresh(stored):
+        root.mkdir(0o700, parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing may have been written yet
+    worktree, git = stored["worktree"], stored.get("git")
     folder = Folder(
         root,
         owned=stored["owned"],
         max_bytes=max_bytes,
-        repository=await run_in_thread(partial(Repository.of, root, nested=True)),
+        repository=await run_in_thread(partial(_repository, root, git)) if git else None,
         _bytes_before=stored["bytes"],
         _home=home,
         _before={path: FileState(*state) for path, state in stored["files"].items()},
         _writer=None if stored["owned"] else write_locks.join(who),
         _worktree=Worktree(root, *(Path(worktree[0]), worktree[1], Path(worktree[2]))) if worktree else None,
+        _is_copy=stored.get("copy", False),
     )
     folder.before = Snapshot.from_json(stored["before"]) if stored.get("before") else None
     folder.knows_start = bool(stored.get("knows_start"))
