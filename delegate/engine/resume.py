@@ -160,7 +160,9 @@ def continued(
     record = records[-1]
     handle, task, run, worktree = record["handle"], _task(record["task"]), record["run"], kept.get("worktree")
     workspace, diff, start = record["workspace"] or "", None, FRESH
-    if task.needs or (task.workspace is not None and not worktree):
+    if task.needs:
+        raise _not_continued(handle, "it was given what other tasks had left, which isn't kept for it")
+    if task.workspace is not None and not worktree:
         raise _not_continued(handle, "what its workspace was at its start is kept only of worktrees")
     if worktree:
         diff, workspace, start = Path(f"{workspace}.diff"), "", None
