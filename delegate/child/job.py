@@ -100,12 +100,12 @@ async def _no_messages() -> Sequence[str]:
     return ()
 
 
-async def _no_flush() -> None:
-    pass
-
-
 def _unguarded(tool: Tool) -> Tool:
     return tool
+
+
+async def _no_flush() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +144,11 @@ class Job:
     """Whether the child goes on with a task that had ended, since its parent said more."""
     messages: Callable[[], Awaitable[Sequence[str]]] = _no_messages
     """Takes the messages that the parent has sent since the last call, to be read before the child's next turn."""
+    ask_parent: Tool | None = None
+    """By which the built-in child asks its parent; None if nobody could answer."""
     flush: Callable[[], Awaitable[None]] = _no_flush
     """Commits what is recorded so far. To be called before calls that may change something, so that after a crash it
     is known that they may have been made."""
-    ask_parent: Tool | None = None
-    """By which the built-in child asks its parent; None if nobody could answer."""
     notes: ProjectNotes | None = None
     """What the project says to agents."""
     guarded: Callable[[Tool], Tool] = _unguarded
@@ -279,9 +279,9 @@ class ChildRunner(Protocol):
     none."""
     # Optional: `uses_job_tools` (it gives the child exactly `job.tools`), `makes_claims` (it can do goal mode, by
     # `job.claims`), `takes_messages` (its child reads `job.messages()` between two turns), `reads_record` (its child
-    # goes on from `job.done_before`, and awaits `job.flush()` before its calls), `records_some_tools` (it records only
-    # calls that it makes itself, and its child has other tools besides) and `asks_permission` (its child asks before
-    # calls of those). A runner without an attribute doesn't.
+    # goes on from `job.done_before`, and `job.flush()` is awaited before its calls), `records_some_tools` (it records
+    # only calls that it makes itself, and its child has other tools besides) and `asks_permission` (its child asks
+    # before calls of those). A runner without an attribute doesn't.
 
     async def run(self, job: Job) -> ChildRun:
         """Do the task."""

@@ -160,8 +160,10 @@ def continued(
     record = records[-1]
     handle, task, run, worktree = record["handle"], _task(record["task"]), record["run"], kept.get("worktree")
     workspace, diff, start = record["workspace"] or "", None, FRESH
-    if task.needs or (task.workspace is not None and not worktree):
-        raise _not_continued(handle, "what its workspace was at its start isn't on record")
+    if task.needs:
+        raise _not_continued(handle, "it was given what other tasks had left, which isn't kept for it")
+    if task.workspace is not None and not worktree:
+        raise _not_continued(handle, "what its workspace was at its start is kept only of worktrees")
     if worktree:
         diff, workspace, start = Path(f"{workspace}.diff"), "", None
         if not diff.exists() and any(one["path"][:3] != "../" for one in run["artifacts"]):

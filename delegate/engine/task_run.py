@@ -505,9 +505,9 @@ class TaskRun:
             heard=tuple(map(str, self._all_heard)),
             continues=self.resumed is not None and self.resumed.continues,
             messages=self._take_messages,
-            flush=self.call.services.records.flush,
             ask_parent=self._questions.tool if self._questions else None,
             guarded=self._tools.guarded,
+            flush=self.call.services.records.flush,
             incoming=self._incoming(),
         )
 

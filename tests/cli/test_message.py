@@ -6,6 +6,7 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import Call, ModelServer, Reply
@@ -63,10 +64,10 @@ def test_of_two_processes_at_once_one_answers_a_question(tmp_path: Path) -> None
             sent = [json.loads(answer.result().stdout) for answer in answers]
             both_sent.set()
             read = {"id": 2, "method": "read", "params": {"handle": handle, "wait_seconds": 60}}
-            state = "needs_input"
-            while state != "done":
+            done: dict[str, Any] = {"state": "needs_input"}
+            while done["state"] != "done":
                 print(json.dumps(read), file=process.stdin, flush=True)
-                state = (done := json.loads(process.stdout.readline())["result"])["state"]
+                done = json.loads(process.stdout.readline())["result"]
             process.stdin.close()
     assert (asked["state"], asked["questions"][0]["text"]) == ("needs_input", "Which color?")
     assert done["result"]["summary"] == "True"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
-from delegate.testing import Scripted, judge_reply
+from delegate.testing import ChatReply, Scripted, judge_reply
 from tests.cli.command import delegate, openai_at
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
@@ -67,7 +67,7 @@ def test_what_a_judge_says_stands_once() -> None:
     assert times(row_of("r.csv")) == 1
 
 
-CASES = {
+CASES: dict[str, tuple[list[ChatReply | str], str]] = {
     "decided by a judge": (["Done.", judge_reply(c1=("not_met", ""))], "The judge says not_met."),
     "no report": (["", ""], "the child ended without a report"),
     "a failed run": ([], "replies are used up"),

@@ -148,7 +148,7 @@ async def test_what_cannot_continue_is_refused_with_the_reason(tmp_path: Path) -
     first = await ended(tmp_path)
     in_project = await ended(tmp_path, workspace={"mode": "copy", "path": project})
     async with Delegator(client=child(), home=tmp_path) as delegator:
-        with pytest.raises(CallError, match="what its workspace was at its start isn't on record"):
+        with pytest.raises(CallError, match="what its workspace was at its start is kept only of worktrees"):
             await delegator.background.message(in_project.handle or "", "More.")
         with pytest.raises(CallError) as invalid:
             await delegator.background.message(first.handle or "", "More.", acceptance_criteria=[{"kind": "file"}])

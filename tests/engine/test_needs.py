@@ -449,7 +449,7 @@ async def test_a_task_that_built_on_others_does_not_go_on_with_a_message(tmp_pat
     client = children(First=[WRITE_A, "a"], Then=[WRITE_B, "b"])
     async with Delegator(client=client, home=tmp_path) as delegator:
         report = await delegator.run(first(), then())
-        with pytest.raises(CallError, match="what its workspace was at its start isn't on record"):
+        with pytest.raises(CallError, match="it was given what other tasks had left"):
             await delegator.background.message(report.results[1].handle or "", "More.")
 
 

@@ -45,10 +45,13 @@ class Parents:
 
     async def __call__(self, question: ParentQuestion) -> Any:
         self.questions.append(question)
-        answer = self._answers[min(len(self.questions), len(self._answers)) - 1]
+        answer: Any = self._answers[min(len(self.questions), len(self._answers)) - 1]
         if isinstance(answer, Exception):
             raise answer
-        return await answer() if callable(answer) else answer
+        if callable(answer):
+            later: Any = answer()
+            return await later
+        return answer
 
 
 class Played:

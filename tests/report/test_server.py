@@ -89,24 +89,25 @@ async def test_two_runs_stand_side_by_side_the_same_goals_in_one_row(home: Path)
         return [{"goal": goal, "acceptance_criteria": [{"kind": "file", "path": path}]} for goal in goals]
 
     hostile = "<script>alert(1)</script>"
-    then = await recorded.run(words(recorded.child()), *tasks("Note the tide.", hostile, path="a.txt"))
-    now = await recorded.run(words(recorded.child()), *tasks("Note the moon.", "Note the tide.", path="b.txt"))
-    recorded.execute(home, f"UPDATE tasks SET began_at = began_at + 60 WHERE run_id = '{now.run_id}'")
+    older = await recorded.run(words(recorded.child()), *tasks("Note the tide.", hostile, path="a.txt"))
+    newer = await recorded.run(words(recorded.child()), *tasks("Note the moon.", "Note the tide.", path="b.txt"))
+    then, now = str(older.run_id), str(newer.run_id)
+    recorded.execute(home, f"UPDATE tasks SET began_at = began_at + 60 WHERE run_id = '{now}'")
     async with serving(home) as url, aiohttp.ClientSession() as http:
-        for ids in ([then.run_id, now.run_id], [now.run_id, then.run_id]):
+        for ids in ([then, now], [now, then]):
             async with http.get((url / "compare").with_query(run=ids)) as reply:
                 text = await reply.text()
             assert reply.status == 200
-            assert 0 < text.index(f"run/{then.run_id}") < text.index(f"run/{now.run_id}")
+            assert 0 < text.index(f"run/{then}") < text.index(f"run/{now}")
             rows = [re.sub(r"<[^>]+>|\s+", " ", row) for row in text.split("<tbody")[1:]]
             assert [row.count("not in this run") for row in rows] == [1, 0, 1]
             assert "Note the tide." in rows[1]
             assert rows[1].index("a.txt does not exist") < rows[1].index("b.txt does not exist")
             assert hostile not in text
-        for ids, code in (([then.run_id], 400), ([then.run_id] * 3, 400), ([then.run_id, "nothing"], 404)):
+        for ids, code in (([then], 400), ([then] * 3, 400), ([then, "nothing"], 404)):
             assert await status(http, (url / "compare").with_query(run=ids)) == code
         async with http.get(url) as reply:
-            assert f'name="run" value="{now.run_id}"' in await reply.text()
+            assert f'name="run" value="{now}"' in await reply.text()
 
 
 async def test_other_hosts_wrong_tokens_and_other_methods_are_refused(home: Path) -> None:
