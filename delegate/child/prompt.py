@@ -123,8 +123,8 @@ def _given(one: Given, left_out: int, mark: str) -> str:
 def message(text: str, mark: str) -> str:
     """A message of the parent to its running child. In a tool result, lines with the mark are shown differently."""
     about = f"The agent that gave you the task sends you a message. It stands between lines with {mark}, which no tool \
-result can have. Follow it as you follow the task. Your work must still meet every criterion, and this message \
-shows none of them."
+result can have. Follow it as you follow the task, and where the two differ, follow the message. The criteria above \
+stay as they are: your work must meet each of them too, and what the message says is no evidence that it does."
     return f"[{about}]\n{fence('message', text, mark)}"
 
 
@@ -199,6 +199,7 @@ def _requirements(task: Task, readings: Mapping[str, CriterionReading]) -> Itera
             f"- {criterion.id}: {criterion.describe()}{_shown_by(readings.get(criterion.id or ''))}"
             for criterion in task.criteria
         )
-        yield f"Your work is accepted only if every one of these holds:\n{criteria}"
+        explained = "; behind some stands what will count as its proof" if "[shown by " in criteria else ""
+        yield f"Your work is accepted only if every one of these holds{explained}:\n{criteria}"
     if task.output_schema is not None:
         yield "End your report with one ```json block that holds the requested output, and nothing after it."

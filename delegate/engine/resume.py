@@ -336,11 +336,10 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
         case "child.usage":
             if event["text"].strip():
                 yield f"You said: {_cut(event['text'])}"
-            for call in event["calls"]:
-                yield f"You called {call['tool']} {_cut(json.dumps(call['args'], ensure_ascii=False))}"
+            yield from (_call_line(call) for call in event["calls"] if call["tool"] in _OWN_TOOLS)
         case "child.tool":
             status = "outcome unknown" if event["status"] == "unknown" else event["status"]
-            yield f"{event['tool']} ({status}): {_cut(event['output'])}"
+            yield f"{_call_line(event)}\n{event['tool']} ({status}): {_cut(event['output'])}"
         case "question.asked":
             yield f"Your question {event['n']}: {event['text']}"
         case "question.answered":
@@ -351,6 +350,10 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
                 yield f"- {criterion['id']} {criterion['text']}: {_cut(criterion['reason'] or criterion['code'])}"
         case _:
             return
+
+
+def _call_line(call: Mapping[str, Any]) -> str:
+    return f"You called {call['tool']} {_cut(json.dumps(call['args'], ensure_ascii=False))}"
 
 
 def _cut(text: str) -> str:
