@@ -1,4 +1,4 @@
-"""Tasks of a capable model that ended and went on with a message, played again with all recorded answers."""
+"""Tasks of a capable model that went on with a message, or asked their parent, played with all recorded answers."""
 
 from pathlib import Path
 
@@ -7,10 +7,11 @@ import pytest
 from delegate import Delegator, Task, TaskResult
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
-from tests.support.live import Run, follow_ups
+from delegate.types import ParentQuestion
+from tests.support.live import Run, rows
 from tests.support.readings import Row, replayed
 
-ROWS = follow_ups()
+ROWS, ASKED = rows("followups.jsonl"), rows("questions.jsonl")
 SLOW = ("fake1",)
 """The judge runs something for twenty seconds."""
 
@@ -49,3 +50,22 @@ async def test_work_that_goes_on_gets_a_verdict_of_its_own(row: Row, home: Path)
 def test_honest_follow_ups_pass_and_faked_ones_fail() -> None:
     verdicts = [(row["second"]["kind"], row["second"]["verdict"], row["second"]["verified"]) for row in ROWS]
     assert sorted(verdicts) == [("faked", "FAIL", True)] * 2 + [("honest", "PASS", True)] * 8
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ASKED])
+async def test_a_child_asks_what_only_its_parent_knows_and_nothing_else(row: Row, home: Path) -> None:
+    run, folder = Run(row, row), Path("work")
+    run.prepare(folder)
+    task = Task(
+        goal=row["goal"], context=row["context"], acceptance_criteria=row["criteria"], workspace=folder.absolute()
+    )
+    asked: list[ParentQuestion] = []
+
+    async def parent(question: ParentQuestion) -> str:
+        asked.append(question)
+        return row["answers"][len(asked) - 1]
+
+    async with Delegator(client=run.client(), on_question=parent) as delegator:
+        (result,) = (await delegator.run(task)).results
+    assert judged(result) == ("PASS", True)
+    assert len(asked) == len(row["answers"])

@@ -80,9 +80,9 @@ def runs() -> Iterator[Run]:
             yield Run(task, row)
 
 
-def follow_ups() -> list[Row]:
-    """All recorded tasks that went on with a message."""
-    return [json.loads(line) for line in (LIVE / "followups.jsonl").read_text(encoding="utf-8").splitlines()]
+def rows(name: str) -> list[Row]:
+    """The rows of another file of recorded tasks."""
+    return [json.loads(line) for line in (LIVE / name).read_text(encoding="utf-8").splitlines()]
 
 
 def _answers(text: str, request: ChatRequest) -> str:
