@@ -44,7 +44,7 @@ _NOTE_CHARS = 150
 _REMARKED_LINES = 100
 """How many lines of a command's output a remark is about."""
 _REMARK = (
-    "Without the work, the command prints these lines of {name} too, counted from its exit code: {lines}. A quote of "
+    "Without the work, the command prints these lines of {name} too (line 1 is its exit code): {lines}. A quote of "
     "them shows nothing. For what must not be there, quote lines that show what is there."
 )
 _TEXTS = (work.READ, work.SEARCH, work.LIST)

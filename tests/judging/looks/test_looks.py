@@ -395,7 +395,7 @@ async def test_a_judge_is_told_which_lines_a_command_prints_without_the_work(tmp
     (reply,) = judge.requests[-1].messages[-1].tool_replies
     fenced, _, remark = reply.text.rpartition("\n[")
     assert "Jahre: 0" in fenced
-    assert "counted from its exit code: 4. A quote of them shows nothing" in remark
+    assert "(line 1 is its exit code): 4. A quote of them shows nothing" in remark
     assert verdict.verdict == "PASS"
 
 
