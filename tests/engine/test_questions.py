@@ -217,7 +217,9 @@ async def test_a_message_to_the_handle_is_the_answer_also_of_another_process(hom
     (answer,) = [message for message in sent if message.is_answer]
     assert report.results[0].summary == "I used it."
     assert [message.id for message in messages if message.is_answer] == [answer.id]
-    assert [message.state for message in messages] == ["delivered"] * 6, "what comes second is a message like others"
+    states = {message.id: message.state for message in messages}
+    assert states.pop(answer.id) == "delivered"
+    assert set(states.values()) <= {"delivered", "never_read"}, "what comes second is a message like others"
     assert delegation.questions == ()
     first, *lines, last = text.split("\n")
     assert first == last
