@@ -400,7 +400,10 @@ async def test_a_merge_that_is_killed_at_any_moment_is_whole_or_not_there(childr
     after = state(children.project)
     await children.delegator.merges.undo()
     command = (sys.executable, "-m", "delegate", "merge", "--min-level", "trusted", handle)
-    environ = {**os.environ, "DELEGATE_HOME": str(children.delegator.settings.home)}
+    temporary = children.project.parent / "temporary"  # where what is killed leaves what it would have removed
+    temporary.mkdir()
+    home = str(children.delegator.settings.home)
+    environ = {**os.environ, "DELEGATE_HOME": home, "TMPDIR": str(temporary)}
     ends = Counter[str]()
     for n in range(24):
         merging = await asyncio.create_subprocess_exec(*command, env=environ, stdout=DEVNULL, stderr=DEVNULL)
