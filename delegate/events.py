@@ -48,7 +48,7 @@ ApprovalOutcome = Literal[
 ]
 QuestionOutcome = Literal[
     "answered",
-    "no_answer",  # nobody answered in time, or whoever was asked has no answer
+    "no_answer",  # there was no answer in time, or `on_question` has none
     "failed",  # nobody could be asked, since the question can't be stored
     "cancelled",  # the child was stopped while it waited
 ]

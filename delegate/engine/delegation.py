@@ -168,7 +168,7 @@ class Delegation:
             await self._has_asked.wait_for(lambda: any(handle in (None, one.handle) for one in self.questions))
 
     async def _ask(self, question: ParentQuestion) -> str | None:
-        """Ask whoever was named, and wait for a message if there is no answer. Canceled once there is one."""
+        """Call `on_question`, and wait for a message if it has no answer. Canceled once there is one."""
         try:
             if self._on_question is not None and (answer := await self._on_question(question)) is not None:
                 return answer

@@ -355,11 +355,10 @@ class _Judgment:
         folder = self.submission.folder
         if folder is None or folder.inputs is None or not folder.inputs.changed:
             return ()
-        paths = sorted(map(shown, folder.inputs.changed))
-        more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-        message = (
-            f"the child changed what it was given of other tasks, which was put back: {', '.join(paths[:5])}{more}"
-        )
+        from delegate.sandbox.tampering.deliverables import named  # loaded only where something was changed
+
+        paths = named(sorted(folder.inputs.changed))
+        message = f"the child changed what it was given of other tasks, which was put back: {paths}"
         return (Finding(severity="major", code="inputs_changed", message=message),)
 
     @property

@@ -8,7 +8,7 @@ from delegate.types import ParentQuestion
 
 OnQuestion = Callable[[ParentQuestion], Awaitable[str | None]]
 """Answers a question. The child waits meanwhile, and none of that time is its own. None means that there is no answer:
-the child decides itself, or in a call in the background whoever has its handle may answer."""
+the child decides itself, or, in a call in the background, anyone with its handle may answer."""
 
 
 def describe(question: ParentQuestion) -> str:

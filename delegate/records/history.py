@@ -498,7 +498,7 @@ class Records:
             await self._store.write(mailbox.close_question(handle, n))
             answer = await self._query(lambda connection: mailbox.answer_to(connection, handle, n))
             if answer is not None:
-                self._note_sent()  # whoever sent it may not have come to that
+                self._note_sent()  # the process that sent it may have ended before it did this
             return answer
         except (DelegateError, sqlite3.Error, OSError, ValueError):
             return None

@@ -37,7 +37,7 @@ _TYPOGRAPHY = {
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
 }
-DIFF_NOTE = "[… all changes of text files, as the runtime compared them with the start …]\n"
+_DIFF_NOTE = "[… all changes of text files, as the runtime compared them with the start …]\n"
 OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
 """Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
 
@@ -106,12 +106,17 @@ def manifest_line(artifact: Artifact) -> str:
 
 def artifact_name(submission: Submission, path: str) -> str:
     """The name of the source of a file that the child left, or of the diff of its worktree."""
-    return redactor.text(f"artifact:{visible(path)}") if path[:3] != "../" else "artifact:../diff"
+    return "artifact:../diff" if _is_diff(path) else redactor.text(f"artifact:{visible(path)}")
 
 
 def files_left(submission: Submission) -> list[Artifact]:
     """What the child created, changed or deleted: without the diff of a worktree, which the runtime writes."""
-    return [artifact for artifact in submission.run.artifacts if artifact.path[:3] != "../"]
+    return [artifact for artifact in submission.run.artifacts if not _is_diff(artifact.path)]
+
+
+def _is_diff(path: str) -> bool:
+    """Whether an artifact is the diff of a worktree, which nothing but the runtime writes, next to the worktree."""
+    return path.startswith("../")
 
 
 def _sources(
@@ -186,7 +191,7 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     on_page = {artifact.path for artifact in first}
     for artifact in artifacts:
         load = partial(_file_text, submission, partial(_read_artifact, submission, artifact))
-        if artifact.path[:3] == "../":
+        if _is_diff(artifact.path):
             load = partial(_diff_text, load)
         is_meant = _is_named(artifact.path, paths)
         yield Source(artifact_name(submission, artifact.path), load, is_meant, artifact.path in on_page)
@@ -208,10 +213,10 @@ def _read(submission: Submission, path: str, limit: int) -> Excerpt:
 
 
 def _read_artifact(submission: Submission, artifact: Artifact, limit: int) -> Excerpt:
-    """The same of a file that the child left. Only the runtime writes the diff of a worktree."""
+    """The same of a file that the child left."""
     assert submission.folder is not None
     excerpt = submission.folder.excerpt(artifact, limit)
-    if submission.by_child and artifact.path[:3] != "../" and not submission.folder.is_as_left(artifact.path):
+    if submission.by_child and not _is_diff(artifact.path) and not submission.folder.is_as_left(artifact.path):
         raise ToolError(f"{artifact.path} changed after the child had ended")
     return excerpt
 
@@ -227,7 +232,7 @@ def _file_text(submission: Submission, read: Callable[[int], Excerpt], file_byte
 
 def _diff_text(read: Callable[[int], _Raw], file_bytes: int) -> _Raw:
     raw = read(file_bytes)
-    return raw._replace(text=DIFF_NOTE + raw.text) if raw.is_text else raw
+    return raw._replace(text=_DIFF_NOTE + raw.text) if raw.is_text else raw
 
 
 def _excerpt(read: Callable[[int], Excerpt], file_bytes: int) -> Excerpt | None:

@@ -219,11 +219,15 @@ class Looks:
 
         They are named by their numbers: what they say may be the child's.
         """
-        lines = [*enumerate(look.text[len(look.header) :].strip().splitlines(), start=1)][:_REMARKED_LINES]
+        if look.kind != "command" or look.found.status != "ok":
+            return look, ""
+        lines = look.text[len(look.header) :].strip().splitlines()[:_REMARKED_LINES]
         telling = {
-            n: line for n, line in lines if any(map(str.isalnum, line)) and not EXIT_CODE.fullmatch(folded(line))
+            n: line
+            for n, line in enumerate(lines, start=1)
+            if any(map(str.isalnum, line)) and not EXIT_CODE.fullmatch(folded(line))
         }
-        if look.kind != "command" or look.found.status != "ok" or not telling:
+        if not telling:
             return look, ""
         look = await self._tried(look, list(telling.values()))
         same = [str(n) for n, line in telling.items() if prints_without_work(look, line)]
