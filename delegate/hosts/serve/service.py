@@ -4,6 +4,7 @@ Who may read or stop a task is who made its call: a client is known by its token
 """
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ API = "v1"
 MAX_OPEN = 100
 """How many calls one client may have running at a time."""
 MAX_WAIT_SECONDS = 3_600.0
+_LISTED_RUNS = 100
 
 
 class Request(BaseModel):
@@ -147,7 +149,8 @@ class TooMany(CallError):
 class _Client:
     """What one client has made."""
 
-    runs: "OrderedDict[str, None]" = field(default_factory=lambda: OrderedDict[str, None]())
+    runs: "OrderedDict[str, str]" = field(default_factory=lambda: OrderedDict[str, str]())
+    """By their ids, with the ids that the client gave them, or else their own."""
     open: set[Delegation] = field(default_factory=set[Delegation])
     starting: int = 0
     asked: dict[str, tuple[ApprovalRequest, "asyncio.Future[ApprovalAnswer]"]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
@@ -174,14 +177,15 @@ class Service:
         known.starting += 1
         try:
             delegation = await self._delegator.background.start_call(
-                request.call, parent=request.parent, on_approval=self._asker(known)
+                request.call, parent=self._parent(client, request.parent), on_approval=self._asker(known)
             )
         finally:
             known.starting -= 1
         known.open.add(delegation)
         delegation.add_done_callback(lambda: known.open.discard(delegation))
         for handle in delegation.handles:
-            known.runs[contract.run_of(handle)] = None
+            run = contract.run_of(handle)
+            known.runs[run] = request.parent.run_id or run
         while len(known.runs) > KEPT_RUNS:
             known.runs.popitem(last=False)
         if await delegation.wait(request.wait_seconds, or_question=True):
@@ -248,6 +252,23 @@ class Service:
         async for event in delegation.events():
             yield as_json(event)
 
+    def delegation(self, client: str, handle: str) -> Delegation | None:
+        """The call of a task, if this process remembers it. Raises CallError for a handle that isn't this client's."""
+        self._check(client, handle)
+        return self._delegator.background.delegation(handle)
+
+    def context_of(self, client: str, handle: str) -> str:
+        """What the client calls the run of a task, as far as this process knows it, or else the run's own id."""
+        known, run = self._clients.get(client), contract.run_of(handle)
+        return known.runs.get(run, run) if known else run
+
+    async def handles(self, client: str) -> list[str]:
+        """The latest tasks that this client may read, newest first: those of at most 100 runs."""
+        known, records = self._clients.get(client), self._delegator.records
+        own = list(reversed(known.runs)) if known else []
+        runs = [run.run_id for run in await records.runs(_LISTED_RUNS)] if self._shared else own[:_LISTED_RUNS]
+        return [task.handle for run in runs for task in reversed(await records.tasks(run)) if task.depth == 0]
+
     async def judge(self, request: JudgeRequest) -> Verdict:
         """Judge existing work. Raises CallError if it can't be judged as it is given."""
         given: dict[str, Any] = {name: getattr(request, name) for name in type(request).model_fields}
@@ -276,6 +297,12 @@ class Service:
         _, future = known.asked.pop(sha256)
         if not future.done():
             future.set_result(ApprovalAnswer(**reply.model_dump(), sha256=sha256))
+
+    def _parent(self, client: str, parent: Parent) -> Parent:
+        """The parent, with a run of its own: the same id of another client is another run."""
+        if self._shared or parent.run_id is None:
+            return parent
+        return parent.model_copy(update={"run_id": json.dumps([client, parent.run_id])})
 
     def _check(self, client: str, handle: str) -> None:
         known = self._clients.get(client)
