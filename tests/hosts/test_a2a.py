@@ -39,8 +39,9 @@ def lies(request: ChatRequest) -> Any:
 
 def asks(request: ChatRequest) -> Any:
     """A child that asks, and says what it was answered."""
-    answers = [reply.content for message in request.messages for reply in message.tool_replies]
-    return f"Used {answers[-1]}" if answers else Scripted.call("ask_parent", question="Which one?", options=["A", "B"])
+    if any(message.role == "tool" for message in request.messages):
+        return f"Used {request.messages[-1].text}"
+    return Scripted.call("ask_parent", question="Which one?", options=["A", "B"])
 
 
 class Gate:
@@ -59,12 +60,13 @@ class Gate:
 class Agent:
     """The client of one agent."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, card: types.AgentCard) -> None:
         self.client = client
+        self.url = card.supported_interfaces[0].url
 
     async def send(self, *parts: Any, at_once: bool = False, **message: Any) -> list[Any]:
         """Send a message, and return what came: each the field of a StreamResponse."""
-        made = types.Message(message_id="m1", role=types.ROLE_USER, parts=list(map(as_part, parts)), **message)
+        made = types.Message(message_id="m1", role=types.ROLE_USER, parts=[as_part(part) for part in parts], **message)
         how = types.SendMessageConfiguration(return_immediately=at_once)
         async with asyncio.timeout(SOON):
             sent = self.client.send_message(types.SendMessageRequest(message=made, configuration=how))
@@ -114,7 +116,7 @@ async def serving(
                 web = await opened.enter_async_context(httpx.AsyncClient(headers=mine, timeout=SOON))
                 card = await A2ACardResolver(web, url).get_agent_card()
                 config = ClientConfig(streaming=streaming, httpx_client=web)
-                agents[name] = Agent(ClientFactory(config).create(card))
+                agents[name] = Agent(ClientFactory(config).create(card), card)
             yield agents
         finally:
             await opened.aclose()
@@ -187,7 +189,7 @@ async def test_a_running_task_is_followed_sent_messages_and_canceled() -> None:
 async def begun(agent: Agent, gate: Gate) -> types.Task:
     """A task that runs: the first update of its stream, which is cut then."""
     made = types.Message(message_id="m1", role=types.ROLE_USER, parts=[new_text_part("Wait.")])
-    stream = agent.client.send_message(types.SendMessageRequest(message=made))
+    stream: Any = agent.client.send_message(types.SendMessageRequest(message=made))
     first = await anext(stream)
     await asyncio.wait_for(gate.waiting.wait(), SOON)
     await stream.aclose()
@@ -255,7 +257,7 @@ async def test_tasks_are_listed_by_pages_and_states() -> None:
         assert not (await agents["ann"].client.list_tasks(failed)).tasks
 
 
-WRONG = {
+WRONG: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "no task": ([""], {}, "no task"),
     "a file": ([new_raw_part(b"x", media_type="text/plain")], {}, "as text"),
     "several tasks": ([{"tasks": [{"goal": "a"}]}], {}, "a message is one task"),
@@ -291,7 +293,7 @@ async def done(agent: Agent, handle: str) -> types.Task:
 
 async def test_the_card_needs_no_token_and_all_else_does() -> None:
     async with serving() as agents, httpx.AsyncClient() as web:
-        url = agents["ann"].client._card.supported_interfaces[0].url
+        url = agents["ann"].url
         card = (await web.get(url.replace("/a2a", "/.well-known/agent-card.json"))).json()
         assert card["skills"][0]["name"] == "Do this and prove it"
         assert card["capabilities"]["streaming"] is True
@@ -306,7 +308,7 @@ async def test_the_card_needs_no_token_and_all_else_does() -> None:
 
 async def test_clients_of_the_version_before_are_answered_too() -> None:
     async with serving() as agents, httpx.AsyncClient(timeout=SOON) as web:
-        url = agents["ann"].client._card.supported_interfaces[0].url
+        url = agents["ann"].url
         message = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": WRITE}]}
         body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
         answer = (await web.post(url, json=body, headers={"Authorization": f"Bearer {TOKENS['ann']}"})).json()

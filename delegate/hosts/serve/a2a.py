@@ -12,7 +12,10 @@ from typing import Any, NoReturn, cast
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event as Update
-from a2a.server.request_handlers.request_handler import RequestHandler, validate_request_params
+from a2a.server.request_handlers.request_handler import (
+    RequestHandler,
+    validate_request_params,  # pyright: ignore[reportUnknownVariableType]
+)
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.types import a2a_pb2 as types
@@ -273,7 +276,7 @@ def _call_in(message: types.Message) -> dict[str, Any]:
             case "text":
                 texts.append(part.text)
             case "data":
-                fields = MessageToDict(part.data)
+                fields: Any = MessageToDict(part.data)  # of a Value: any JSON
                 if not isinstance(fields, dict):
                     raise InvalidParamsError("a data part should be an object with fields of delegate_task")
                 call |= cast("dict[str, Any]", fields)
