@@ -145,7 +145,7 @@ async def test_without_the_token_nothing_is_answered_but_what_the_server_is() ->
             assert error["error"]["code"] == "no_api_key"
         assert (await served.ask("/healthz", token="")) == {"status": "ok"}
         assert (await served.ask("/openapi.json", token=""))["openapi"] == "3.1.0"
-        assert (await served.ask("/v1/version"))["api"] == "v1"
+        assert (await served.ask("/v1/version"))["wireVersion"] == "1.0.0"
         await served.ask("/v1/version", status=421, Host="evil.example")
 
 
@@ -389,7 +389,7 @@ def test_rpc_answers_each_line_and_names_what_is_wrong(home: Path) -> None:
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     answers = {str(one["id"]): one for one in map(json.loads, done.stdout.splitlines()) if one["id"] is not None}
-    assert answers["1"]["result"]["api"] == "v1"
+    assert answers["1"]["result"]["package"] == "delegate-task"
     assert answers["two"]["result"]["verdict"] == "PASS"
     assert answers["3"]["error"]["code"] == "unknown_handle"
     assert "no method 'fly'" in answers["4"]["error"]["message"]

@@ -22,13 +22,13 @@ from delegate.delegator import Delegator
 from delegate.engine.error_mapping import error_detail
 from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.hosts.serve import openapi
+from delegate.hosts.serve.scoring import WireError, list_rubrics
 from delegate.hosts.serve.service import (
     MAX_OPEN,
     MAX_WAIT_SECONDS,
     ApprovalReply,
     CallRequest,
     CallState,
-    JudgeRequest,
     MessageRequest,
     Service,
     TooMany,
@@ -222,7 +222,10 @@ class _Endpoints:
         return StreamingResponse(_sse(first, stream), media_type="text/event-stream", headers=_UNBUFFERED)
 
     async def judge(self, request: Request) -> Response:
-        return _json(await self._service.judge(parse(JudgeRequest, await _body(request))))
+        return _json(await self._service.judge_any(await _body(request)))
+
+    async def rubrics(self, request: Request) -> Response:
+        return _json(list_rubrics())
 
     async def approvals(self, request: Request) -> Response:
         return JSONResponse([one.model_dump(mode="json") for one in self._service.approvals(_client(request))])
@@ -246,6 +249,7 @@ def _routes(service: Service) -> list[Route]:
         Route("/v1/tasks/{handle}/messages", of.message, methods=["POST"]),
         Route("/v1/tasks/{handle}/events", of.events),
         Route("/v1/judge", of.judge, methods=["POST"]),
+        Route("/v1/rubrics", of.rubrics),
         Route("/v1/approvals", of.approvals),
         Route("/v1/approvals/{sha256}", of.approve, methods=["POST"]),
     ]
@@ -292,7 +296,7 @@ def _client(request: Request) -> str:
 
 
 def _json(model: BaseModel, status: int = 200) -> Response:
-    return Response(model.model_dump_json(), status, media_type="application/json")
+    return Response(model.model_dump_json(by_alias=True), status, media_type="application/json")
 
 
 def _status_of(state: CallState) -> int:
@@ -306,6 +310,8 @@ def _error(status: int, detail: ErrorDetail, headers: Mapping[str, str] | None =
 
 
 async def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, WireError):
+        return JSONResponse(error.body, error.status)
     if isinstance(error, TooMany):
         return _error(429, error_detail(error), {"Retry-After": _AGAIN_SECONDS})
     if isinstance(error, CallError):

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from delegate import contract
 from delegate.budget.runs import KEPT_RUNS
@@ -19,13 +20,15 @@ from delegate.delegator import Delegator
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError
 from delegate.events import as_json
+from delegate.hosts.serve import scoring
+from delegate.hosts.serve.scoring import ScoreRequest, ScoreResult, WireError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.records.mailbox import SentMessage
 from delegate.types import JsonObject, Parent, ParentQuestion, Receipt, Report, RunStatus, TaskResult, Verdict
+from delegate.types.faults import error_text
 
 M = TypeVar("M", bound=BaseModel)
 
-API = "v1"
 MAX_OPEN = 100
 """How many calls one client may have running at a time."""
 MAX_WAIT_SECONDS = 3_600.0
@@ -121,9 +124,14 @@ class PendingApproval(BaseModel):
 class Version(BaseModel):
     """What the server is."""
 
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, use_attribute_docstrings=True)
+
     package: str
     version: str
-    api: str
+    wire_version: str
+    """The version of the protocol for scores, which is agent-eval's."""
+    api_surface: list[str]
+    """The methods of that protocol."""
 
 
 def parse(model: type[M], data: object) -> M:
@@ -167,7 +175,12 @@ class Service:
         self._clients: dict[str, _Client] = {}
 
     def version(self) -> Version:
-        return Version(package="delegate-task", version=version("delegate-task"), api=API)
+        return Version(
+            package="delegate-task",
+            version=version("delegate-task"),
+            wire_version=scoring.WIRE_VERSION,
+            api_surface=list(scoring.METHODS),
+        )
 
     async def call(self, client: str, request: CallRequest) -> CallState:
         """Make a call. Raises TooMany; a call that is refused has a report that says why."""
@@ -268,6 +281,19 @@ class Service:
         own = list(reversed(known.runs)) if known else []
         runs = [run.run_id for run in await records.runs(_LISTED_RUNS)] if self._shared else own[:_LISTED_RUNS]
         return [task.handle for run in runs for task in reversed(await records.tasks(run)) if task.depth == 0]
+
+    async def judge_any(self, body: object) -> Verdict | ScoreResult:
+        """Judge existing work, or score a text on a rubric: one that has `content`.
+
+        Raises CallError and WireError.
+        """
+        if isinstance(body, dict) and "content" in body:
+            try:
+                request = ScoreRequest.model_validate(body)
+            except ValidationError as error:
+                raise WireError("validation_error", error_text(error), 400) from None
+            return await scoring.score(self._delegator, request)
+        return await self.judge(parse(JudgeRequest, body))
 
     async def judge(self, request: JudgeRequest) -> Verdict:
         """Judge existing work. Raises CallError if it can't be judged as it is given."""
