@@ -25,11 +25,13 @@ from tests.support.model_server import Call, Reply
 Json = dict[str, Any]
 PROMPT = "Write made.txt with the word done.\n\nAcceptance criteria:\n- file: made.txt\n"
 TOLD = "delegate: FAIL"
-_SHELL: Mapping[str, Callable[[str], Json]] = {
+SHELLS: Mapping[str, Callable[[str], Json]] = {
     "Bash": lambda command: {"command": command, "description": "Write the file"},
     "exec_command": lambda command: {"cmd": command},
     "shell_command": lambda command: {"command": command},
     "run_shell_command": lambda command: {"command": command},
+    "bash": lambda command: {"command": command, "description": "Do the work"},
+    "terminal": lambda command: {"command": command},
 }
 """The shell tool of each client, and its arguments for a command."""
 
@@ -39,30 +41,40 @@ class Host:
     """How a client installs the plugin, and is started."""
 
     install: tuple[tuple[str, ...], ...]
-    argv: Callable[[Setup], list[str]]
+    argv: Callable[[Setup, str], list[str]]
+    """The command line for a prompt."""
     by_subagent: bool = False
     settings: str = ""
     """Its settings file, below the home folder, for what names the model."""
+    transcript: Callable[[Setup, Mapping[str, str], list[Json]], str] = lambda setup, env, told: _told_of(told)
+    """Its session, from where it is, or from what the hook was told."""
+
+
+def _told_of(told: list[Json]) -> str:
+    path = told[-1].get("agent_transcript_path") or told[-1]["transcript_path"]
+    return Path(path).read_text(encoding="utf-8")
 
 
 _MARKETPLACE = ("plugin", "marketplace", "add", str(ROOT))
 HOSTS: Mapping[str, Host] = {
     "claude": Host(
         (_MARKETPLACE, ("plugin", "install", "delegate@delegate")),
-        lambda setup: [setup.program, "-p", "Let an agent write the file.", "--allowedTools", "Bash", "Agent", "Task"],
+        lambda setup, _: [
+            *(setup.program, "-p", "Let an agent do the work.", "--allowedTools", "Bash", "Agent", "Task"),
+        ],
         by_subagent=True,
     ),
     "codex-gpt-5.5": Host(
         (_MARKETPLACE, ("plugin", "add", "delegate@delegate")),
-        lambda setup: [
+        lambda setup, prompt: [
             *(setup.program, "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"),
-            *("--dangerously-bypass-approvals-and-sandbox", PROMPT),
+            *("--dangerously-bypass-approvals-and-sandbox", prompt),
         ],
         settings=".codex/config.toml",
     ),
     "gemini": Host(
         (("extensions", "install", str(ROOT / "plugins" / "gemini-cli"), "--consent"),),
-        lambda setup: [setup.program, "--skip-trust", "--yolo", "-m", "gemini-2.5-pro", "-p", PROMPT],
+        lambda setup, prompt: [setup.program, "--skip-trust", "--yolo", "-m", "gemini-2.5-pro", "-p", prompt],
         settings=".gemini/settings.json",
     ),
 }
@@ -90,10 +102,10 @@ class Model:
             )
         if self.host.by_subagent and done & {"Agent", "Task"}:
             return Reply("It is written.")
-        shell = next(tools[name] for name in _SHELL if name in tools)
+        shell = next(tools[name] for name in SHELLS if name in tools)
         self.told += TOLD in text
         if shell.name not in done and (TOLD in text or not self.lies):
-            return calling(call, shell, [_SHELL[shell.name]("echo done > made.txt")], "function")
+            return calling(call, shell, [SHELLS[shell.name]("echo done > made.txt")], "function")
         return Reply("I wrote made.txt, as I was asked.")
 
 
@@ -122,8 +134,8 @@ def play(name: str, *, lies: bool) -> str:
             (home / host.settings).parent.mkdir(parents=True)
             (home / host.settings).write_text(more if isinstance(more, str) else json.dumps(more))
         for command in host.install:
-            _run([program, *command], project, env).check_returncode()
-        ended = _run(host.argv(setup), project, env)
+            run([program, *command], project, env).check_returncode()
+        ended = run(host.argv(setup, PROMPT), project, env)
     answers = folder / "answers.jsonl"
     said = answers.read_text().strip() if answers.exists() else "the hook was never run"
     written = (project / "made.txt").exists()
@@ -133,7 +145,7 @@ def play(name: str, *, lies: bool) -> str:
     return f"{name} {version}: {'yes' if passed else 'no'} ({seen}): {said}{failure}"
 
 
-def _run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a command of the client. It may ask whether it is meant so."""
     return subprocess.run(
         command, cwd=folder, env=env, input="y\n", capture_output=True, text=True, timeout=180, check=False
