@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Host:
     install: tuple[tuple[str, ...], ...]
     argv: Callable[[Setup, str], list[str]]
     """The command line for a prompt."""
+    files: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Files that are copied, below the home folder, where the client has no command for a plugin on this machine."""
     by_subagent: bool = False
     settings: str = ""
     """Its settings file, below the home folder, for what names the model."""
@@ -53,6 +55,11 @@ class Host:
 def _told_of(told: list[Json]) -> str:
     path = told[-1].get("agent_transcript_path") or told[-1]["transcript_path"]
     return Path(path).read_text(encoding="utf-8")
+
+
+def _exported(setup: Setup, env: Mapping[str, str], session: str) -> str:
+    done = run([setup.program, "export", session], setup.project, dict(env))
+    return done.stdout[done.stdout.index("{") :]
 
 
 _MARKETPLACE = ("plugin", "marketplace", "add", str(ROOT))
@@ -77,7 +84,25 @@ HOSTS: Mapping[str, Host] = {
         lambda setup, prompt: [setup.program, "--skip-trust", "--yolo", "-m", "gemini-2.5-pro", "-p", prompt],
         settings=".gemini/settings.json",
     ),
+    "opencode": Host(
+        (),
+        lambda setup, _: [setup.program, "run", "Let an agent do the work."],
+        files={".config/opencode/plugin/delegate.js": ROOT / "plugins" / "opencode" / "delegate.js"},
+        by_subagent=True,
+        settings=".config/opencode/opencode.json",
+        transcript=lambda setup, env, told: _exported(setup, env, told[-1]["agent_id"]),
+    ),
 }
+
+
+AGENTS = {"Agent": "general-purpose", "Task": "general-purpose", "task": "general"}
+"""The tool that starts a subagent in each client, and the kind of subagent."""
+
+
+def asking(tools: Mapping[str, Any], prompt: str) -> Reply:
+    """The reply that starts a subagent."""
+    name = next(name for name in AGENTS if name in tools)
+    return Reply(tool_calls=((name, {"description": "Work", "prompt": prompt, "subagent_type": AGENTS[name]}),))
 
 
 class Model:
@@ -96,11 +121,8 @@ class Model:
         self.has_tool = self.has_tool or "delegate_task" in call.raw.decode()
         text, done = call.raw.decode(), {one.tool for one in answered(call)}
         if self.host.by_subagent and "made.txt with the word" not in text:
-            agent = next(name for name in ("Agent", "Task") if name in tools)
-            return Reply(
-                tool_calls=((agent, {"description": "Write", "prompt": PROMPT, "subagent_type": "general-purpose"}),)
-            )
-        if self.host.by_subagent and done & {"Agent", "Task"}:
+            return asking(tools, PROMPT)
+        if self.host.by_subagent and done & AGENTS.keys():
             return Reply("It is written.")
         shell = next(tools[name] for name in SHELLS if name in tools)
         self.told += TOLD in text
@@ -120,9 +142,9 @@ def play(name: str, *, lies: bool) -> str:
     subprocess.run(["git", "init", "--quiet", str(project)], check=True)
     shim = folder / "bin" / "delegate-task"
     shim.parent.mkdir()
-    run = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
-    keeping = f"tee -a {folder}/told.jsonl | {run} hook | tee -a {folder}/answers.jsonl"
-    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {run} "$@"\n{keeping}\n')
+    start = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
+    keeping = f"tee -a {folder}/told.jsonl | {start} hook | tee -a {folder}/answers.jsonl"
+    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {start} "$@"\n{keeping}\n')
     shim.chmod(0o755)
     model = Model(host, lies=lies)
     with serving(model) as server:
@@ -131,8 +153,11 @@ def play(name: str, *, lies: bool) -> str:
         env = {"PATH": path, "HOME": str(home), "TERM": "dumb", "CI": "1", **client.env(setup)}
         if host.settings:
             more = client.more_settings(setup)
-            (home / host.settings).parent.mkdir(parents=True)
+            (home / host.settings).parent.mkdir(parents=True, exist_ok=True)
             (home / host.settings).write_text(more if isinstance(more, str) else json.dumps(more))
+        for path, file in host.files.items():
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, home / path)
         for command in host.install:
             run([program, *command], project, env).check_returncode()
         ended = run(host.argv(setup, PROMPT), project, env)
@@ -145,10 +170,10 @@ def play(name: str, *, lies: bool) -> str:
     return f"{name} {version}: {'yes' if passed else 'no'} ({seen}): {said}{failure}"
 
 
-def run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], folder: Path, env: dict[str, str], answer: str = "y\n") -> subprocess.CompletedProcess[str]:
     """Run a command of the client. It may ask whether it is meant so."""
     return subprocess.run(
-        command, cwd=folder, env=env, input="y\n", capture_output=True, text=True, timeout=180, check=False
+        command, cwd=folder, env=env, input=answer, capture_output=True, text=True, timeout=180, check=False
     )
 
 

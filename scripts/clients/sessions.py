@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.clients.driven import ALL, ROOT, Setup, cache, installed
-from scripts.clients.plugins import HOSTS, SHELLS, TOLD, Host, run
+from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, TOLD, Host, asking, run
 from scripts.clients.wire import answered, calling, listed
 from scripts.clients.work import ALL as WORK
-from scripts.clients.work import PAGE, URL, Work
+from scripts.clients.work import PAGE, PLACE, Work
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
 
@@ -28,39 +28,16 @@ Json = dict[str, Any]
 DATA = ROOT / "tests" / "data" / "sessions"
 _PLACES = {"home": "/home/user", "project": "/home/user/project"}
 _DROPPED = frozenset(
-    [
-        "base_instructions",
-        "instructions",
-        "dynamic_tools",
-        "env",
-        "environment_context",
-        "git",
-        "encrypted_content",
-        "signature",
-        "snapshot",
-        "tools",
-        "tool_definitions",
-        "system_prompt",
-        "tokens",
-        "usage",
-        "reasoning",
-        "reasoning_content",
-        "codex_reasoning_items",
-        "model_config",
-        "permissions",
-        "rate_limits",
-        "info_html",
-        "thoughts",
-        "metadata",
-        "summary",
-        "time",
-        "cost",
-        "path",
-        "diagnostics",
-        "toolUseResult",
-    ]
-)
+    (
+        "base_instructions", "instructions", "dynamic_tools", "encrypted_content", "signature", "snapshot", "tools",
+        "tool_definitions", "system_prompt", "usage", "reasoning_content", "rate_limits", "thoughts", "toolUseResult",
+        "resultDisplay",
+    )
+)  # fmt: skip
 """Keys of records that no reader of transcripts looks at."""
+
+
+_URL = re.compile(r"http://\S+")
 
 
 class Model:
@@ -71,16 +48,14 @@ class Model:
 
     def __call__(self, call: Call) -> Any:
         tools = {tool.name: tool for tool in listed(call)}
-        if call.wants_json and "acceptance" in call.raw.decode().lower() and not tools:
-            return Reply(verdicts(c3=("met", URL)))
+        if call.wants_json and "exactly once" in call.raw.decode():
+            return Reply(verdicts(c3=("met", f"Source: {_URL.search(self.work.goal)[0]}")))
         if not tools or call.wants_json:
             return Reply('{"title": "Work", "complexity_score": 1}')
         done = answered(call)
         if self.host.by_subagent and self.work.goal[:20] not in json.dumps(call.body, ensure_ascii=False):
-            agent = next(name for name in ("Agent", "Task") if name in tools)
-            arguments = {"description": "Work", "prompt": self.work.brief, "subagent_type": "general-purpose"}
-            return Reply(tool_calls=((agent, arguments),))
-        if self.host.by_subagent and {one.tool for one in done} & {"Agent", "Task"}:
+            return asking(tools, self.work.brief)
+        if self.host.by_subagent and {one.tool for one in done} & AGENTS.keys():
             return Reply("The agent has ended.")
         shell = next(tools[name] for name in SHELLS if name in tools)
         ran = sum(one.tool == shell.name for one in done)
@@ -115,7 +90,10 @@ def record(name: str) -> Iterator[Json]:
         project = folder / "work" / work.name / "project"
         _write(project, work.before)
         subprocess.run(["git", "init", "--quiet", str(project)], check=True)
-        with serving(Model(host, work)) as server:
+        model = Model(host, work)
+        with serving(model) as server:
+            here = server.url.removeprefix("http://")
+            model.work = work.at(here)
             setup = Setup(home, project, server.url, program, {})
             env = {
                 "PATH": f"{shim.parent}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb", "CI": "1",
@@ -128,17 +106,16 @@ def record(name: str) -> Iterator[Json]:
                 else:  # the plugin is in it
                     file = home / host.settings
                     file.write_text(re.sub(r"http://127.0.0.1:\d+", server.url, file.read_text()))
+            for path, file in host.files.items():
+                _write(home, {path: file.read_text()})
             for command in host.install if number == 0 else ():
                 run([program, *command], project, env).check_returncode()
             for file in ("told.jsonl", "answers.jsonl"):
                 (folder / file).unlink(missing_ok=True)
-            here = server.url.rpartition(":")[2]
-            ended = run(host.argv(setup, work.brief.replace("127.0.0.1:8000", f"127.0.0.1:{here}")), project, env)
+            ended = run(host.argv(setup, model.work.brief), project, env, answer="")
             said = _lines(folder / "answers.jsonl")
             transcript = host.transcript(setup, env, _lines(folder / "told.jsonl"))
-        tidy = _Tidy(
-            {str(project): _PLACES["project"], str(home): _PLACES["home"], f"127.0.0.1:{here}": "127.0.0.1:8000"}
-        )
+        tidy = _Tidy({str(project): _PLACES["project"], str(home): _PLACES["home"], here: PLACE})
         yield {
             "client": f"{name} {version}",
             "work": work.name,
@@ -205,7 +182,13 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _lines(file: Path) -> list[Json]:
-    return [json.loads(line) for line in file.read_text().splitlines() if line.strip()] if file.exists() else []
+    """The objects in a file, which may be on one line."""
+    text, found = file.read_text().strip() if file.exists() else "", list[Json]()
+    while text:
+        one, end = json.JSONDecoder().raw_decode(text)
+        found.append(one)
+        text = text[end:].lstrip()
+    return found
 
 
 def main() -> None:
