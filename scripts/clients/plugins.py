@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.clients.driven import ALL, ROOT, Setup, cache, installed
+from scripts.clients.driven import ALL, ROOT, Driven, Setup, cache, installed
 from scripts.clients.fakes import serving
 from scripts.clients.wire import answered, calling, listed
 from tests.support.model_server import Call, Reply
@@ -62,6 +62,29 @@ def _exported(setup: Setup, env: Mapping[str, str], session: str) -> str:
     return done.stdout[done.stdout.index("{") :]
 
 
+def _hermes(setup: Setup, *arguments: str) -> list[str]:
+    return [str(Path(setup.program).with_name("hermes")), *arguments]
+
+
+def _of_hermes(setup: Setup, env: Mapping[str, str]) -> str:
+    sessions = run(_hermes(setup, "sessions", "export", "-"), setup.project, dict(env)).stdout.splitlines()
+    return max(sessions, key=lambda line: json.loads(line)["started_at"])
+
+
+HERMES = Driven(
+    "hermes",
+    "hermes-agent==0.19.0",
+    lambda setup: [],
+    env=lambda setup: {"HERMES_HOME": str(setup.home / ".hermes"), "OPENAI_API_KEY": "test"},
+    more_settings=lambda setup: {
+        "model": {
+            "provider": "custom",
+            "base_url": f"{setup.model_url}/v1",
+            "default": "test-model",
+            "context_length": 128_000,
+        },
+    },
+)
 _MARKETPLACE = ("plugin", "marketplace", "add", str(ROOT))
 HOSTS: Mapping[str, Host] = {
     "claude": Host(
@@ -91,6 +114,12 @@ HOSTS: Mapping[str, Host] = {
         by_subagent=True,
         settings=".config/opencode/opencode.json",
         transcript=lambda setup, env, told: _exported(setup, env, told[-1]["agent_id"]),
+    ),
+    "hermes": Host(
+        (),
+        lambda setup, prompt: _hermes(setup, "-z", prompt, "--yolo"),
+        settings=".hermes/config.yaml",
+        transcript=lambda setup, env, told: _of_hermes(setup, env),
     ),
 }
 
@@ -131,9 +160,14 @@ class Model:
         return Reply("I wrote made.txt, as I was asked.")
 
 
+def client_of(name: str) -> Driven:
+    """The client of a host."""
+    return next(one for one in (*ALL, HERMES) if one.name == name)
+
+
 def play(name: str, *, lies: bool) -> str:
     """Play one client; what was seen, or how it failed."""
-    host, client = HOSTS[name], next(one for one in ALL if one.name == name)
+    host, client = HOSTS[name], client_of(name)
     program, version = installed(client)
     folder = cache() / "plugins" / name / ("lies" if lies else "honest")
     shutil.rmtree(folder, ignore_errors=True)
@@ -180,7 +214,7 @@ def run(command: list[str], folder: Path, env: dict[str, str], answer: str = "y\
 def main() -> None:
     """Play the clients that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clients", nargs="*", default=list(HOSTS), metavar="CLIENT")
+    parser.add_argument("clients", nargs="*", default=[name for name in HOSTS if name != "hermes"], metavar="CLIENT")
     for name in parser.parse_args().clients:
         for lies in (True, False):
             print(("lies" if lies else "honest") + ": " + play(name, lies=lies), flush=True)

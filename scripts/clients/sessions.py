@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.clients.driven import ALL, ROOT, Setup, cache, installed
-from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, TOLD, Host, asking, run
+from scripts.clients.driven import ROOT, Setup, cache, installed
+from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, TOLD, Host, asking, client_of, run
 from scripts.clients.wire import answered, calling, listed
 from scripts.clients.work import ALL as WORK
 from scripts.clients.work import PAGE, PLACE, Work
@@ -25,13 +25,17 @@ from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
 
 Json = dict[str, Any]
-DATA = ROOT / "tests" / "data" / "sessions"
+DATA = ROOT / "tests" / "data" / "sessions" / "work"
 _PLACES = {"home": "/home/user", "project": "/home/user/project"}
 _DROPPED = frozenset(
     (
         "base_instructions", "instructions", "dynamic_tools", "encrypted_content", "signature", "snapshot", "tools",
         "tool_definitions", "system_prompt", "usage", "reasoning_content", "rate_limits", "thoughts", "toolUseResult",
-        "resultDisplay",
+        "resultDisplay", "metadata", "internal_chat_message_metadata_passthrough", "model_config", "timestamp",
+        "tokens",
+        "permission_profile", "sandbox_policy", "collaboration_mode", "context_window", "ordinal", "time", "userType",
+        "entrypoint", "requestId", "diagnostics", "caller", "permissionMode", "promptId", "attributionAgent", "version",
+        "billing_base_url", "truncation_policy", "multi_agent_version", "token_count", "description",
     )
 )  # fmt: skip
 """Keys of records that no reader of transcripts looks at."""
@@ -74,7 +78,7 @@ def serving(model: Model) -> ModelServer:
 
 def record(name: str) -> Iterator[Json]:
     """Let a client do all the work."""
-    host, client = HOSTS[name], next(one for one in ALL if one.name == name)
+    host, client = HOSTS[name], client_of(name)
     program, version = installed(client)
     folder = cache() / "sessions" / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -151,7 +155,7 @@ class _Tidy:
 
     def _kept(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._kept(one) for key, one in value.items() if key not in _DROPPED}
+            return {key: self._kept(one) for key, one in value.items() if key not in _DROPPED and one is not None}
         if isinstance(value, list):
             return [self._kept(one) for one in value]
         return value if not isinstance(value, str) or len(value) < 2_000 else value[:200] + " …"
@@ -159,7 +163,7 @@ class _Tidy:
 
 def _is_kept(record: Json) -> bool:
     payload: Json = record.get("payload") or {}
-    return payload.get("role") != "developer" and record.get("type") not in {
+    return payload.get("role") != "developer" and "$set" not in record and record.get("type") not in {
         "attachment", "event_msg", "file-history-snapshot", "queue-operation", "world_state"
     }  # fmt: skip
 
