@@ -75,8 +75,8 @@ def judge(
         typer.Option(
             metavar="FILE",
             help="The session of a coding agent (Claude Code, Codex, Gemini CLI, `opencode export`, `hermes sessions "
-            "export`), an ATIF trajectory, or messages of OpenAI or Anthropic: its calls, its report, which is the last "
-            "message, and its model.",
+            "export`), an ATIF trajectory, or messages of OpenAI or Anthropic: calls, report (the last message) and "
+            "model.",
         ),
     ] = None,
     recorded: Annotated[
