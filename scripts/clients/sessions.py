@@ -143,7 +143,7 @@ class _Tidy:
     def text(self, text: str) -> str:
         for here, there in self._places.items():
             text = text.replace(here, there).replace(here.replace("/", "-"), there.replace("/", "-"))
-        return text
+        return re.sub(r"/[\w./-]+/bin/python3?\b", "/usr/bin/python3", text)
 
     def transcript(self, text: str) -> str:
         try:
