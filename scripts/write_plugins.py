@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from delegate.cli.mcp_clients import CALL_SECONDS
 
 ROOT = Path(__file__).parents[1]
@@ -185,6 +187,7 @@ def documents() -> Mapping[str, str]:
         "plugins/delegate/skills/delegate/SKILL.md": SKILL,
         "plugins/gemini-cli/skills/delegate/SKILL.md": SKILL,
         "plugins/opencode/delegate.js": _opencode(server),
+        "delegate/hosts/hermes_plugin/plugin.yaml": _hermes(project),
     }
 
 
@@ -192,6 +195,23 @@ def _opencode(server: Json) -> str:
     entry: Json = {"type": "local", "command": [server["command"], *server["args"]], "timeout": 1000 * CALL_SECONDS}
     values = {"SERVER": json.dumps(entry), "MILLISECONDS": str(1000 * HOOK_SECONDS), "PROGRAM": PROGRAM}
     return re.sub(r"\$([A-Z]+)", lambda name: values[name[1]], OPENCODE)
+
+
+def _hermes(project: Json) -> str:
+    """The manifest of a plugin that Hermes installs from a repository, with the fields of its catalog."""
+    manifest: Json = {
+        "manifest_version": 1,
+        "name": project["name"],
+        "version": project["version"],
+        "description": "Hand work to child agents and get it back with a PASS/FAIL verdict that rests on evidence.",
+        "author": "delegate",
+        "license": project["license"],
+        "kind": "standalone",
+        "python_dependencies": [project["name"]],
+        "provides_tools": ["delegate_verified", "read_delegation"],
+        "provides_hooks": ["pre_llm_call", "subagent_start"],
+    }
+    return yaml.safe_dump(manifest, sort_keys=False, width=1_000)
 
 
 def _hooks(events: tuple[str, ...], timeout: int) -> Json:

@@ -53,8 +53,8 @@ class Host:
 
 
 def _told_of(told: list[Json]) -> str:
-    path = told[-1].get("agent_transcript_path") or told[-1]["transcript_path"]
-    return Path(path).read_text(encoding="utf-8")
+    of_subagents = [one["agent_transcript_path"] for one in told if one.get("agent_transcript_path")]
+    return Path(of_subagents[-1] if of_subagents else told[-1]["transcript_path"]).read_text(encoding="utf-8")
 
 
 def _exported(setup: Setup, env: Mapping[str, str], session: str) -> str:
