@@ -164,7 +164,7 @@ class _Tidy:
 def _is_kept(record: Json) -> bool:
     payload: Json = record.get("payload") or {}
     return payload.get("role") != "developer" and "$set" not in record and record.get("type") not in {
-        "attachment", "event_msg", "file-history-snapshot", "queue-operation", "world_state"
+        "attachment", "event_msg", "file-history-snapshot", "queue-operation", "world_state", "token_usage_record"
     }  # fmt: skip
 
 
