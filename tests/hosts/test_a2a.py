@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -16,8 +16,9 @@ from a2a.helpers import new_data_part, new_raw_part, new_text_part
 from a2a.types import a2a_pb2 as types
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
+from sse_starlette.sse import AppStatus
 
-from delegate import Delegator
+from delegate import Cancellation, Delegator
 from delegate.hosts.serve import http
 from delegate.ports import ChatRequest
 from delegate.testing import Scripted
@@ -101,17 +102,25 @@ def data(artifact: types.Artifact) -> Any:
 
 @asynccontextmanager
 async def serving(
-    script: Callable[[ChatRequest], Any] = writes, *, streaming: bool = True, max_open: int = 100, **options: Any
+    script: Callable[[ChatRequest], Any] = writes,
+    *,
+    streaming: bool = True,
+    max_open: int = 100,
+    names: Sequence[str] = ("ann", "bob"),
+    **options: Any,
 ) -> AsyncGenerator[dict[str, Agent]]:
-    """A server, and a client for each token."""
+    """A server, and a client of each name."""
+    tokens = {name: TOKENS[name] for name in names}
     async with Delegator(client=Scripted(script), **options) as delegator:
         listener = http.listen("127.0.0.1", 0)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        running = asyncio.create_task(http.serve(delegator, listener, tokens=TOKENS, a2a=True, max_open=max_open))
+        stop, AppStatus.should_exit = Cancellation(), False  # a server that has ended leaves it set in this process
+        how: Any = {"tokens": tokens, "a2a": True, "max_open": max_open, "cancellation": stop}
+        running = asyncio.create_task(http.serve(delegator, listener, **how))
         agents: dict[str, Agent] = {}
         opened = AsyncExitStack()
         try:
-            for name, token in TOKENS.items():
+            for name, token in tokens.items():
                 mine = {"Authorization": f"Bearer {token}"}
                 web = await opened.enter_async_context(httpx.AsyncClient(headers=mine, timeout=SOON))
                 card = await A2ACardResolver(web, url).get_agent_card()
@@ -120,9 +129,8 @@ async def serving(
             yield agents
         finally:
             await opened.aclose()
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+            stop.cancel()
+            await running
 
 
 async def test_a_message_is_a_task_whose_verdict_is_streamed_with_what_its_child_does() -> None:
@@ -225,6 +233,16 @@ async def test_a_task_that_has_ended_is_continued_by_naming_it() -> None:
         (next_one,) = await agents["ann"].send("Write it again.", reference_task_ids=[task.id])
         assert next_one.id != task.id
         assert (state(next_one), next_one.context_id) == ("completed", task.context_id)
+
+
+async def test_a_task_is_read_and_continued_after_a_restart_of_the_server() -> None:
+    async with serving(streaming=False, names=["ann"]) as agents:
+        (task,) = await agents["ann"].send(WRITE)
+    async with serving(streaming=False, names=["ann"]) as agents:
+        read = await agents["ann"].task(task.id)
+        assert (state(read), data(read.artifacts[0])["verdict"]["verdict"]) == ("completed", "PASS")
+        (again,) = await agents["ann"].send("Write it again.", reference_task_ids=[task.id])
+        assert state(again) == "completed"
 
 
 async def test_a_client_reads_stops_and_lists_only_its_own_tasks() -> None:
