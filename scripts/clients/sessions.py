@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from scripts.clients.driven import ROOT, Setup, cache, installed
 from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, TOLD, Host, asking, client_of, run
@@ -35,7 +35,8 @@ _DROPPED = frozenset(
         "tokens",
         "permission_profile", "sandbox_policy", "collaboration_mode", "context_window", "ordinal", "time", "userType",
         "entrypoint", "requestId", "diagnostics", "caller", "permissionMode", "promptId", "attributionAgent", "version",
-        "billing_base_url", "truncation_policy", "multi_agent_version", "token_count", "description",
+        "billing_base_url", "summary", "permission", "cost", "truncation_policy", "multi_agent_version", "token_count",
+        "description",
     )
 )  # fmt: skip
 """Keys of records that no reader of transcripts looks at."""
@@ -53,7 +54,7 @@ class Model:
     def __call__(self, call: Call) -> Any:
         tools = {tool.name: tool for tool in listed(call)}
         if call.wants_json and "exactly once" in call.raw.decode():
-            return Reply(verdicts(c3=("met", f"Source: {_URL.search(self.work.goal)[0]}")))
+            return Reply(verdicts(c3=("met", "Source: " + _URL.findall(self.work.goal)[0])))
         if not tools or call.wants_json:
             return Reply('{"title": "Work", "complexity_score": 1}')
         done = answered(call)
@@ -155,9 +156,10 @@ class _Tidy:
 
     def _kept(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._kept(one) for key, one in value.items() if key not in _DROPPED and one is not None}
+            fields = cast("Json", value)
+            return {key: self._kept(one) for key, one in fields.items() if key not in _DROPPED and one is not None}
         if isinstance(value, list):
-            return [self._kept(one) for one in value]
+            return [self._kept(one) for one in cast("list[Any]", value)]
         return value if not isinstance(value, str) or len(value) < 2_000 else value[:200] + " …"
 
 

@@ -6,10 +6,10 @@ Who may read or stop a task is who made its call: a client is known by its token
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -287,7 +287,7 @@ class Service:
 
         Raises CallError and WireError.
         """
-        if isinstance(body, dict) and "content" in body:
+        if isinstance(body, Mapping) and "content" in cast("Mapping[str, object]", body):
             try:
                 request = ScoreRequest.model_validate(body)
             except ValidationError as error:
