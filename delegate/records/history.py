@@ -30,7 +30,6 @@ from delegate.models.catalog import tokens_of
 from delegate.records import candidate_lists, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
-from delegate.records.old_events import current_form
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
@@ -718,7 +717,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "result": parts[2],
         "messages": [message.model_dump() for message in mailbox.messages(connection, handle)],
         "events": [
-            {"at": at, **header, **current_form(kind, fields)}
+            {"at": at, **header, "kind": kind, **fields}
             for at, kind, data in events
             if isinstance(at, (int, float)) and (fields := _object(data)) is not None
         ],

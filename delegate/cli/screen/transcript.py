@@ -136,8 +136,8 @@ def approval_words(answer: JsonObject) -> str:
 
 
 def _level(event: JsonObject) -> str:
-    """The level of a PASS. Events of older versions have none."""
-    level = event.get("level") if event["verdict"] == "PASS" else None
+    """The level of a PASS."""
+    level = event["level"] if event["verdict"] == "PASS" else None
     return f" ({level.replace('_', ' ')})" if level else ""
 
 
