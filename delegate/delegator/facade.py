@@ -28,6 +28,7 @@ from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, TaskSummary
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
+    Author,
     JsonObject,
     Parent,
     Receipt,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
-    from delegate.sandbox.commands.commands import Author
 
 _CHILDREN, _JUDGING = 0, 1
 """The phases of the preparation."""
@@ -370,7 +370,7 @@ class Delegator:
         criteria: Sequence[Any] | None,
         *,
         parent: Parent | None,
-        author: "Author",
+        author: Author,
         on_event: EventSink | None,
         on_approval: "OnApproval | None",
         on_question: "OnQuestion | None",
@@ -433,7 +433,7 @@ class Delegator:
     async def _go_on(
         self,
         resumed: "Resumed",
-        author: "Author",
+        author: Author,
         context: RunContext,
         on_event: EventSink | None,
         cancellation: Cancellation | None,
