@@ -26,6 +26,7 @@ from delegate.models.connections import connect, through_client, with_host_model
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, TaskSummary
+from delegate.records.mailbox import continued_from
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
     Author,
@@ -405,7 +406,6 @@ class Delegator:
         run, and who wrote it. Raises CallError with this code if it can't be gone on with.
         """
         from delegate.engine.resume import spent  # loaded only where it is needed
-        from delegate.records.mailbox import continued_from
 
         run_id = record["run_id"]
         tasks = {task.handle: task for task in await self._records.tasks(run_id)}
