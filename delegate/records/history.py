@@ -27,10 +27,10 @@ from delegate._util.threads import run_in_thread_if
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.models.catalog import tokens_of
-from delegate.records import candidate_lists, rulings_table
+from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
-from delegate.records.old_events import current_form
+from delegate.records.mailbox import SentMessage
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
@@ -38,7 +38,6 @@ from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, Tas
 
 if TYPE_CHECKING:
     from delegate.budget.estimate import PastTask
-    from delegate.records.mailbox import SentMessage
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -296,8 +295,6 @@ class Records:
         ]
         inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, *_ in tasks if mailbox_of]
         if message:
-            from delegate.records import mailbox  # loaded on first use
-
             inserts += [mailbox.insert(handle, process, message)[1] for handle, *_ in tasks]
         try:
             await self._store.write(*inserts)
@@ -380,8 +377,6 @@ class Records:
 
         Raises DelegateError if the records can't be written.
         """
-        from delegate.records import mailbox  # loaded on first use
-
         new = this_process()
         try:
             rows = await self._store.write((_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new))
@@ -427,13 +422,11 @@ class Records:
         """
         return await self._query(lambda connection: _read(connection, handle))
 
-    async def send_message(self, handle: str, text: str) -> "SentMessage":
+    async def send_message(self, handle: str, text: str) -> SentMessage:
         """Send a message to the child of a task, which may run in another process. It is stored when this returns.
 
         Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
         """
-        from delegate.records import mailbox  # loaded on first use
-
         text = mailbox.sendable(text)
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
@@ -461,16 +454,12 @@ class Records:
         row = await self._query(lambda connection: connection.execute(_SELECT_AUTHOR, (handle,)).fetchone())
         return row[0] if row else None
 
-    async def messages(self, handle: str) -> "list[SentMessage]":
+    async def messages(self, handle: str) -> list[SentMessage]:
         """The messages to the child of a task. Raises DelegateError if the records can't be read."""
-        from delegate.records import mailbox  # loaded on first use
-
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
     async def ask(self, handle: str, n: int) -> bool:
         """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
-        from delegate.records import mailbox  # loaded on first use
-
         try:
             return bool(await self._store.write(mailbox.open_question(handle, n)))
         except (sqlite3.Error, OSError, ValueError):
@@ -478,8 +467,6 @@ class Records:
 
     async def wait_for_answer(self, handle: str, n: int) -> None:
         """Wait until there is an answer to a child's `n`-th question, from whichever process."""
-        from delegate.records import mailbox  # loaded on first use
-
         length = -1
         while True:
             with suppress(DelegateError, OSError):
@@ -491,8 +478,6 @@ class Records:
 
     async def take_answer(self, handle: str, n: int) -> str | None:
         """The answer to a child's `n`-th question. If there is none, there will be none: a message is only that."""
-        from delegate.records import mailbox  # loaded on first use
-
         self._looked.pop(handle, None)
         try:
             await self._store.write(mailbox.close_question(handle, n))
@@ -515,8 +500,6 @@ class Records:
             return []
         if length == self._looked.get(handle):
             return []
-        from delegate.records import mailbox  # loaded on first use
-
         try:
             found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
             if found and not await self._store.write(*(mailbox.delivered(id) for id, *_ in found)):
@@ -691,8 +674,6 @@ def _read_report(path: Path, handle: str) -> str:
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
-    from delegate.records import mailbox  # loaded on first use
-
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
@@ -718,7 +699,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "result": parts[2],
         "messages": [message.model_dump() for message in mailbox.messages(connection, handle)],
         "events": [
-            {"at": at, **header, **current_form(kind, fields)}
+            {"at": at, **header, "kind": kind, **fields}
             for at, kind, data in events
             if isinstance(at, (int, float)) and (fields := _object(data)) is not None
         ],
