@@ -71,20 +71,21 @@ class Background:
         parent: Parent | None = None,
         on_event: EventSink | None = None,
         on_question: "OnQuestion | None" = None,
+        asks: bool = False,
     ) -> Delegation:
         """Run tasks in the background. Returns when they are recorded, or when they have been refused.
 
             delegation = await delegator.background.start(task)
             report = await delegation
 
-        `aclose` stops what still runs. What a child asks and `on_question` doesn't answer is in the delegation's
-        `questions`, and `message` answers it.
+        `aclose` stops what still runs. With `asks`, what a child asks and `on_question` doesn't answer is in the
+        delegation's `questions`, and `message` answers it. Without both, children can't ask.
         """
 
         def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
             return self._run(*tasks, parent=parent, on_event=sink, on_question=ask, cancellation=cancellation)
 
-        return await self._started(Delegation(run, on_event, on_question or self._on_question))
+        return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
 
     async def start_call(
         self,
@@ -94,11 +95,11 @@ class Background:
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
-        asks: bool = True,
+        asks: bool = False,
     ) -> Delegation:
         """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused.
 
-        `asks` says whether its children may ask, since somebody reads the delegation's `questions`.
+        `asks` is as in `start`.
         """
 
         def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
@@ -138,6 +139,7 @@ class Background:
         author: "Author" = "person",
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
+        asks: bool = False,
     ) -> "SentMessage":
         """Send a child an instruction, which it reads before its next turn. Returns once it is stored.
 
@@ -156,6 +158,7 @@ class Background:
             author: Who wrote it. The setting `commands` applies to the checks of a `model`, also to those of its task.
             on_approval: As in `Delegator.run`, for a task that continues.
             on_question: As in `Delegator.run`, for a task that continues.
+            asks: As in `start`, for a task that continues.
 
         Raises:
             CallError: It can't be sent; the error says why. A child can be sent 20 messages, while it works, if its
@@ -191,7 +194,7 @@ class Background:
                 cancellation=cancellation,
             )
 
-        delegation = await self._started(Delegation(run, on_question=on_question or self._on_question))
+        delegation = await self._started(Delegation(run, on_question=on_question or self._on_question, asks=asks))
         if not delegation.handles:
             error = (await delegation).error
             assert error is not None
@@ -332,6 +335,7 @@ class Background:
         may_read: Callable[[str], bool] | None = None,
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
+        asks: bool = False,
     ) -> tuple[str, Delegation | None]:
         """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
 
@@ -347,7 +351,7 @@ class Background:
             raise contract.other_run()
         try:
             sent = await self.message(
-                handle, text, parent=parent, author="model", on_approval=on_approval, on_question=on_question
+                handle, text, parent=parent, author="model", on_approval=on_approval, on_question=on_question, asks=asks
             )
         except CallError:
             raise

@@ -39,11 +39,9 @@ class Delegation:
         on_event: EventSink | None = None,
         on_question: "OnQuestion | None" = None,
         *,
-        asks: bool = True,
+        asks: bool = False,
     ) -> None:
-        """Questions that `on_question` doesn't answer wait for a message to their child. Without `asks`, there are none
-        since nobody would read them.
-        """
+        """With `asks`, questions that `on_question` doesn't answer wait for a message to their child."""
         self.progress = CallProgress()
         consumer = as_consumer(on_event)
         self._consumers = [] if consumer is None else [consumer]
@@ -190,7 +188,8 @@ class Delegation:
     async def _run(
         self, run: Callable[[Consumer[Event], Cancellation, "OnQuestion | None"], Coroutine[Any, Any, Report]]
     ) -> Report:
-        report = await run(Consumer(self._observe, direct=True), self._cancellation, self._ask if self._asks else None)
+        ask = self._ask if self._asks else self._on_question
+        report = await run(Consumer(self._observe, direct=True), self._cancellation, ask)
         await settle(self._consumers)
         return report
 

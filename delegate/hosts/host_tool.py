@@ -41,7 +41,7 @@ class Invocation:
     on_question: "OnQuestion | None" = None
     """Asks the host's user what children ask; None for whom the delegator asks. A call in the background that nobody
     answers for is answered with the question."""
-    asks: bool = True
+    asks: bool = False
     """Whether the children of a call in the background may ask, since its parent reads the questions."""
     cancellation: Cancellation | None = None
     answer_within: float | None = None
@@ -250,6 +250,7 @@ def make_message_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str
                 may_read=allowed,
                 on_approval=invocation.on_approval,
                 on_question=invocation.on_question,
+                asks=invocation.asks,
             )
         except CallError as error:
             return ToolAnswer(delegator.render(refusal(error)), is_error=True)
