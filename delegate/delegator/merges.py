@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,9 +13,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from delegate import contract
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import RunContext
+from delegate.contract import Arguments
 from delegate.errors import CallError
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
@@ -48,6 +50,16 @@ class Merge:
     """The commit of what there was, and of what there is now."""
     after: str
     state: Literal["merging", "merged", "undone"] = "merging"
+
+    def __str__(self) -> str:
+        """What became of it, for a person or a model."""
+        where = f"the branch {self.branch} of {self.checkout}" if self.branch else self.checkout
+        work = ", ".join(self.handles)
+        if self.state == "undone":
+            return f"merge {self.id} is undone: {where} is without {work}"
+        checked = ", ".join(self.checked) or "nothing, since no criterion is a check of files"
+        undo = f"to undo it: delegate merge --undo {self.id}"
+        return f"the work of {work} is in {where} now\nchecked again there: {checked}\n{undo}"
 
 
 class Merges:
@@ -85,6 +97,19 @@ class Merges:
         merge = await self._prepared(records, checkout, onto, before, after, checked)
         await self._apply(merge)
         return await run_in_thread(partial(self._keep, replace(merge, state="merged")))
+
+    async def merge_call(self, arguments: Arguments, *, may_read: Callable[[str], bool] | None = None) -> str:
+        """Execute a call of `merge_delegation`, and return what was merged as text.
+
+        `may_read` gets the id of a task's run and decides whether this caller may merge its work.
+
+        Raises:
+            CallError: The call is invalid, or nothing was changed; the message says why.
+        """
+        handles, onto = contract.parse_merge(arguments)
+        if may_read is not None and not all(may_read(contract.run_of(handle)) for handle in handles):
+            raise contract.unknown_handle()
+        return str(await self.merge(*handles, onto=onto))
 
     async def undo(self, id: str | None = None) -> Merge:
         """Take back a merge, or the latest one. What was changed since in other places stays.
@@ -151,7 +176,7 @@ class Merges:
                 verdict = await self._judge(again, record, folder)
                 if verdict.verdict != "PASS":
                     failing = "; ".join(f"{one.id}: {one.reason or one.code}" for one in verdict.criteria if one.fails)
-                    why = failing or verdict.reasoning
+                    why = one_line(failing or verdict.reasoning, 1_000)
                     raise _refused(f"{handle} doesn't hold once it is merged: {why}", "nothing was changed")
             return merged, [f"{handle} {criterion.id}" for criterion in criteria]
         finally:
@@ -159,7 +184,9 @@ class Merges:
 
     async def _judge(self, task: Task, record: JsonObject, folder: Folder) -> Verdict:
         run = ChildRun.model_validate(record["run"]).model_copy(update={"artifacts": await folder.artifacts()})
-        submission = Submission(task, run, folder, "person", None, has_receipts=False)
+        # What a model asked for stays a model's, whoever merges it.
+        author = "model" if await self._records.author(record["handle"]) == "model" else "person"
+        submission = Submission(task, run, folder, author, None, has_receipts=False)
         return await standalone.judge(self._judging, submission, self._context, None)
 
     async def _prepared(
