@@ -170,7 +170,7 @@ def _has_no_commands(tools: Collection[str] | None) -> bool:
 _SHOWN_BY: Mapping[AboutKind, str] = {
     "report": "your report",
     "file": "the file as you leave it",
-    "deed": "your calls; where a tool can read the state, read it again afterwards",
+    "deed": "your calls; where a tool can show what came of them, call it afterwards",
     "absence": "the record of all your calls and changes",
 }
 
