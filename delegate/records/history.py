@@ -109,12 +109,19 @@ _FINISH_TASK = (
 _SET_ATTEMPTS = (
     "UPDATE tasks SET result = json_set(result, '$.attempts', json(?)) WHERE handle = ? AND json_valid(result)"
 )
-_SELECT_TASKS = """
+# Of several attempts at a task, which begin together, the chosen one counts, or the first until one is chosen.
+_IS_OTHER = """
+(CASE WHEN instr(result, '"chosen":') AND json_valid(result) THEN EXISTS (
+    SELECT 1 FROM json_each(result, '$.attempts')
+    WHERE json_extract(value, '$.handle') = handle AND NOT json_extract(value, '$.chosen')
+) ELSE ROW_NUMBER() OVER (PARTITION BY tasks.began_at, task_index ORDER BY tasks.rowid) > 1 END)
+"""
+_SELECT_TASKS = f"""
 SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd,
     CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END, task_index,
-    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0)
+    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0), {_IS_OTHER}
 FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
-"""
+"""  # noqa: S608
 _SELECT_PAST = """
 SELECT json_extract(result, '$.requested_model'), cost_usd, json_extract(result, '$.verification_share'),
     json_extract(result, '$.usage'), task
@@ -122,18 +129,21 @@ FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer') AND json_valid(result) AND json_valid(task)
     AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') = ?1 OR ?1 IS NULL END LIMIT 200
 """
-_SELECT_RUN = """
+_SELECT_RUN = f"""
 WITH first AS (SELECT depth, began_at, task FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT 1)
-SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_at) END, COUNT(*) FILTER (WHERE top),
-    COUNT(*) FILTER (WHERE top AND verdict = 'PASS'), COUNT(*) FILTER (WHERE top AND verdict = 'FAIL'),
+SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_at) END,
+    COUNT(*) FILTER (WHERE top AND NOT other), COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'PASS'),
+    COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'FAIL'),
     CASE WHEN COUNT(cost_usd) FILTER (WHERE top) = COUNT(*) FILTER (WHERE top) 
         THEN ROUND(SUM(cost_usd) FILTER (WHERE top), 9) END,
     CASE WHEN json_valid(MAX(first.task)) THEN json_extract(MAX(first.task), '$.goal') END,
     MAX(CASE WHEN top THEN COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) ELSE 0 END),
     MAX(typeof(tasks_.began_at) NOT IN ('real', 'integer') OR typeof(ended_at) NOT IN ('real', 'integer', 'null')
         OR typeof(cost_usd) NOT IN ('real', 'integer', 'null') OR typeof(process) <> 'text')
-FROM (SELECT tasks.*, tasks.depth = first.depth AS top FROM tasks, first WHERE run_id = ?) AS tasks_, first
-"""
+FROM (
+    SELECT tasks.*, tasks.depth = first.depth AS top, {_IS_OTHER} AS other FROM tasks, first WHERE run_id = ?
+) AS tasks_, first
+"""  # noqa: S608
 _SELECT_OPEN = "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL"
 _SELECT_LATEST_RUNS = (
     "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
@@ -202,6 +212,8 @@ class TaskSummary(NamedTuple):
     """Position in its call or batch, from 0."""
     estimated: bool = False
     """Whether a part of the cost is estimated."""
+    other_attempt: bool = False
+    """Whether it is an attempt at a task of which another one was chosen."""
 
 
 class Ending(NamedTuple):
@@ -767,7 +779,7 @@ def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[Task
 
 
 def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
-    *read_row, is_estimated = row
+    *read_row, is_estimated, is_other = row
     handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = read_row
     summary = TaskSummary(
         str(handle),
@@ -782,9 +794,10 @@ def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
         goal if isinstance(goal, str) else _DAMAGED,
         index if isinstance(index, int) else 0,
         bool(is_estimated),
+        bool(is_other),
     )
     read = (handle, run_id, depth, "damaged", began_at, ended_at, status, verdict, cost_usd, goal, index)
-    read = (*read, bool(is_estimated))
+    read = (*read, bool(is_estimated), bool(is_other))
     return (
         summary._replace(state=_state(process, ended_at)) if summary == read and isinstance(process, str) else summary
     )

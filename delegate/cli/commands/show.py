@@ -55,7 +55,10 @@ def show(
         bool, typer.Option("--failed", help="Only the tasks of the run that didn't pass, with the reasons.")
     ] = False,
     attempts: Annotated[
-        bool, typer.Option("--attempts", help="Also the attempts at rows of a batch that were run again since.")
+        bool,
+        typer.Option(
+            "--attempts", help="Also attempts that weren't chosen, and rows of a batch that were run again since."
+        ),
     ] = False,
     page: Annotated[
         int | None, typer.Option("--page", min=1, metavar="N", help="Which page of a run with many tasks. [default: 1]")
@@ -137,6 +140,7 @@ async def _find(
     }
     rows = await rows_of(delegator, tasks[0].run_id) if tasks else {}
     rows |= dict.fromkeys(earlier_attempts(tasks, rows), "run again")
+    rows |= {task.handle: "not chosen" for task in tasks if task.other_attempt}
     return _Selection(tasks=page_tasks, numbers=positions, rows=rows, name=text, rest=rest, records=records)
 
 

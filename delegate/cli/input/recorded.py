@@ -46,8 +46,8 @@ async def find(
 ) -> tuple[JsonObject | None, Sequence[TaskSummary]]:
     """The record of a task, or None if `text` names a run and `number` is None, and all tasks of its run.
 
-    Of a batch, these are the latest attempts at its rows, unless all `attempts` are asked for. Raises CallError if
-    there is nothing on record.
+    Of several attempts at a task, that is the chosen one, and of a batch the latest attempts at its rows, unless all
+    `attempts` are asked for. Raises CallError if there is nothing on record.
     """
     record = await delegator.records.read(text)
     if record is None and (parts := text.rpartition("-"))[0] and parts[2].isdigit():
@@ -59,7 +59,7 @@ async def find(
         raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
     if record is None and not attempts:
         earlier = earlier_attempts(tasks, await rows_of(delegator, run_id))
-        tasks = [task for task in tasks if task.handle not in earlier]
+        tasks = [task for task in tasks if task.handle not in earlier and not task.other_attempt]
     if number is None:
         return record, tasks
     handles = {n: handle for handle, n in numbers(tasks).items()}

@@ -106,8 +106,8 @@ class Tools:
                 self._delegate,
                 host_tool.make_read_tool(delegator, may_read=clients.may_read),
                 host_tool.make_stop_tool(delegator, may_read=clients.may_read),
-                host_tool.make_think_tool(delegator),
                 *host_tool.make_follow_up_tools(delegator, may_read=clients.may_read),
+                host_tool.make_think_tool(delegator),
             )
         }
         self.listed = definitions.listed(delegator.settings, structured=structured, workspaces=workspaces)
