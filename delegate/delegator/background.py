@@ -3,10 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from delegate import contract
-from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
 from delegate.engine.delegation import Delegation
@@ -81,10 +81,7 @@ class Background:
         `aclose` stops what still runs. With `asks`, what a child asks and `on_question` doesn't answer is in the
         delegation's `questions`, and `message` answers it. Without both, children can't ask.
         """
-
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
-            return self._run(*tasks, parent=parent, on_event=sink, on_question=ask, cancellation=cancellation)
-
+        run = partial(self._run, *tasks, parent=parent)
         return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
 
     async def start_call(
@@ -101,17 +98,7 @@ class Background:
 
         `asks` is as in `start`.
         """
-
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
-            return self._call(
-                arguments,
-                parent=parent,
-                on_event=sink,
-                on_approval=on_approval,
-                on_question=ask,
-                cancellation=cancellation,
-            )
-
+        run = partial(self._call, arguments, parent=parent, on_approval=on_approval)
         return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
 
     async def join(self) -> None:
@@ -181,19 +168,8 @@ class Background:
             if record is None or record["state"] != "ended":
                 raise
 
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
-            return self._continue(
-                record,
-                text,
-                acceptance_criteria,
-                parent=parent,
-                author=author,
-                on_event=sink,
-                on_approval=on_approval,
-                on_question=ask,
-                cancellation=cancellation,
-            )
-
+        given = (record, text, acceptance_criteria)
+        run = partial(self._continue, *given, parent=parent, author=author, on_approval=on_approval)
         delegation = await self._started(Delegation(run, on_question=on_question or self._on_question, asks=asks))
         if not delegation.handles:
             error = (await delegation).error

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -23,6 +23,9 @@ from delegate.errors import CallError
 from delegate.records.history import Ending
 from delegate.records.mailbox import continuation_of
 from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
+from delegate.types.base import Value
+
+V = TypeVar("V", bound=Value)
 
 TRANSCRIPT_CHARS = 60_000
 """Length of the record that a child reads; older parts are left out first."""
@@ -259,8 +262,7 @@ def _task(fields: JsonObject) -> Task:
 def _claims(events: Sequence[JsonObject]) -> tuple[Claim, ...]:
     """The claims that were refused. One that was verified has to be made again, since its result was lost."""
     refusals = [event for event in events if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
-    fields = ({name: value for name, value in event.items() if name in Claim.model_fields} for event in refusals)
-    return tuple(map(Claim.model_validate, fields))
+    return tuple(_part_of(event, Claim) for event in refusals)
 
 
 def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool = False) -> Iterator[JsonObject]:
@@ -295,14 +297,17 @@ def _call_of(receipt: JsonObject, open_calls: Sequence[JsonObject]) -> JsonObjec
 
 
 def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
-    for event in events:
-        if event["kind"] == "child.tool":
-            yield Receipt.model_validate({name: value for name, value in event.items() if name in Receipt.model_fields})
+    return (_part_of(event, Receipt) for event in events if event["kind"] == "child.tool")
 
 
 def _charge(call: JsonObject) -> Charge:
-    cost, usage = call["cost_usd"], Usage(**{name: call[name] for name in Usage.model_fields})
-    return Charge(usage, cost, cost or 0.0, "unknown" if cost is None else "estimated")
+    cost = call["cost_usd"]
+    return Charge(_part_of(call, Usage), cost, cost or 0.0, "unknown" if cost is None else "estimated")
+
+
+def _part_of(event: JsonObject, model: type[V]) -> V:
+    """The fields of an event that make a value."""
+    return model.model_validate({name: event[name] for name in model.model_fields if name in event})
 
 
 def _seconds(events: Sequence[JsonObject]) -> float:

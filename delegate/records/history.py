@@ -27,7 +27,7 @@ from delegate._util.threads import run_in_thread_if
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.models.catalog import tokens_of
-from delegate.records import candidate_lists, rulings_table
+from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
 from delegate.records.old_events import current_form
@@ -308,8 +308,6 @@ class Records:
         ]
         inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, *_ in tasks if mailbox_of]
         if message:
-            from delegate.records import mailbox  # loaded on first use
-
             inserts += [mailbox.insert(handle, process, message)[1] for handle, *_ in tasks]
         try:
             await self._store.write(*inserts)
@@ -392,8 +390,6 @@ class Records:
 
         Raises DelegateError if the records can't be written.
         """
-        from delegate.records import mailbox  # loaded on first use
-
         new = this_process()
         try:
             rows = await self._store.write((_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new))
@@ -444,8 +440,6 @@ class Records:
 
         Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
         """
-        from delegate.records import mailbox  # loaded on first use
-
         text = mailbox.sendable(text)
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
@@ -475,14 +469,10 @@ class Records:
 
     async def messages(self, handle: str) -> "list[SentMessage]":
         """The messages to the child of a task. Raises DelegateError if the records can't be read."""
-        from delegate.records import mailbox  # loaded on first use
-
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
     async def ask(self, handle: str, n: int) -> bool:
         """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
-        from delegate.records import mailbox  # loaded on first use
-
         try:
             return bool(await self._store.write(mailbox.open_question(handle, n)))
         except (sqlite3.Error, OSError, ValueError):
@@ -490,8 +480,6 @@ class Records:
 
     async def wait_for_answer(self, handle: str, n: int) -> None:
         """Wait until there is an answer to a child's `n`-th question, from whichever process."""
-        from delegate.records import mailbox  # loaded on first use
-
         length = -1
         while True:
             with suppress(DelegateError, OSError):
@@ -503,8 +491,6 @@ class Records:
 
     async def take_answer(self, handle: str, n: int) -> str | None:
         """The answer to a child's `n`-th question. If there is none, there will be none: a message is only that."""
-        from delegate.records import mailbox  # loaded on first use
-
         self._looked.pop(handle, None)
         try:
             await self._store.write(mailbox.close_question(handle, n))
@@ -527,8 +513,6 @@ class Records:
             return []
         if length == self._looked.get(handle):
             return []
-        from delegate.records import mailbox  # loaded on first use
-
         try:
             found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
             if found and not await self._store.write(*(mailbox.delivered(id) for id, *_ in found)):
@@ -703,8 +687,6 @@ def _read_report(path: Path, handle: str) -> str:
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
-    from delegate.records import mailbox  # loaded on first use
-
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None

@@ -97,26 +97,20 @@ class ClientApprovals:
 
 def answer_in(result: Any) -> str | None:
     """The answer to a question in a client's result, as an object or as JSON. None if the user gave none."""
-    fields: Any = (
-        result
-        if isinstance(result, Mapping)
-        else {"action": getattr(result, "action", None), "content": _form_of(result)}
-    )
-    content = fields.get("content")
-    answer = content.get("answer") if fields.get("action") == "accept" and isinstance(content, Mapping) else None
+    answer = _form_of(result).get("answer")
     return answer if isinstance(answer, str) and answer.strip() else None
 
 
 def _answer(result: Any) -> ApprovalAnswer:
     """The answer in a client's result: only `accept` with `approve` as true is a yes."""
-    if getattr(result, "action", None) != "accept":
-        return ApprovalAnswer(approved=False, by=_USER)
     form = _form_of(result)
     return ApprovalAnswer(approved=form.get("approve") is True, same_again=form.get("same_again") is True, by=_USER)
 
 
 def _form_of(result: Any) -> Mapping[str, Any]:
-    content = getattr(result, "content", None)
+    """What the user has filled in, if the form was accepted."""
+    fields = cast("Mapping[str, Any]", result if isinstance(result, Mapping) else getattr(result, "__dict__", {}))
+    content = fields.get("content") if fields.get("action") == "accept" else None
     return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
 
 
