@@ -118,23 +118,20 @@ class Merges:
             CallError: It can't be taken back, since the same lines were changed since. Nothing was changed.
         """
         merge = await run_in_thread(partial(self._latest, id))
-        checkout = Path(merge.checkout)
         if merge.branch is not None:
-            await worktree.move_branch(checkout, merge.branch, merge.before, expected=merge.after)
+            await worktree.move_branch(Path(merge.checkout), merge.branch, merge.before, expected=merge.after)
         else:
-            await self._take_back(merge, checkout)
+            await self._take_back(merge)
         return await run_in_thread(partial(self._keep, replace(merge, state="undone")))
 
-    async def _take_back(self, merge: Merge, checkout: Path) -> None:
+    async def _take_back(self, merge: Merge) -> None:
         """Undo a merge into a checkout. Raises CallError if that isn't possible: nothing was changed then."""
-        diff = await run_in_thread(Path(merge.diff).read_bytes)
-        problem = await run_in_thread(partial(take_over.apply, [diff], checkout, undo=True))
-        if not problem:
+        if not (problem := await run_in_thread(partial(_change, merge, undo=True))):
             return
-        message = f"merge {merge.id} can't be undone in {checkout}: {problem}"
+        message = f"merge {merge.id} can't be undone in {merge.checkout}: {problem}"
         if merge.state == "merging":
             await run_in_thread(partial(self._keep, replace(merge, state="undone")))
-            message = f"merge {merge.id} was interrupted, and isn't in {checkout}"
+            message = f"merge {merge.id} was interrupted, and isn't in {merge.checkout}"
         raise _refused(message, f"its diff is {merge.diff}")
 
     async def _passed(self, handle: str, min_level: Level | None) -> JsonObject:
@@ -221,11 +218,10 @@ class Merges:
             return
         if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.before):
             raise _refused(f"{checkout} has changed since the checks began", "nothing was merged: merge again")
-        diff = await run_in_thread(Path(merge.diff).read_bytes)
-        if problem := await run_in_thread(partial(take_over.apply, [diff], checkout)):
+        if problem := await run_in_thread(partial(_change, merge)):
             raise _refused(f"nothing was changed in {checkout}: {problem}", "move what is in the way, and merge again")
         if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.after):
-            undone = not await run_in_thread(partial(take_over.apply, [diff], checkout, undo=True))
+            undone = not await run_in_thread(partial(_change, merge, undo=True))
             hint = "it was undone: merge again" if undone else f"undo it with `delegate merge --undo {merge.id}`"
             raise _refused(f"{checkout} changed during the merge, so it isn't what was checked", hint)
 
@@ -256,6 +252,11 @@ class Merges:
         for path in sorted((self._home / "merges").glob("*.json"), reverse=True):
             with suppress(OSError, ValueError, TypeError):  # of another version, or damaged
                 yield TypeAdapter(Merge).validate_json(path.read_bytes())
+
+
+def _change(merge: Merge, *, undo: bool = False) -> str:
+    """Change the checkout, or change it back. Returns why nothing was changed. Blocks."""
+    return take_over.apply([Path(merge.diff).read_bytes()], Path(merge.checkout), undo=undo)
 
 
 def judged_diff(record: JsonObject) -> bytes:

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -312,27 +313,18 @@ def _part_of(event: JsonObject, model: type[V]) -> V:
 
 def _seconds(events: Sequence[JsonObject]) -> float:
     """How long the child ran, in all processes that it ran in."""
-    total, began, latest = 0.0, None, 0.0
-    for event in events:
-        if event["kind"] == "child.started":
-            total += 0 if began is None else latest - began
-            began = event["at"]
-        latest = event["at"]
-    return total if began is None else total + latest - began
+    ran = dropwhile(lambda event: event["kind"] != "child.started", events)
+    return sum(after["at"] - before["at"] for before, after in pairwise(ran) if after["kind"] != "child.started")
 
 
 def _transcript(events: Sequence[JsonObject]) -> str:
     """What was said and done, oldest first; what is too long has lost its oldest parts."""
-    parts: list[str] = []
-    room = TRANSCRIPT_CHARS
-    for event in reversed(events):
-        text = "\n".join(_lines(event))
-        if not text:
-            continue
-        if (room := room - len(text)) < 0:
-            parts.append("[earlier parts are left out]")
+    parts, room = list[str](), TRANSCRIPT_CHARS
+    for text in filter(None, ("\n".join(_lines(event)) for event in reversed(events))):
+        room -= len(text)
+        parts.append(text if room >= 0 else "[earlier parts are left out]")
+        if room < 0:
             break
-        parts.append(text)
     return "\n".join(reversed(parts))
 
 
@@ -353,8 +345,6 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
             yield f"Claim {event['n']}: {'verified' if event['verdict'] == 'PASS' else 'refused, ' + event['code']}"
             for criterion in event["refused"]:
                 yield f"- {criterion['id']} {criterion['text']}: {_cut(criterion['reason'] or criterion['code'])}"
-        case _:
-            return
 
 
 def _call_line(call: Mapping[str, Any]) -> str:

@@ -462,7 +462,7 @@ async def test_a_child_that_asks_the_same_again_and_again_is_ended() -> None:
         ({"question": "a", "options": {"a": 1}}, "`options` has to be a list of at most 8 texts"),
         ({"question": "a", "options": ["a", " "]}, "none of them empty"),
         ({"question": "a", "options": ["a", "\x1b[31m\u202e"]}, "none of them empty"),
-        ({"question": "a", "options": ["a"] * 9}, f"at most {MAX_OPTIONS} options"),
+        ({"question": "a", "options": ["a"] * 9}, f"at most {MAX_OPTIONS} texts"),
         ({"question": "a", "options": ["x" * 201]}, "of at most 200 characters"),
         ({"question": "a", "options": ["x" * 1_000_000]}, "of at most 200 characters"),
     ],

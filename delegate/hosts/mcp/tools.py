@@ -22,7 +22,7 @@ from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
-from delegate.hosts.mcp.clients import WITHOUT_ERRORS, Clients
+from delegate.hosts.mcp.clients import ONE_CALL, WITHOUT_ERRORS, Clients
 from delegate.hosts.mcp.projects import ClientProjects, ListRoots
 from delegate.hosts.projects import Project
 from delegate.hosts.workspaces import WorkspacePolicy
@@ -137,7 +137,7 @@ class Tools:
                 session=client,
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 on_question=self._approvals.answerer(client) if request.elicit is not None else None,
-                asks=as_task is None or request.elicit is not None,
+                asks=request.elicit is not None or (as_task is None and request.client_name not in ONE_CALL),
                 cancellation=request.disconnected,
                 answer_within=self._seconds(request) if as_task is None else 0,
             )
