@@ -194,6 +194,7 @@ def _question(run: Run) -> tuple[str, Json]:
         shown["answered_by"] = "model, after the client had declined the form"
     passed = "It is blue" in whole and verdicts_in(whole) and run.exit_code == 0
     if run.client.one_server_per_call and "Nobody told me" in whole and verdicts_in(whole):
+        shown["answered_by"] = "nobody"
         return "no: its children can't ask, since it has no forms and ends the server with each call", shown
     return (PASSED if passed else f"no: {run.why_not()}"), shown
 
