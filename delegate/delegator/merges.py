@@ -170,7 +170,12 @@ class Merges:
             if criteria:
                 # Its level was decided before: what it rests on doesn't change here.
                 again = task.model_copy(update={"acceptance_criteria": criteria, "min_level": "trusted"})
-                verdict = await self._judge(again, record, folder)
+                run = ChildRun.model_validate(record["run"])
+                run = run.model_copy(update={"artifacts": await folder.artifacts()})
+                # What a model asked for stays a model's, whoever merges it.
+                author = "model" if await self._records.author(handle) == "model" else "person"
+                submission = Submission(again, run, folder, author, None, has_receipts=False)
+                verdict = await standalone.judge(self._judging, submission, self._context, None)
                 if verdict.verdict != "PASS":
                     failing = "; ".join(f"{one.id}: {one.reason or one.code}" for one in verdict.criteria if one.fails)
                     why = one_line(failing or verdict.reasoning, 1_000)
@@ -178,13 +183,6 @@ class Merges:
             return merged, [f"{handle} {criterion.id}" for criterion in criteria]
         finally:
             await folder.remove()
-
-    async def _judge(self, task: Task, record: JsonObject, folder: Folder) -> Verdict:
-        run = ChildRun.model_validate(record["run"]).model_copy(update={"artifacts": await folder.artifacts()})
-        # What a model asked for stays a model's, whoever merges it.
-        author = "model" if await self._records.author(record["handle"]) == "model" else "person"
-        submission = Submission(task, run, folder, author, None, has_receipts=False)
-        return await standalone.judge(self._judging, submission, self._context, None)
 
     async def _prepared(
         self,

@@ -7,7 +7,7 @@ another, and nothing is tried again. What they spend counts together toward the 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -61,11 +61,6 @@ class TaskAttempts:
     def others(self) -> list[TaskRun]:
         """The attempts that weren't chosen."""
         return [run for n, run in enumerate(self.runs) if n != self._chosen]
-
-    def wait_for(self, needs: Mapping[str, "asyncio.Future[TaskResult]"]) -> None:
-        """Let no attempt start before these tasks have ended, and none where one of them has no PASS."""
-        for run in self.runs:
-            run.needs = needs
 
     async def run(self) -> TaskResult:
         """Run all attempts, and return the result of the best one."""

@@ -373,16 +373,15 @@ class Records:
 
         Raises DelegateError if the records can't be read.
         """
+        row = await self._row(_SELECT_START, handle)
+        return json.loads(row[0]) if row else None
 
-        def select(connection: sqlite3.Connection) -> JsonObject | None:
-            row = connection.execute(_SELECT_START, (handle,)).fetchone()
-            return json.loads(row[0]) if row else None
-
-        return await self._query(select)
+    async def _row(self, sql: str, *values: object) -> tuple[Any, ...] | None:
+        return await self._query(lambda connection: connection.execute(sql, values).fetchone())
 
     async def lost_process(self, handle: str) -> str:
         """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
-        row = await self._query(lambda connection: connection.execute(_SELECT_OWNER, (handle,)).fetchone())
+        row = await self._row(_SELECT_OWNER, handle)
         return row[0] if row and _state(*row) == "outcome_unknown" else ""
 
     async def take_over(self, handle: str, process: str) -> bool:
@@ -444,7 +443,7 @@ class Records:
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
         try:
-            stored = 0 if process is None else await self._store.write(insert, mailbox.answer(message))
+            stored = 0 if process is None else await self._store.write(insert, (mailbox.ANSWER, (message.id, handle)))
         except (sqlite3.Error, OSError, ValueError) as error:
             raise DelegateError(f"the message can't be written: {trouble_of(error, self._path)}") from error
         if not stored:  # it stopped working in the meantime, or there are no records at all
@@ -464,7 +463,7 @@ class Records:
 
     async def author(self, handle: str) -> str | None:
         """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
-        row = await self._query(lambda connection: connection.execute(_SELECT_AUTHOR, (handle,)).fetchone())
+        row = await self._row(_SELECT_AUTHOR, handle)
         return row[0] if row else None
 
     async def messages(self, handle: str) -> "list[SentMessage]":
@@ -474,7 +473,7 @@ class Records:
     async def ask(self, handle: str, n: int) -> bool:
         """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
         try:
-            return bool(await self._store.write(mailbox.open_question(handle, n)))
+            return bool(await self._store.write((mailbox.OPEN_QUESTION, (handle, n, handle))))
         except (sqlite3.Error, OSError, ValueError):
             return False
 
@@ -484,7 +483,7 @@ class Records:
         while True:
             with suppress(DelegateError, OSError):
                 if (now := os.stat(self._sent).st_size) != length:
-                    if await self._query(lambda connection: mailbox.answer_to(connection, handle, n)) is not None:
+                    if await self._row(mailbox.SELECT_ANSWER, handle, n):
                         return
                     length = now
             await asyncio.sleep(_LOOK_SECONDS)
@@ -493,11 +492,11 @@ class Records:
         """The answer to a child's `n`-th question. If there is none, there will be none: a message is only that."""
         self._looked.pop(handle, None)
         try:
-            await self._store.write(mailbox.close_question(handle, n))
-            answer = await self._query(lambda connection: mailbox.answer_to(connection, handle, n))
-            if answer is not None:
-                self._note_sent()  # the process that sent it may have ended before it did this
-            return answer
+            await self._store.write((mailbox.CLOSE_QUESTION, (handle, n)))
+            if (row := await self._row(mailbox.SELECT_ANSWER, handle, n)) is None:
+                return None
+            self._note_sent()  # the process that sent it may have ended before it did this
+            return row[0]
         except (DelegateError, sqlite3.Error, OSError, ValueError):
             return None
 
@@ -515,7 +514,7 @@ class Records:
             return []
         try:
             found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
-            if found and not await self._store.write(*(mailbox.delivered(id) for id, *_ in found)):
+            if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
                 return []
         except (DelegateError, sqlite3.Error, OSError):
             return []

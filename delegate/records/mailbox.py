@@ -39,17 +39,18 @@ INSERT INTO messages SELECT ?, handle, process, ?, ?, NULL FROM tasks
 WHERE handle = ? AND process = ? AND ended_at IS NULL AND NOT {_HAS_STOPPED}
     AND ((SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) < {MAX_MESSAGES} OR {_IS_ASKING})
 """  # noqa: S608
-_ANSWER = """
+ANSWER = """
 UPDATE questions SET message = ?1 WHERE handle = ?2 AND message IS NULL AND NOT is_closed
     AND n = (SELECT MAX(n) FROM questions WHERE handle = ?2) AND EXISTS (SELECT 1 FROM messages WHERE id = ?1)
 """
-_SELECT_ANSWER = """
+SELECT_ANSWER = """
 SELECT text FROM questions JOIN messages ON messages.id = message WHERE questions.handle = ? AND n = ?
 """
-_OPEN_QUESTION = "INSERT INTO questions SELECT ?, ?, NULL, 0 FROM mailboxes WHERE handle = ?"
-_CLOSE_QUESTION = "UPDATE questions SET is_closed = 1 WHERE handle = ? AND n = ?"
+# By the first of these, the next message to a child becomes the answer; after the second, none does.
+OPEN_QUESTION = "INSERT INTO questions SELECT ?, ?, NULL, 0 FROM mailboxes WHERE handle = ?"
+CLOSE_QUESTION = "UPDATE questions SET is_closed = 1 WHERE handle = ? AND n = ?"
 # A child that was left behind may still ask for messages, but those are `never_read`.
-_DELIVER = f"""
+DELIVER = f"""
 UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
     SELECT 1 FROM tasks WHERE tasks.handle = messages.handle AND ended_at IS NULL AND NOT {_HAS_STOPPED}
 )
@@ -127,37 +128,11 @@ def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement
     return message, (_INSERT, (message.id, message.sent_at, text, handle, process))
 
 
-def answer(message: SentMessage) -> Statement:
-    """The statement that makes a message which was just stored the answer, if its child waits for one."""
-    return _ANSWER, (message.id, message.handle)
-
-
-def open_question(handle: str, n: int) -> Statement:
-    """The statement by which the next message to a child becomes the answer to its `n`-th question."""
-    return _OPEN_QUESTION, (handle, n, handle)
-
-
-def close_question(handle: str, n: int) -> Statement:
-    """The statement after which no message becomes the answer any more."""
-    return _CLOSE_QUESTION, (handle, n)
-
-
-def answer_to(connection: sqlite3.Connection, handle: str, n: int) -> str | None:
-    """The answer to a child's `n`-th question, if there is one."""
-    row = connection.execute(_SELECT_ANSWER, (handle, n)).fetchone()
-    return row[0] if row else None
-
-
 def waiting(connection: sqlite3.Connection, handle: str, process: str) -> list[tuple[str, str, int | None]]:
     """The ids and texts of the messages that a child hasn't read, in the order in which they were sent, each with the
     number of the question that it answers, if it answers one.
     """
     return connection.execute(_SELECT_WAITING, (handle, process)).fetchall()
-
-
-def delivered(id: str) -> Statement:
-    """The statement that marks a message as read, if its child still works."""
-    return _DELIVER, (time.time(), id)
 
 
 def continued_from(handle: str) -> str | None:

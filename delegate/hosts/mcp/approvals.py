@@ -75,10 +75,8 @@ class ClientApprovals:
         """Asks the user of this client, one request after the other."""
 
         async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
-            async with self._asking.setdefault(client, asyncio.Lock()):
-                if not (waiting := self._waiting.get(client)):
-                    return None
-                return _answer(await waiting[-1](request.describe(), FORM))
+            result = await self._ask(client, request.describe(), FORM)
+            return None if result is None else _answer(result)
 
         return ask
 
@@ -86,13 +84,15 @@ class ClientApprovals:
         """Asks the user of this client what a child wants to know. No answer leaves that to the client's model."""
 
         async def ask(question: ParentQuestion) -> str | None:
-            async with self._asking.setdefault(client, asyncio.Lock()):
-                if not (waiting := self._waiting.get(client)):
-                    return None
-                result = await waiting[-1](describe(question), ANSWER_FORM)
-            return answer_in(result)
+            return answer_in(await self._ask(client, describe(question), ANSWER_FORM))
 
         return ask
+
+    async def _ask(self, client: str, message: str, form: JsonObject) -> Any:
+        """What the client sends back; None if it doesn't wait for anything now."""
+        async with self._asking.setdefault(client, asyncio.Lock()):
+            waiting = self._waiting.get(client)
+            return await waiting[-1](message, form) if waiting else None
 
 
 def answer_in(result: Any) -> str | None:
