@@ -67,20 +67,12 @@ def parse_read(arguments: Arguments) -> ReadRequest:
 
 
 def parse_stop(arguments: Arguments) -> str:
-    """Parse the arguments of one call of `stop_delegation`, and return the handle.
-
-    Raises:
-        CallError: The arguments are invalid. The error says how to fix them.
-    """
+    """Parse the arguments of one call of `stop_delegation`, and return the handle. Raises CallError."""
     return _handle(_fields(arguments, ("handle",)).get("handle"))
 
 
 def parse_message(arguments: Arguments) -> tuple[str, str]:
-    """Parse the arguments of one call of `message_delegation`, and return the handle and the text.
-
-    Raises:
-        CallError: The arguments are invalid. The error says how to fix them.
-    """
+    """Parse the arguments of one call of `message_delegation`, and return the handle and the text. Raises CallError."""
     fields = _fields(arguments, ("handle", "text"))
     text = fields.get("text")
     if not isinstance(text, str):
@@ -90,11 +82,7 @@ def parse_message(arguments: Arguments) -> tuple[str, str]:
 
 
 def parse_merge(arguments: Arguments) -> tuple[list[str], str | None]:
-    """Parse the arguments of one call of `merge_delegation`, and return the handles and the branch.
-
-    Raises:
-        CallError: The arguments are invalid. The error says how to fix them.
-    """
+    """Parse the arguments of a call of `merge_delegation`, and return the handles and the branch. Raises CallError."""
     fields = _fields(arguments, ("handles", "onto"))
     handles, onto = fields.get("handles"), fields.get("onto") or None
     if not isinstance(handles, list) or not handles:

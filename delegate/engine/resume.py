@@ -7,7 +7,7 @@ reasoning, isn't on record. So the child gets its record as text, together with 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,15 +55,15 @@ class Resumed:
     index: int
     task: Task
     workspace: str
-    claims: tuple[Claim, ...]
-    receipts: tuple[Receipt, ...]
-    charge: Charge
-    """The cost of the child's own model calls."""
-    steps: int
-    output: str
-    seconds: float
-    """How long it had run."""
     transcript: str
+    receipts: tuple[Receipt, ...]
+    claims: tuple[Claim, ...] = ()
+    charge: Charge = field(default_factory=Charge)
+    """The cost of the child's own model calls."""
+    steps: int = 0
+    output: str = ""
+    seconds: float = 0
+    """How long it had run."""
     start: JsonObject | None = None
     """What its workspace was before it started; None if it gets a new one."""
     heard: tuple[Heard, ...] = ()
@@ -190,12 +190,7 @@ def continued(
         index=index,
         task=task,
         workspace=workspace,
-        claims=(),
         receipts=tuple(_receipts_of(records)),
-        charge=Charge(),
-        steps=0,
-        output="",
-        seconds=0,
         transcript=_transcript(_events_of(records)),
         start=start,
         heard=tuple(_heard(records)),

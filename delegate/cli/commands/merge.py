@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli.commands.take_over import HandlesArgument, records_of
+from delegate.cli.commands.take_over import HandlesArgument
+from delegate.cli.input.recorded import records_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.delegator.merges import Merge

@@ -7,9 +7,8 @@ import typer
 from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM, exits
 from delegate.cli.commands.run import print_any_report
-from delegate.cli.commands.take_over import records_of
 from delegate.cli.input.options import CriteriaOption, Format, FormatOption
-from delegate.cli.input.recorded import complete_run
+from delegate.cli.input.recorded import complete_run, records_of
 from delegate.cli.input.taskfile import typed_criterion
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.output import console, print_as_json, refusals_as
