@@ -17,7 +17,7 @@ from delegate import Delegator, Job, Task
 from delegate.child.function import FunctionRunner
 from delegate.delegator.merges import Merge
 from delegate.errors import CallError, ConfigError
-from delegate.hosts.host_tool import make_follow_up_tools, make_merge_tool
+from delegate.hosts.host_tool import Invocation, make_follow_up_tools, make_merge_tool
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.types import Parent, Workspace
@@ -468,8 +468,8 @@ async def test_a_parent_merges_with_a_tool_where_that_is_allowed(tmp_path: Path,
         ):
             refused = await tool.call(arguments)
             assert (refused.is_error, f'"code": "{code}"' in refused.text) == (True, True), refused.text
-        (other,) = make_follow_up_tools(delegator, may_read=lambda session, run_id: False)[1:]
-        assert '"code": "unknown_handle"' in (await other.call({"handles": [handle]})).text
+        other = await tool.call({"handles": [handle]}, Invocation(may_read=lambda run_id: False))
+        assert '"code": "unknown_handle"' in other.text
         assert state(project) == before
         merged = await tool.call({"handles": [handle]})
         assert not merged.is_error

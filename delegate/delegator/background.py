@@ -266,16 +266,17 @@ class Background:
                     seconds, handle=request.handle, or_question=True
                 )
                 if not has_ended:
-                    running = contract.render_running(
-                        delegation.progress, delegation.questions, keeps_running=self.outlives_session
-                    )
-                    return await self._with_messages(running, request.handle)
+                    return await self._with_messages(self.render_running(delegation), request.handle)
         result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
         if request.offset is None:
             shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
             return await self._with_messages(shown, request.handle)
         return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
+
+    def render_running(self, delegation: Delegation) -> str:
+        """What the tasks of a call are doing, and what their children ask, as text for their parent."""
+        return contract.render_running(delegation.progress, delegation.questions, keeps_running=self.outlives_session)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:
         """Return the definition of `stop_delegation`, with which a parent stops a task that runs in the background."""

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import uuid4
@@ -43,6 +42,10 @@ class Invocation:
     answers for is answered with the question."""
     asks: bool = False
     """Whether the children of a call in the background may ask, since its parent reads the questions."""
+    may_read: Callable[[str], bool] | None = None
+    """Whether the caller may read the reports of the run with this id, and so stop, message and merge its tasks. None:
+    the handle grants access.
+    """
     cancellation: Cancellation | None = None
     answer_within: float | None = None
     """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
@@ -176,12 +179,7 @@ def make_delegate_tool(
                 )
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
-                    text = contract.render_running(
-                        delegation.progress,
-                        delegation.questions,
-                        keeps_running=delegator.background.outlives_session,
-                    )
-                    return ToolAnswer(text, running=delegation)
+                    return ToolAnswer(delegator.background.render_running(delegation), running=delegation)
                 report = await delegation
         answer = finished(delegator, report)
         return replace(answer, text=project.noted(answer.text)) if project and not answer.is_error else answer
@@ -207,42 +205,39 @@ async def _finished_within(seconds: float, delegation: Delegation, invocation: I
             raise
 
 
-def make_read_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that waits for a task, and reads the rest of a report that was cut.
-
-    `may_read` gets the session of a call and the id of a run, and decides whether the session may read the run's
-    reports. Without it, the handle grants access.
-    """
+def make_read_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that waits for a task, and reads the rest of a report that was cut."""
 
     async def read(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         # No parent: a later run of a conversation may read the report of an earlier one.
-        allowed = may_read and partial(may_read, invocation.session)
         text = await delegator.background.read_call(
-            arguments, may_read=allowed, max_wait_seconds=invocation.answer_within, on_event=invocation.on_event
+            arguments,
+            may_read=invocation.may_read,
+            max_wait_seconds=invocation.answer_within,
+            on_event=invocation.on_event,
         )
         return ToolAnswer(text)
 
     return _own_tool(delegator, delegator.background.read_tool("mcp"), read)
 
 
-def make_stop_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that stops a task in the background. Who may read a task's report may stop it."""
+def make_stop_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that stops a task in the background."""
 
     async def stop(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        allowed = may_read and partial(may_read, invocation.session)
-        return ToolAnswer(await delegator.background.stop_call(arguments, may_read=allowed))
+        return ToolAnswer(await delegator.background.stop_call(arguments, may_read=invocation.may_read))
 
     return _own_tool(delegator, delegator.background.stop_tool("mcp"), stop)
 
 
-def make_message_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that sends a task an instruction. Who may read a task's report may do so."""
+def make_message_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that sends a task an instruction."""
 
     async def message(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         text, running = await delegator.background.message_call(
             arguments,
             parent=invocation.parent.model_copy(update={"run_id": None}),  # a later run may go on with a task
-            may_read=may_read and partial(may_read, invocation.session),
+            may_read=invocation.may_read,
             on_approval=invocation.on_approval,
             on_question=invocation.on_question,
             asks=invocation.asks,
@@ -252,8 +247,8 @@ def make_message_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str
     return _own_tool(delegator, delegator.background.message_tool("mcp"), message)
 
 
-def make_merge_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that merges the changes of tasks. Who may read their reports may do so.
+def make_merge_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that merges the changes of tasks.
 
     Raises ConfigError unless the setting `merge_tool` is on.
     """
@@ -261,18 +256,15 @@ def make_merge_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str],
         raise ConfigError("parents can't merge: the setting merge_tool is off")
 
     async def merge(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        allowed = may_read and partial(may_read, invocation.session)
-        return ToolAnswer(await delegator.merges.merge_call(arguments, may_read=allowed))
+        return ToolAnswer(await delegator.merges.merge_call(arguments, may_read=invocation.may_read))
 
     return _own_tool(delegator, contract.merge_tool("mcp"), merge)
 
 
-def make_follow_up_tools(
-    delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None
-) -> list[HostTool]:
+def make_follow_up_tools(delegator: Delegator) -> list[HostTool]:
     """Create `message_delegation`, and `merge_delegation` if the settings allow it."""
     makers = [make_message_tool, *([make_merge_tool] if delegator.settings.merge_tool else [])]
-    return [make(delegator, may_read=may_read) for make in makers]
+    return [make(delegator) for make in makers]
 
 
 def make_think_tool(delegator: Delegator) -> HostTool:

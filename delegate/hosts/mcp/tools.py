@@ -104,9 +104,9 @@ class Tools:
             one.name: one
             for one in (
                 self._delegate,
-                host_tool.make_read_tool(delegator, may_read=clients.may_read),
-                host_tool.make_stop_tool(delegator, may_read=clients.may_read),
-                *host_tool.make_follow_up_tools(delegator, may_read=clients.may_read),
+                host_tool.make_read_tool(delegator),
+                host_tool.make_stop_tool(delegator),
+                *host_tool.make_follow_up_tools(delegator),
                 host_tool.make_think_tool(delegator),
             )
         }
@@ -135,6 +135,7 @@ class Tools:
             invocation = Invocation(
                 parent=parent,
                 session=client,
+                may_read=partial(self._clients.may_read, client),
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 on_question=self._approvals.answerer(client) if request.elicit is not None else None,
                 asks=request.elicit is not None or (as_task is None and request.client_name not in ONE_CALL),

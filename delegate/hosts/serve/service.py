@@ -225,14 +225,8 @@ class Service:
         running = background.delegation(handle)
         if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
-        sent = await background.message(
-            handle,
-            request.text,
-            acceptance_criteria=request.acceptance_criteria,
-            author="model",
-            on_approval=self._asker(known),
-            asks=request.asks,
-        )
+        given: dict[str, Any] = {name: getattr(request, name) for name in MessageRequest.model_fields}
+        sent = await background.message(handle, **given, author="model", on_approval=self._asker(known))
         if sent.handle != handle and (delegation := background.delegation(sent.handle)) is not None:
             known.open.add(delegation)
             delegation.add_done_callback(lambda: known.open.discard(delegation))
