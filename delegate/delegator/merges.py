@@ -99,12 +99,9 @@ class Merges:
         return await run_in_thread(partial(self._keep, replace(merge, state="merged")))
 
     async def merge_call(self, arguments: Arguments, *, may_read: Callable[[str], bool] | None = None) -> str:
-        """Execute a call of `merge_delegation`, and return what was merged as text.
+        """Execute a call of `merge_delegation`, and return what was merged as text. Raises CallError.
 
         `may_read` gets the id of a task's run and decides whether this caller may merge its work.
-
-        Raises:
-            CallError: The call is invalid, or nothing was changed; the message says why.
         """
         handles, onto = contract.parse_merge(arguments)
         if may_read is not None and not all(may_read(contract.run_of(handle)) for handle in handles):
@@ -120,27 +117,20 @@ class Merges:
         merge = await run_in_thread(partial(self._latest, id))
         if merge.branch is not None:
             await worktree.move_branch(Path(merge.checkout), merge.branch, merge.before, expected=merge.after)
-        else:
-            await self._take_back(merge)
+        elif problem := await run_in_thread(partial(_change, merge, undo=True)):
+            message = f"merge {merge.id} can't be undone in {merge.checkout}: {problem}"
+            if merge.state == "merging":
+                await run_in_thread(partial(self._keep, replace(merge, state="undone")))
+                message = f"merge {merge.id} was interrupted, and isn't in {merge.checkout}"
+            raise _refused(message, f"its diff is {merge.diff}")
         return await run_in_thread(partial(self._keep, replace(merge, state="undone")))
-
-    async def _take_back(self, merge: Merge) -> None:
-        """Undo a merge into a checkout. Raises CallError if that isn't possible: nothing was changed then."""
-        if not (problem := await run_in_thread(partial(_change, merge, undo=True))):
-            return
-        message = f"merge {merge.id} can't be undone in {merge.checkout}: {problem}"
-        if merge.state == "merging":
-            await run_in_thread(partial(self._keep, replace(merge, state="undone")))
-            message = f"merge {merge.id} was interrupted, and isn't in {merge.checkout}"
-        raise _refused(message, f"its diff is {merge.diff}")
 
     async def _passed(self, handle: str, min_level: Level | None) -> JsonObject:
         """The record of a task whose verdict is good enough. Raises CallError."""
         record = await self._records.read(handle)
         if record is None:
-            raise CallError(
-                "unknown_handle", f"there is no record {one_line(handle, 100)!r}", hint="see `delegate runs`"
-            )
+            message = f"there is no record {one_line(handle, 100)!r}"
+            raise CallError("unknown_handle", message, hint="see `delegate runs`")
         try:
             verdict = Verdict.model_validate(record["result"] and record["result"]["verdict"])
         except ValidationError:
