@@ -291,19 +291,6 @@ class RunRegistry:
         run.resume(number=number, spent=spent)
         return run
 
-    def resumed(
-        self, run: Run, *, author: Author, on_approval: "OnApproval | None", start: Mapping[str, Any]
-    ) -> RunContext:
-        """The context of a task of this run that another process started, and that goes on here.
-
-        `start` has the tier of its caller and the tools that this one had. Raises CallError inside a run, since the
-        remaining budget of that run doesn't limit it.
-        """
-        if _current.get() is not None:
-            message = "a task can't be resumed inside a run"
-            raise CallError("cannot_resume", message, hint="resume it outside of `root_run`, and not in a child")
-        return self.continued(run, None, author=author, on_approval=on_approval, on_question=None, start=start)
-
     def continued(
         self,
         run: Run,
@@ -311,10 +298,11 @@ class RunRegistry:
         *,
         author: Author,
         on_approval: "OnApproval | None",
-        on_question: "OnQuestion | None",
+        on_question: "OnQuestion | None" = None,
         start: Mapping[str, Any],
     ) -> RunContext:
-        """The context of a task that continues one of this run, on the run's own ledger.
+        """The context of a task that goes on here, on the run's own ledger: one that another process started, or one
+        that continues another.
 
         `start` has the tier of that task's caller and the tools that this one had. Raises CallError inside another run.
         """

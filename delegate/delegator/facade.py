@@ -14,7 +14,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import load_redaction, redactor
-from delegate.budget.runs import Run, RunContext, RunRegistry
+from delegate.budget.runs import Run, RunContext, RunRegistry, current_context
 from delegate.contract import Arguments, Dialect, Limits, Variant
 from delegate.delegator.background import Background
 from delegate.engine.consumers import as_consumer
@@ -359,7 +359,10 @@ class Delegator:
             if record["workspace"] is None and len(records) > 1:  # nothing of what continues was done
                 start = await self._records.start(records[-2]["handle"]) or {}
             resumed = resume.read_record(records, start, process, index=task.task_index)
-            context = self._runs.resumed(run, author=author, on_approval=on_approval, start=start or {})
+            if current_context() is not None:  # whose remaining budget doesn't limit it
+                hint = "resume it outside of `root_run`, and not in a child"
+                raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
+            context = self._runs.continued(run, None, author=author, on_approval=on_approval, start=start or {})
             return await self._go_on(resumed, author, context, on_event, cancellation)
         except CallError as error:
             return refusal(error)
