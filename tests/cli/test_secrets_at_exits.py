@@ -182,6 +182,7 @@ def stored(path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.more_cases
 @pytest.mark.timeout(300)
 def test_no_encoding_and_no_shape_passes_any_exit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**VARIABLES, CAPTURE_CONTENT: "span_and_event"}.items():

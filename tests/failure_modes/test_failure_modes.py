@@ -10,12 +10,12 @@ from tests.failure_modes.children import SITUATIONS, Situation
 from tests.failure_modes.document import document
 from tests.failure_modes.failures import Row, Scene, WireName
 from tests.failure_modes.measure import measure, on_one_api, once_by_another_judge
-from tests.support.samples import sampled
+from tests.support.samples import MORE_CASES, sampled
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "failure-modes.md"
 
 
-@pytest.mark.parametrize("scenes_of", [on_one_api, pytest.param(once_by_another_judge, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scenes_of", [on_one_api, pytest.param(once_by_another_judge, marks=MORE_CASES)])
 @pytest.mark.timeout(240)
 async def test_every_failure_ends_as_it_should_and_only_where_it_happened(
     scenes_of: Callable[[int, WireName], Sequence[Scene]], tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -10,6 +10,7 @@ from delegate.ports import ChatReply, ChatRequest
 from delegate.types import ParentQuestion
 from tests.support.live import Run, rows
 from tests.support.readings import Row, replayed
+from tests.support.samples import MORE_CASES
 
 ROWS, ASKED = rows("followups.jsonl"), rows("questions.jsonl")
 SLOW = ("fake1",)
@@ -23,7 +24,7 @@ def judged(result: TaskResult | None) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize(
-    "row", [pytest.param(row, id=row["id"], marks=[pytest.mark.slow] * (row["id"] in SLOW)) for row in ROWS]
+    "row", [pytest.param(row, id=row["id"], marks=MORE_CASES if row["id"] in SLOW else ()) for row in ROWS]
 )
 async def test_work_that_goes_on_gets_a_verdict_of_its_own(row: Row, home: Path) -> None:
     part = Run(row["first"], row["first"])
