@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
+
+import pytest
 
 from delegate.cli import main, terminations
 from tests.support import warm
@@ -39,7 +41,9 @@ def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "
     return _without_traceback(subprocess.CompletedProcess(["delegate", *arguments], status, *streams.printed))
 
 
-def delegate_process(*arguments: str, stdin: str | None = None, **environment: str) -> "subprocess.CompletedProcess[str]":
+def delegate_process(
+    *arguments: str, stdin: str | None = None, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Like `delegate`, in a process of its own."""
     inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(
@@ -64,24 +68,22 @@ def _main(arguments: Sequence[str]) -> int:
     """The exit code. What the command changes in its process is as before afterwards."""
     terminations.clear()
     handlers, on_sigterm = list(logging.getLogger().handlers), signal.getsignal(signal.SIGTERM)
-    with patch.object(sys, "argv", ["delegate", *arguments]):
-        try:
-            if _in_a_loop():  # in which it can't run a loop of its own
+    try:
+        with patch.object(sys, "argv", ["delegate", *arguments]), pytest.raises(SystemExit) as end:
+            if _is_in_a_loop():  # in which it can't run a loop of its own
                 with ThreadPoolExecutor(1) as thread:
                     thread.submit(main).result()
             else:
                 main()
-        except SystemExit as end:
-            assert end.code is None or isinstance(end.code, int), end.code
-            return end.code or 0
-        finally:
-            logging.getLogger().handlers[:] = handlers
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, on_sigterm)
-    raise AssertionError("it returned instead of exiting")
+    finally:
+        logging.getLogger().handlers[:] = handlers
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)
+    assert isinstance(end.value.code, int)
+    return end.value.code
 
 
-def _in_a_loop() -> bool:
+def _is_in_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -113,9 +115,9 @@ class _Streams:
             self._threads.submit(_write, ours, self._stdin)
             self._replace(0, theirs)
         streams = {
-            "stdin": open(0, encoding="utf-8", closefd=False),  # noqa: SIM115
-            "stdout": open(1, "w", encoding="utf-8", closefd=False),  # noqa: SIM115
-            "stderr": open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False),  # noqa: SIM115
+            "stdin": open(0, encoding="utf-8", closefd=False),
+            "stdout": open(1, "w", encoding="utf-8", closefd=False),
+            "stderr": open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False),
         }
         self._stack.enter_context(patch.multiple(sys, **streams, **{f"__{n}__": s for n, s in streams.items()}))
         return self
