@@ -62,8 +62,8 @@ last moments may be missing, so look at what there is before you go on.]
 _ENDED = """
 
 [You worked on this before, and that ended. This is the record of what you did and said. Now the agent that gave you \
-the task says more: its message follows. Go on with what there is, and report on the whole task again. What your work \
-must meet is what stands above, also where it was something else before.]
+the task says more: its message follows. Go on with what there is, and report on the whole task again. The \
+requirements above are the ones that count now; they may have changed since.]
 
 {}\
 """

@@ -58,7 +58,7 @@ class Scratch:
         if text is None:
             if present is None:
                 raise ToolError(f"there is no text {name}; without a name, all are listed")
-            return f"The word of {_author(by, index)}, which proves nothing:\n{fence(name, present, new_nonce())}"
+            return f"Written by {_author(by, index)}, and no evidence:\n{fence(name, present, new_nonce())}"
         if not isinstance(text, str) or len(text) > MAX_CHARS:
             raise ToolError(f"`text` has to be a text of at most {MAX_CHARS:,} characters")
         if by != index:

@@ -95,19 +95,19 @@ class Executor:
                 TaskToRead(of_task[0], task, template, messages=told)
                 for of_task, task in zip(handles, tasks, strict=True)
             ]
-            reading = CallReading(
-                self.services.judging.reader,
-                to_read,
-                self.services.tools_to_read(server_tools),
-                worker=_weakest([connection for attempts in connections for connection in attempts]),
-                ceiling=ceiling,
-                ledger=context.ledger,
-            )
             shared = None
             if scratch:
                 from delegate.child.scratch import Scratch  # loaded only where it is asked for
 
                 shared = Scratch()
+            reading = CallReading(
+                self.services.judging.reader,
+                to_read,
+                self.services.tools_to_read((*server_tools, *([shared.tool(first_index)] if shared else ()))),
+                worker=_weakest([connection for attempts in connections for connection in attempts]),
+                ceiling=ceiling,
+                ledger=context.ledger,
+            )
             call = CallScope(self.services, context, author, ceiling, own, reading, consumers, server_tools, shared)
             groups = [
                 TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)

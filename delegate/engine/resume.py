@@ -33,7 +33,7 @@ _LOST: JsonObject = {
     "kind": "child.tool",
     "status": "unknown",
     "output": "The process was lost before this call ended. It may have been made, in whole or in part, and may still "
-    "go on. Nobody makes it again: look at what there is before you repeat it.",
+    "go on. It isn't repeated for you: look at what came of it before you call it again.",
 }
 _END: JsonObject = {"kind": ""}
 FRESH: JsonObject = {

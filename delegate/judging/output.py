@@ -7,18 +7,25 @@ from collections.abc import Collection
 from typing import Any, NoReturn, cast
 
 MAX_DEPTH = 150
+_BOM = "\ufeff"
 _FENCE = re.compile(r"^```(json)?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
 def parse_json(output: str) -> Any:
     """The report's JSON value. Raises ValueError with the reason if there is none."""
-    output = output.removeprefix("\ufeff")  # a byte order mark
-    block = _last_block(output)
+    text = json_text(output)
     try:
-        return strict_json(output if block is None else block)
+        return strict_json(text)
     except ValueError as error:
-        where = "the output" if block is None else "the last JSON block of the output"
+        where = "the last JSON block of the output" if len(text) < len(output.removeprefix(_BOM)) else "the output"
         raise ValueError(f"{where} is not JSON: {error}") from None
+
+
+def json_text(output: str) -> str:
+    """The text that has to be JSON where a report has to be JSON: its last block, or else all of it."""
+    output = output.removeprefix(_BOM)
+    block = _last_block(output)
+    return output if block is None else block
 
 
 def strict_json(text: str) -> Any:

@@ -289,12 +289,17 @@ class CitationsCriterion(CriterionBase):
     report."""
 
     def describe(self) -> str:
-        each = f", at least one for every {self.every}" if self.every else ""
-        hosts = f", of {', '.join(self.hosts)} only" if self.hosts else ""
+        each = {
+            None: "",
+            "claim": "; each sentence that claims something cites one",
+            "paragraph": "; each paragraph or list item cites one",
+            "row": "; each row of a table, or object of JSON, cites one",
+        }[self.every]
+        hosts = f", all of {', '.join(self.hosts)}," if self.hosts else ""
+        sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts} by link or path{each}"
         return (
-            f"{self.file or 'the report'} cites at least {self.min} source{'' if self.min == 1 else 's'}{each}{hosts}, "
-            "by links or paths: pages that were fetched or files that were read, with quotes and numbers as they "
-            "stand there"
+            f"{self.file or 'the report'} cites at least {sources}. Each was fetched or read; numbers, and what is "
+            "quoted, stand there as they do here"
         )
 
 

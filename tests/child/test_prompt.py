@@ -1,3 +1,4 @@
+import json
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -60,3 +61,14 @@ def test_a_hosts_agent_is_told_the_date_and_the_time_but_no_turns() -> None:
     assert "You have 10 minutes." in text.splitlines()
     assert "Today is 2026-11-22." in text.splitlines()
     assert "turns" not in text
+
+
+def test_a_child_sees_schemas_whole_that_the_line_of_their_criterion_cuts() -> None:
+    long = {"type": "object", "required": [f"field_{n}" for n in range(30)]}
+    file = {"kind": "file", "path": "a.json", "json_schema": long}
+    task = Task(goal="count", acceptance_criteria=[file], output_schema=long)
+    text = prompt.system_text(task, Path("/w"), max_steps=5, mark="m")
+    for id in ("c1", "output_schema"):
+        assert f"The JSON Schema of {id}:\n{json.dumps(long)}" in text
+    short = Task(goal="count", output_schema={"type": "object"})
+    assert "The JSON Schema of" not in prompt.system_text(short, Path("/w"), max_steps=5, mark="m")

@@ -493,7 +493,7 @@ async def test_siblings_share_texts_only_where_the_parent_asks_and_as_anothers_w
         assert report.all_pass, str(report.error or report)
         replies = [reply.text for message in seen_by(client, "Two").messages for reply in message.tool_replies]
         assert "note (by the child of task 1" in replies[1]
-        assert "The word of the child of task 1, which proves nothing" in replies[2]
+        assert "Written by the child of task 1, and no evidence" in replies[2]
         assert "note is a text of the child of task 1" in replies[3]
         assert "`name` has to be" in replies[4]
         tools.clear()
@@ -515,6 +515,22 @@ async def test_a_source_that_only_a_scratch_text_names_was_not_opened(tmp_path: 
     assert verdict
     assert verdict.verdict == "FAIL"
     assert [one.state for one in verdict.criteria[0].citations] == ["not_opened"]
+
+
+async def test_a_deed_by_the_scratch_folder_is_read_and_shown_by_the_childs_own_call(tmp_path: Path) -> None:
+    deed = "the cook wrote down the main ingredient in the shared notes"
+    part = {"text": deed, "about": "deed", "tools": ["scratch"], "names": []}
+    script = [Scripted.call("scratch", name="note", text="The main ingredient is leek."), "done"]
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        return verdicts(c1=("met", "The main ingredient is leek.")) if is_judge(request) else script[turn(request)]
+
+    client = Scripted(answer, reading={"c1": [part]})
+    async with Delegator(client=client, home=tmp_path) as delegator:
+        report = await delegator.run(Task(goal="Cook", acceptance_criteria=[deed]), scratch=True)
+        verdict = report.results[0].verdict
+    assert verdict
+    assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", False, "own_files"), verdict.reasoning
 
 
 async def test_a_runner_with_tools_of_its_own_has_no_scratch_folder(tmp_path: Path) -> None:

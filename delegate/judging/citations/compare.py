@@ -37,7 +37,9 @@ _LINK = re.compile(r"!?\[([^\[\]\n]{0,300})\]\([^()\s]{0,1000}\)")
 _CJK = r"[\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 _CJK_SPACE = re.compile(rf"(?<={_CJK}) | (?={_CJK})")
 QUOTED = re.compile(
-    r'„([^„“”]+)[“”]|“([^“”]+)”|”([^“”]+)”|«([^«»]+)»|»([^«»]+)«|「([^「」]+)」|『([^『』]+)』|(?<!\w)"([^"]+)"(?!\w)'
+    # Within a quoted passage there may be another one with the same marks.
+    r"„((?:[^„“”]|„[^„“”]+[“”])+)[“”]|“((?:[^“”]|“[^“”]+”)+)”|”([^“”]+)”|«((?:[^«»]|«[^«»]+»)+)»|»([^«»]+)«"
+    r'|「((?:[^「」]|「[^「」]+」)+)」|『([^『』]+)』|(?<!\w)"([^"]+)"(?!\w)'
 )
 _QUOTED_INWARD = re.compile(r"»([^«»]+)«")
 _OMISSION = re.compile(r"\s*(?:\[[^\]]{0,80}\]|\(\.\.\.\)|\.\.\.)\s*")
@@ -86,6 +88,12 @@ _TOKEN = re.compile(
 _TENS_PART = re.compile(rf"({_DIGITS})({_TENS_IN}*)")
 
 
+_DAY = re.compile(r"(?<!\d)(\d{1,2})(?:[./-] ?|[月월] ?)(\d{1,2})(?!\d)")
+_CJK_UNITS = dict(zip("十拾百千万萬億亿兆", (10, 10, 100, 1000, 10**4, 10**4, 10**8, 10**8, 10**12), strict=True))
+_CJK_DIGITS = dict(zip("〇零一二三四五六七八九兩两壱弐参", (0, *range(10), 2, 2, 1, 2, 3), strict=True))
+_CJK_NUMERAL = re.compile(f"[{''.join(_CJK_UNITS)}{''.join(_CJK_DIGITS)}]{{2,20}}")
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """One number, date or time of a text."""
@@ -102,6 +110,12 @@ class Number:
     def values(self) -> frozenset[Fraction]:
         """What it may mean."""
         return frozenset(value for value, _ in self.readings)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole number, which people also write in words."""
+        is_number = not self.dates and self.minutes is None
+        return is_number and any(value.denominator == 1 for value in self.values)
 
     @property
     def is_small(self) -> bool:
@@ -154,6 +168,23 @@ def _with_tens(token: str) -> Number:
     return Number(token, ((value, unit),))
 
 
+def _cjk_values(run: str) -> Iterator[Fraction]:
+    """What a number in Chinese characters may mean: 二千八 with its units, 二〇〇八 digit by digit."""
+    if not any(c in _CJK_UNITS for c in run):
+        yield Fraction(int("".join(str(_CJK_DIGITS[c]) for c in run)))
+        return
+    total = section = digit = 0
+    for c in run:
+        unit = _CJK_UNITS.get(c)
+        if unit is None:
+            digit = 10 * digit + _CJK_DIGITS[c]
+        elif unit < 10**4:
+            section, digit = section + (digit or 1) * unit, 0
+        else:
+            total, section, digit = total + (section + digit or 1) * unit, 0, 0
+    yield Fraction(total + section + digit)
+
+
 def _number(token: str) -> Iterator[Number]:
     token = "".join(c if c in "., '" else {"٫": ".", "٬": ","}.get(c) or str(unicodedata.digit(c)) for c in token)
     groups = re.split(r"[ .,']", token)
@@ -193,6 +224,8 @@ class Text:
     """The text of a source, prepared for comparisons."""
 
     text: str
+    in_words: frozenset[int] = frozenset()
+    """Whole numbers that it says in words, as far as they are known."""
 
     @cached_property
     def plain(self) -> str:
@@ -205,6 +238,8 @@ class Text:
     @cached_property
     def _values(self) -> frozenset[Fraction]:
         values = {value for number in self._numbers for value in number.values}
+        values |= {Fraction(value) for value in self.in_words}
+        values |= {value for run in _CJK_NUMERAL.findall(self.plain) for value in _cjk_values(run)}
         # Where a row of numbers could be one with spaces, each of its groups is a number too.
         values |= {Fraction(group) for group in re.findall(r"\d+", self.plain) if len(group) <= _MAX_DIGITS}
         return frozenset(values)
@@ -212,6 +247,11 @@ class Text:
     @cached_property
     def _sorted(self) -> list[Fraction]:
         return sorted(self._values)
+
+    @cached_property
+    def _days(self) -> frozenset[tuple[int, int]]:
+        """Pairs of numbers that may be a day and a month."""
+        return frozenset((int(one), int(other)) for one, other in _DAY.findall(self.plain))
 
     @cached_property
     def _dates(self) -> frozenset[tuple[int, int, int]]:
@@ -244,8 +284,12 @@ class Text:
         )
 
     def _has_in_words(self, date: tuple[int, int, int]) -> bool:
-        """Whether the day and the year stand together, with a word or number for the month."""
-        year, _, day = date
+        """Whether the day and the year stand together, with a word or number for the month, or the day and the month,
+        and the year elsewhere, as in the head of a table.
+        """
+        year, month, day = date
+        if Fraction(year) in self._values and {(day, month), (month, day)} & self._days:
+            return True
         one, other = rf"(?<!\d){year}(?!\d)", rf"(?<!\d)0?{day}(?!\d)"
         between = rf".{{0,{_NEAR}}}?"
         return re.search(f"{one}{between}{other}|{other}{between}{one}", self.plain) is not None
@@ -290,8 +334,10 @@ def _joined(digits: str) -> str:
     return re.sub("[ -]", "", digits)
 
 
-def missing(statement: str, sources: Iterable[Text]) -> list[str]:
-    """The numbers and dates of a statement that none of these sources has, except small numbers."""
+def missing(statement: str, sources: Iterable[Text]) -> tuple[list[str], list[str]]:
+    """The numbers and dates of a statement that none of these sources has, except small numbers; and, apart from them,
+    the whole numbers that they may have in words.
+    """
     texts = list(sources)
 
     def without_known(match: re.Match[str]) -> str:
@@ -300,6 +346,12 @@ def missing(statement: str, sources: Iterable[Text]) -> list[str]:
         return " " if is_known else match[0]
 
     found = numbers(_ID.sub(without_known, plain(statement)))
-    lost = [number.text for number in found if not number.is_small and not any(text.has(number) for text in texts)]
+    lost = [number for number in found if not number.is_small and not any(text.has(number) for text in texts)]
     dates = [date for date in literals.clear_dates(statement) if all(text.has_other_date(date) for text in texts)]
-    return [*lost, *("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str))]
+    return (
+        [
+            *(number.text for number in lost if not number.is_whole),
+            *("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str)),
+        ],
+        [number.text for number in lost if number.is_whole],
+    )

@@ -5,7 +5,7 @@ part is unknown, not missing.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from delegate.codes import VerdictCode
@@ -20,6 +20,7 @@ from delegate.judging.citations.compare import (
 )
 from delegate.judging.citations.opened import Opened, Source, is_of
 from delegate.judging.citations.report import MARK, Statement, statements
+from delegate.judging.output import json_text
 from delegate.judging.submission import Submission, result
 from delegate.types import (
     HOLDING,
@@ -29,6 +30,7 @@ from delegate.types import (
     CriterionOutcome,
     CriterionResult,
     DecidedBy,
+    JsonSchemaCriterion,
 )
 
 MAX_CITATIONS = 500
@@ -50,7 +52,11 @@ class Cited:
     target: str
     source: Source | None
     state: CitationState
+    says: str = ""
+    """What it stands for: the statement, or cells of it."""
     column: str = ""
+    may_be_in_words: bool = False
+    """Whether all that its source lacks are whole numbers, which may stand there in words."""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False
@@ -95,21 +101,27 @@ class Examination:
         return [cited for cited in self.cited if cited.is_open]
 
 
-def examine(criterion: CitationsCriterion, submission: Submission) -> Examination:
-    """What code can say of the citations. Blocks."""
+def examine(
+    criterion: CitationsCriterion, submission: Submission, read: Mapping[str, frozenset[int]] | None = None
+) -> Examination:
+    """What code can say of the citations. Blocks.
+
+    `read` are the numbers that sources say in words, by their texts. Without it, what a source lacks only in digits
+    isn't decided.
+    """
     if not submission.has_receipts:
         problem = result(criterion, "error", "nobody", "no_receipts", submission.why_no_receipts)
         return Examination(criterion, (), (), problem)
     text = _text(criterion, submission)
     if isinstance(text, CriterionResult):
         return Examination(criterion, (), (), text)
-    opened = Opened(submission)
+    opened = Opened(submission, read or {})
     is_csv = (criterion.file or "").lower().endswith((".csv", ".tsv"))
     said = statements(text, is_csv=is_csv, files=opened.files, every=criterion.every)
     if sum(len(statement.targets) for statement in said) > MAX_CITATIONS:
         reason = f"more than {MAX_CITATIONS} citations"
         return Examination(criterion, (), (), result(criterion, "error", "check", "too_large", reason))
-    cited = [cited for statement in said for cited in _examined(statement, opened, criterion.hosts)]
+    cited = [cited for statement in said for cited in _examined(statement, opened, criterion.hosts, read is not None)]
     examination = Examination(criterion, said, cited)
     # Before a judge is asked, each open citation may still hold.
     hoped = [replace(each, state="supported") if each.is_open else each for each in cited]
@@ -123,6 +135,8 @@ def _text(criterion: CitationsCriterion, submission: Submission) -> str | Criter
     """What cites, or the result if it can't be read."""
     if criterion.file is None:
         output = submission.run.output
+        if any(isinstance(other, JsonSchemaCriterion) for other in submission.task.criteria):
+            output = json_text(output)  # around it, the child may say what it likes of its work
         return output if len(output) <= MAX_CHARS else _too_long(criterion, "the report")
     folder = submission.folder
     if folder is None:
@@ -148,10 +162,12 @@ def _too_long(criterion: CitationsCriterion, what: str) -> CriterionResult:
     return result(criterion, "error", "check", "too_large", f"{what} has more than {MAX_CHARS:,} characters")
 
 
-def _examined(statement: Statement, opened: Opened, hosts: Sequence[str]) -> list[Cited]:
-    """The citations of one statement, as far as code decides them."""
+def _examined(statement: Statement, opened: Opened, hosts: Sequence[str], has_read: bool) -> list[Cited]:
+    """The citations of one statement, as far as code decides them. `has_read`: numbers in words are known."""
     found = [_found(statement, target, opened, hosts) for target in statement.targets]
-    absent = _absent(statement, found)
+    absent, in_words = _absent(statement, found)
+    if has_read:
+        absent, in_words = in_words | absent, {}
     cited: list[Cited] = []
     for n, each in enumerate(found):
         if each.source is None or each.state != "opened" or each.reason:
@@ -161,8 +177,9 @@ def _examined(statement: Statement, opened: Opened, hosts: Sequence[str]) -> lis
         elif n in absent:
             each = _not_there(each, absent[n])
         else:
-            each = _with_quote(each)
-        cited.append(replace(each, column=_start(statement.column(n), NAME_CHARS)))
+            each = replace(_with_quote(each), may_be_in_words=n in in_words)
+        column = _start(statement.column(n), NAME_CHARS)
+        cited.append(replace(each, column=column, says=statement.said_by(n)))
     return [each for each in cited if not opened.is_own(each.target)]
 
 
@@ -182,50 +199,56 @@ def _found(statement: Statement, target: str, opened: Opened, hosts: Sequence[st
     return Cited(statement, target, source, "opened", reason=reason, counts=False)
 
 
-def _absent(statement: Statement, found: Sequence[Cited]) -> dict[int, str]:
-    """What none of the statement's sources has, by the index of the source that stands for it."""
+def _absent(statement: Statement, found: Sequence[Cited]) -> tuple[dict[int, str], dict[int, str]]:
+    """What none of the statement's sources has, and numbers that they may have only in words, by the index of the
+    source that stands for it.
+    """
     absent: dict[int, str] = {}
-    for text, indexes in _segments(statement):
-        sources = [found[n].source for n in range(len(found)) if statement.cells == () or n in indexes]
-        texts = [source.text for source in sources if source is not None]
+    in_words: dict[int, str] = {}
+    for text, indexes, known in _segments(statement):
+        texts = [source.text for n in known if (source := found[n].source) is not None]
+        if not texts:
+            continue
         for quote in _long_quotes(text):
-            if texts and not any(source.place_of(quote) is not None for source in texts):
+            if not any(source.place_of(quote) is not None for source in texts):
                 absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
-        lost = missing(_without_quotes(text), texts) if texts else []
+        lost, worded = missing(_without_quotes(text), texts)
         if lost:
             absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
-    return absent
+        elif worded:
+            in_words |= dict.fromkeys(indexes, ", ".join(worded[:5]))
+    return absent, in_words
 
 
-def _segments(statement: Statement) -> list[tuple[str, list[int]]]:
-    """The parts of a statement, each with the indexes of the sources that stand for it: those that follow next."""
+def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
+    """The parts of a statement, each with the indexes of the sources that stand for it, which are those that follow
+    next, and of those that may say it.
+    """
+    every = list(range(len(statement.targets)))
     if statement.cells:
-        return _cell_segments(statement)
+        return [_of_cell(statement, at, every) for at in range(len(statement.cells))]
     pieces = _BETWEEN_MARKS.split(_ABOUT_SOURCE.sub(MARK, statement.text))
-    segments: list[tuple[str, list[int]]] = []
+    if _cuts_quotes(pieces[::2]):  # a quoted passage with a mark in it is one passage
+        return [(statement.text.replace(MARK, ""), every, every)]
+    segments: list[tuple[str, list[int], list[int]]] = []
     count = 0
     for text, marks in zip(pieces[::2], [*pieces[1::2], ""], strict=False):
         indexes = list(range(count, count + marks.count(MARK)))
         count += len(indexes)
-        segments.append((text, indexes or (segments[-1][1] if segments else [])))
-    # A quoted passage with a mark in it is one passage.
-    return [(statement.text.replace(MARK, ""), list(range(count)))] if _cuts_quotes(pieces[::2]) else segments
+        segments.append((text, indexes or (segments[-1][1] if segments else []), every))
+    return segments
 
 
 def _cuts_quotes(pieces: Sequence[str]) -> bool:
     return len(pieces) > 2 and sum(len(quote_spans(piece)) for piece in pieces) < len(quote_spans("".join(pieces)))
 
 
-def _cell_segments(statement: Statement) -> list[tuple[str, list[int]]]:
-    """The cells: one that cites stands by its own sources, the others by all of the row."""
-    segments: list[tuple[str, list[int]]] = []
-    count = 0
-    for cell in statement.cells:
-        own = list(range(count, count + cell.count(MARK)))
-        count += len(own)
-        says = bool(own) and any(map(str.isalnum, cell))
-        segments.append((cell.replace(MARK, " "), own if says else list(range(len(statement.targets)))))
-    return segments
+def _of_cell(statement: Statement, at: int, every: list[int]) -> tuple[str, list[int], list[int]]:
+    """A cell: one that cites stands by its own sources alone, the others may be said by any of the row's."""
+    cell = statement.cells[at]
+    says = MARK in cell and any(map(str.isalnum, cell))
+    indexes = statement.marks_of(at)
+    return cell.replace(MARK, " "), indexes, indexes if says else every
 
 
 def _quotes(text: str) -> list[str]:
@@ -260,7 +283,7 @@ def _not_there(cited: Cited, what: str) -> Cited:
 def _stands_in(source: Text, statement: Statement) -> bool:
     text = statement.text.replace(MARK, "")
     quotes_stand = all(source.place_of(quote) is not None for quote in _long_quotes(text))
-    return quotes_stand and not missing(_without_quotes(text), [source])
+    return quotes_stand and not any(missing(_without_quotes(text), [source]))
 
 
 def _with_quote(cited: Cited) -> Cited:

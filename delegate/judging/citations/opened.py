@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -71,10 +71,11 @@ class _Openings:
 
 
 class Opened:
-    """The sources that the child of a submission opened."""
+    """The sources that the child of a submission opened. `in_words` are numbers that their texts say in words."""
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, submission: Submission, in_words: Mapping[str, frozenset[int]]) -> None:
         self._submission = submission
+        self._in_words = in_words
         self._by_key: dict[str, _Openings] = {}
         self._failed: dict[str, str] = {}
         """Why a URL wasn't opened though it was asked for."""
@@ -114,7 +115,9 @@ class Opened:
         for key in keys:
             if openings := self._by_key.get(key):
                 if key not in self._sources:
-                    self._sources[key] = _source(key, openings)
+                    source = _source(key, openings)
+                    known = self._in_words.get(source.text.text)
+                    self._sources[key] = replace(source, text=replace(source.text, in_words=known)) if known else source
                 return self._sources[key]
         why = next((self._failed[key] for key in keys if key in self._failed), None)
         return why or "no recorded call opened it"

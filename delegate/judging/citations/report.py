@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -52,6 +53,10 @@ _MARKS_FIRST = re.compile(
 )
 """Brackets that cite, marks alone, and a link between two sentences belong to the sentence before them."""
 _ONLY_MARKS = re.compile(rf"[(（\[【]\s*(?:{MARK}[\s,;]*)+[)）\]】]|{MARK}")
+_SHORT_WORD_LAST = re.compile(r"(?:\A|[\s(（\[„“«\"'-])[^\s\d.(（\[„“«\"'-]{1,6}\.\Z")
+_LONG = 500
+_WORDS_OF_NAME = re.compile(r"[A-Z]?[^\W_A-Z]+|[A-Z]+")
+"""Also of `staffSource`."""
 _LAST_WORD = re.compile(r"[^\s(\[（„“\"«]*\Z")
 
 
@@ -83,6 +88,54 @@ class Statement:
         """The name of the column whose cell has the mark with this index; empty outside of rows."""
         names = [name for name, cell in zip(self.columns, self.cells, strict=True) for _ in range(cell.count(MARK))]
         return names[n] if n < len(names) else ""
+
+    def marks_of(self, cell: int) -> list[int]:
+        """The indexes of the marks of a row that stand for one of its cells: its own, those of a cell that is named
+        after it, as `staff_source` is, or else all that stand for no other cell alone.
+        """
+        own = self._marks[cell]
+        if own and _says(self.cells[cell]):
+            return list(own)
+        named_after = [n for other, cells in self._named_after.items() if cell in cells for n in self._marks[other]]
+        shared = [
+            n
+            for other, marks in enumerate(self._marks)
+            if other not in self._named_after and not _says(self.cells[other])
+            for n in marks
+        ]
+        return named_after or shared or list(range(len(self.targets)))
+
+    def said_by(self, n: int) -> str:
+        """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone."""
+        at = next((at for at, marks in enumerate(self._marks) if n in marks), 0) if self.cells else 0
+        said = [at] if self.cells and _says(self.cells[at]) else self._named_after.get(at, [])
+        fields = [(self.columns[cell], " ".join(self.cells[cell].replace(MARK, " ").split())) for cell in said]
+        return "; ".join(f"{name}: {value}" if name else value for name, value in fields) or self.shown
+
+    @property
+    def _marks(self) -> list[range]:
+        """The indexes of the marks in each cell."""
+        ends = list(accumulate((cell.count(MARK) for cell in self.cells), initial=0))
+        return [range(start, end) for start, end in pairwise(ends)]
+
+    @property
+    def _named_after(self) -> dict[int, list[int]]:
+        """The cells after which each cell is named that only cites: those with all words of its name but one."""
+        says = [at for at, cell in enumerate(self.cells) if _says(cell)]
+        names = [list(map(str.casefold, _WORDS_OF_NAME.findall(name))) for name in self.columns]
+        found: dict[int, list[int]] = {}
+        for at, cell in enumerate(self.cells):
+            if MARK not in cell or _says(cell):
+                continue
+            for words in (names[at][:-1], names[at][1:]):
+                if words and (cells := [other for other in says if names[other][: len(words)] == words]):
+                    found[at] = cells
+                    break
+        return found
+
+
+def _says(cell: str) -> bool:
+    return any(map(str.isalnum, cell))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +208,11 @@ def _sentences(text: str) -> list[str]:
         if leading and sentences and MARK not in sentences[-1]:
             sentences[-1] += leading[0]
             piece = piece[leading.end() :]
-        if any(map(str.isalnum, piece)) or (MARK in piece and not sentences):
+        says = any(map(str.isalnum, piece))
+        if sentences and (not says or _may_go_on(sentences[-1])):
+            sentences[-1] += f" {piece.strip()}" if says else piece
+        elif says or MARK in piece:
             sentences.append(piece.strip())
-        elif sentences:
-            sentences[-1] += piece
     return [sentence.replace(LABEL, "") for sentence in sentences]
 
 
@@ -180,6 +234,14 @@ def _ends(text: str, end: re.Match[str]) -> bool:
         return False  # one short word is no sentence, and no clause at the end of one
     is_short = len(word) <= 3
     return not (is_short and word.istitle()) and not (is_short and after.isdecimal())
+
+
+def _may_go_on(sentence: str) -> bool:
+    """Whether a sentence without a source ends with what may be an abbreviation: `Prof.`, `eng.`, `डॉ.`
+
+    With what follows it is one claim, and the source has to support all of it.
+    """
+    return len(sentence) < _LONG and MARK not in sentence and _SHORT_WORD_LAST.search(sentence[-8:]) is not None
 
 
 def _with_their_sources(sentences: Sequence[str]) -> list[str]:

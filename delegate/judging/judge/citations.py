@@ -44,9 +44,9 @@ def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dic
     sources: dict[str, str] = {}
     for id, each in cited.items():
         assert each.source is not None
-        page[f"statement {id}"] = _cleaned(each.statement.shown[:_STATEMENT_CHARS])
+        page[f"statement {id}"] = _cleaned(each.says[:_STATEMENT_CHARS])
         host = f" (answered by {each.source.answered_by})" if each.source.answered_by else ""
-        shown = _nearest(each)
+        shown = nearest(each)
         extent = "parts of it are shown" if _LEFT_OUT in shown else "all of it is shown"
         page[f"address {id}"] = _cleaned(f"{each.target}{host}: {extent}")
         page[f"source {id}"] = sources[f"source {id}"] = _cleaned(shown)
@@ -115,7 +115,7 @@ def combined(examination: Examination, answers: Sequence[dict[int, Cited] | Crit
 # ----------------------------------------------------------------------------------------------------- passages
 
 
-def _nearest(cited: Cited) -> str:
+def nearest(cited: Cited) -> str:
     """The source, or of a long one the paragraphs that share most with the statement, in their order."""
     assert cited.source is not None
     text = cited.source.text.text
@@ -123,7 +123,7 @@ def _nearest(cited: Cited) -> str:
     if len(text) <= PASSAGE_CHARS:
         return text + note
     pieces = _pieces(text)
-    wanted = _features(cited.statement.shown)
+    wanted = _features(cited.says)
     counts: dict[str, int] = {}
     features = [_features(piece) & wanted for piece in pieces]
     for own in features:

@@ -172,7 +172,8 @@ def _where(open: OpenPart, submission: Submission, looks: Looks | None) -> str:
         case "deed":
             by = " or ".join(f"`{tool}`" for tool in part.tools)
             if open.is_by_commands and looks and looks.may_run:
-                return f"a deed: show it by `run`, or a `check:`; what the worker's own {by} printed shows less"
+                own = f"the `receipt:` of the worker's own {by}, which is weaker"
+                return f"a deed: show what came of it by `run`, or a `check:`; where that can't be shown, quote {own}"
             call = f"quote the `receipt:` of the call{f' of {by}' if by else ''} that did it, or a `check:`"
             return f"a deed: {call}{or_look}"
         case "absence":

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.judging.citations.decide import Examination, examine
 from delegate.judging.frozen import FrozenWork
-from delegate.judging.judge import citations, decide, escalation, rubric
+from delegate.judging.judge import citations, decide, escalation, numbers, rubric
 from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.reply import UnparseableReply, one_object
@@ -21,7 +21,7 @@ from delegate.judging.proof.calls import Calls
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.reading.statements import TaskReading
 from delegate.judging.rubrics import rubric_of
-from delegate.judging.submission import Submission
+from delegate.judging.submission import Submission, result
 from delegate.sandbox.commands.commands import Commands
 from delegate.types import AnyCriterion, CitationsCriterion, CriterionResult, Finding, RubricCriterion
 
@@ -92,11 +92,30 @@ class JudgeDecisions:
         """Let code decide about citations as far as it can: the results that need no judge."""
         for criterion in criteria:
             if isinstance(criterion, CitationsCriterion) and criterion.id not in self.examined:
-                self.examined[criterion.id or ""] = await run_in_thread(partial(examine, criterion, self.submission))
+                examination = await run_in_thread(partial(examine, criterion, self.submission))
+                if examination.settled is None:
+                    examination = await self._with_numbers_in_words(examination)
+                self.examined[criterion.id or ""] = examination
         examined = [
             self.examined[criterion.id or ""] for criterion in criteria if (criterion.id or "") in self.examined
         ]
         return [examination.settled for examination in examined if examination.settled is not None]
+
+    async def _with_numbers_in_words(self, examination: Examination) -> Examination:
+        """The same, once a model that doesn't know the report has read what its sources say in words."""
+        asked = await run_in_thread(partial(numbers.question, examination, self.pool.page_room))
+        if asked is None:
+            return examination
+        criterion, (question, texts) = examination.criterion, asked
+        reply = await self.session.ask(question, [criterion.id or ""], second=False)
+        if reply.reply is None:
+            return replace(examination, settled=result(criterion, "error", "nobody", reply.code, reply.reason))
+        try:
+            read = numbers.read_reply(reply.reply.text, texts)
+        except UnparseableReply as error:
+            unusable = result(criterion, "error", "nobody", "judge_unparseable", str(error))
+            return replace(examination, settled=unusable)
+        return await run_in_thread(partial(examine, criterion, self.submission, read))
 
     async def _supported_by_judge(
         self, examination: Examination, again: Sequence[AnyCriterion] | None

@@ -1,8 +1,9 @@
 """What counts as a source, by the receipts of work that is judged alone, and what a judge's word is worth."""
 
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,14 @@ async def judged(
     judge: Judge = agreeing,
     workspace: Path | None = None,
     is_recorded: bool = True,
+    in_words: Mapping[str, int] | None = None,
+    also: Sequence[Any] = (),
     **criterion: Any,
 ) -> CriterionResult:
-    async with Delegator(client=Scripted(judge)) as delegator:
+    async with Delegator(client=Scripted(judge, reading={"in_words": in_words or {}})) as delegator:
         verdict = await delegator.judge(
             goal="Find the figures.",
-            acceptance_criteria=[{"kind": "citations", **criterion}],
+            acceptance_criteria=[{"kind": "citations", **criterion}, *also],
             output=output,
             workspace=workspace,
             receipts=receipts if is_recorded else None,
@@ -215,6 +218,87 @@ async def test_what_the_record_has_only_in_part_is_not_decided() -> None:
 async def test_without_records_of_calls_nothing_is_decided() -> None:
     found = await judged(SAID, is_recorded=False)
     assert (found.outcome, found.code) == ("error", "no_receipts")
+
+
+# -------------------------------------------------------------------------------------------------- numbers in words
+
+WORDED = fetched("La maison compte dix-neuf permanents.\nElle a 46 hectares.")
+NINETEEN = f"It has 19 people on its staff ({MILL})."
+
+
+@pytest.mark.parametrize(
+    ("report", "in_words", "outcome"),
+    [
+        (NINETEEN, {"dix-neuf": 19}, "met"),
+        (NINETEEN, {}, "not_met"),
+        (NINETEEN, {"dix-neuf": 18}, "not_met"),
+        (NINETEEN, {"vingt-deux": 19}, "not_met"),  # these words aren't there
+        (NINETEEN, {"46": 19}, "not_met"),  # nor are these words
+        (f"It has 64 hectares ({MILL}).", {}, "not_met"),
+    ],
+)
+async def test_a_number_in_words_is_read_without_the_report_and_compared_by_code(
+    report: str, in_words: dict[str, int], outcome: str
+) -> None:
+    assert (await judged(report, WORDED, in_words=in_words)).outcome == outcome
+
+
+async def test_who_reads_numbers_in_words_sees_neither_report_nor_goal() -> None:
+    client = Scripted(agreeing, reading={"in_words": {"dix-neuf": 19}})
+    async with Delegator(client=client) as delegator:
+        kinds: list[Any] = [{"kind": "citations"}]
+        await delegator.judge(goal="Find 19.", acceptance_criteria=kinds, output=NINETEEN, receipts=[WORDED])
+    (request,) = client.readings
+    assert "dix-neuf" in request.messages[0].text
+    assert "19" not in re.sub(r"[0-9a-f]{12}", "", request.messages[0].text)
+
+
+@pytest.mark.parametrize("numeral", ["二〇二七", "二千二十七", "两千〇二十七"])
+async def test_numbers_in_chinese_characters_need_no_model(numeral: str) -> None:
+    assert (await judged(f"2027 年开放（{MILL}）。", fetched(f"{numeral}年开放。"))).outcome == "met"
+
+
+async def test_a_day_stands_in_a_row_and_its_year_in_the_head_of_the_table() -> None:
+    table = fetched("| 2023 | 2024\nStaff (31.12.) | 1.574 | 1.612")
+    assert (await judged(f"1.612 people on 31.12.2024 ({MILL}).", table)).outcome == "met"
+    assert (await judged(f"1.612 people on 30.12.2024 ({MILL}).", table)).outcome == "not_met"
+
+
+# ----------------------------------------------------------------------------------------------- reports that are JSON
+
+STAFF = "https://mill.test/staff"
+PAGES = fetched("It made 84,600 tonnes."), fetched("It employs 312 people.", url=STAFF)
+SHAPE = [{"kind": "json_schema", "schema": {"type": "object"}}]
+
+
+def block(**fields: str) -> str:
+    about = "I opened two pages. A third, https://mill.test/jobs, wasn't there."
+    return f"{about}\n\n```json\n{json.dumps(fields)}\n```"
+
+
+async def test_of_a_report_that_has_to_be_json_only_the_json_cites() -> None:
+    report = block(tonnes="84,600", tonnes_source=MILL, staff="312", staff_source=STAFF)
+    found = await judged(report, *PAGES, also=SHAPE, every="row", min=2)
+    assert (found.outcome, states(found)) == ("met", ["supported", "supported"])
+    assert (await judged(report, *PAGES, every="row")).outcome == "not_met"  # as a text, it cites a page not opened
+
+
+@pytest.mark.parametrize("names", [("staff", "staff_source"), ("staff", "sourceStaff"), ("Staff", "Staff (source)")])
+async def test_a_cell_is_compared_with_the_source_that_is_named_after_it(names: tuple[str, str]) -> None:
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.messages[0].text)
+        return agreeing(request)
+
+    staff, source = names
+    report = block(**{"tonnes": "84,600", "tonnes_source": MILL, staff: "321", source: STAFF})
+    found = await judged(report, *PAGES, also=SHAPE, every="row")
+    assert (found.outcome, states(found)) == ("not_met", ["opened", "not_found_there"])
+    report = report.replace("321", "312")
+    assert (await judged(report, *PAGES, also=SHAPE, every="row", judge=judge)).outcome == "met"
+    statements = re.findall(r"<<<statement c1\.\d \S+\n(.*?)\n<<<end", asked[0], re.DOTALL)
+    assert statements == ["tonnes: 84,600", f"{staff}: 312"]
 
 
 # ------------------------------------------------------------------------------------------------------------ the judge
