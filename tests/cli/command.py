@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
@@ -68,13 +68,10 @@ def _main(arguments: Sequence[str]) -> int:
     """The exit code. What the command changes in its process is as before afterwards."""
     terminations.clear()
     handlers, on_sigterm = list(logging.getLogger().handlers), signal.getsignal(signal.SIGTERM)
+    run = _beside_the_loop if _is_in_a_loop() else main
     try:
         with patch.object(sys, "argv", ["delegate", *arguments]), pytest.raises(SystemExit) as end:
-            if _is_in_a_loop():  # in which it can't run a loop of its own
-                with ThreadPoolExecutor(1) as thread:
-                    thread.submit(main).result()
-            else:
-                main()
+            run()
     finally:
         logging.getLogger().handlers[:] = handlers
         if threading.current_thread() is threading.main_thread():
@@ -91,6 +88,12 @@ def _is_in_a_loop() -> bool:
     return True
 
 
+def _beside_the_loop() -> None:
+    """In a thread, since a thread can't run a loop of its own inside of another one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(main).result()
+
+
 class _Streams:
     """Inside of a `with` block, pipes in place of stdin, stdout and stderr."""
 
@@ -101,7 +104,7 @@ class _Streams:
     def __enter__(self) -> "_Streams":
         self._stack = ExitStack()
         self._threads = ThreadPoolExecutor(3)
-        self._reading = []
+        self._reading: list[Future[str]] = []
         sys.stdout.flush()
         sys.stderr.flush()
         for fd in (1, 2):
