@@ -1,7 +1,7 @@
 # make demo    the main job, on a fresh machine, without a key
 # make test    the tests that decide alike on every machine
 # make slow    the rest: tests of times, rates and memory, of processes that are killed at any moment, long fuzzing, and
-#              more cases of what `make test` tries on a few
+#              more cases of what `make test` tries a few of, which continuous integration leaves out (TESTS=--in-ci)
 # make check   ruff, pyright strict, also of the examples in the docs, the floors
 # make bench   the ratios, against the floor, on a local server
 # make lowest  the wire tests on the oldest SDKs that are supported
