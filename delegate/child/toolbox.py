@@ -398,7 +398,7 @@ def _ends(text: str) -> str:
 
 
 class _FetchUrl(_Arguments):
-    url: str = Field(description="Public http or https URL of a text or HTML page.")
+    url: str = Field(description="http or https URL of a text or HTML page. Private addresses may be refused.")
 
 
 async def _fetch_url(context: _Context, args: _FetchUrl) -> str:

@@ -63,6 +63,7 @@ def test_judges_has_prompts_rubrics_and_data_only() -> None:
         "looking.md",
         "acceptance.md",
         "citations.md",
+        "numbers.md",
         "rubric.md",
         "rubrics",
         "months.json",

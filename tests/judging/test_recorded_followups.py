@@ -1,5 +1,8 @@
-"""Tasks of a capable model that went on with a message, or asked their parent, played with all recorded answers."""
+"""Tasks of a capable model that went on with a message, asked their parent, or were done together with another one,
+played with all recorded answers.
+"""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from tests.support.live import Run, rows
 from tests.support.readings import Row, replayed
 from tests.support.samples import MORE_CASES, sampled
 
-ROWS, ASKED = rows("followups.jsonl"), rows("questions.jsonl")
+ROWS, ASKED, TOGETHER = rows("followups.jsonl"), rows("questions.jsonl"), rows("several.jsonl")
 QUICK = ("fr", "it", "fake2")
 """Those that `make test` plays. In `fake1`, the judge runs something for twenty seconds."""
 
@@ -70,3 +73,24 @@ async def test_a_child_asks_what_only_its_parent_knows_and_nothing_else(row: Row
         (result,) = (await delegator.run(task)).results
     assert judged(result) == ("PASS", True)
     assert len(asked) == len(row["answers"])
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in TOGETHER])
+async def test_tasks_that_build_on_each_other_are_judged_as_they_were(row: Row, home: Path) -> None:
+    runs = [Run(task, task) for task in row["tasks"]]
+
+    def answer(request: ChatRequest) -> ChatReply | str:
+        return next(run for run in runs if run.task["goal"] in request.messages[0].text).answer(request)
+
+    def read(request: ChatRequest) -> str:
+        asked = request.messages[0].text.rpartition("exactly once: ")[2].split(", ")
+        read = {f"{n}.{id}": parts for n, run in enumerate(runs, 1) for id, parts in run.task["readings"].items()}
+        return json.dumps({"criteria": [{"id": id, "parts": read[id]} for id in asked], "effects": []})
+
+    tasks = [
+        Task(id=task["id"], needs=task["needs"], goal=task["goal"], acceptance_criteria=task["criteria"])
+        for task in row["tasks"]
+    ]
+    async with Delegator(client=Scripted(answer, reading=read)) as delegator:
+        report = await delegator.run(*tasks, scratch=row["scratch"])
+    assert [judged(result) for result in report.results] == [(run.row["verdict"], run.row["verified"]) for run in runs]

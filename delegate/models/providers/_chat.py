@@ -31,7 +31,7 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 
 def error_text(reply: ToolReply) -> str:
     """OpenAI has no field for a failed tool call, so the text is prefixed."""
-    return f"ERROR: {reply.text}" if reply.is_error else reply.text
+    return f"ERROR:\n{reply.text}" if reply.is_error else reply.text
 
 
 def arguments_text(call: ToolCall) -> str:

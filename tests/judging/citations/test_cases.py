@@ -46,13 +46,17 @@ def source_of(request: ChatRequest, id: str) -> str:
         rf"^<<<source {re.escape(id)} [^\n]*\n(.*?)\n<<<end", request.messages[0].text, re.DOTALL | re.MULTILINE
     )
     assert found, request.messages[0].text
-    return found[1]
+    same = re.fullmatch("the same as `source (.+)`", found[1])
+    return source_of(request, same[1]) if same else found[1]
 
 
 def agreeing(request: ChatRequest) -> str:
-    """A judge that finds every source to support its statement, by the longest line of it."""
-    quotes = {id: max(source_of(request, id).splitlines(), key=len) for id in asked_ids(request)}
-    return judge_reply(**{id: ("met", quote) for id, quote in quotes.items()})
+    """A judge that finds every source to support its statement, by the longest line of it, and each statement without
+    one to claim something.
+    """
+    bare = set(re.findall(r"<<<address (\S+) \S+\nnone: ", request.messages[0].text))
+    quotes = {id: max(source_of(request, id).splitlines(), key=len) for id in asked_ids(request) if id not in bare}
+    return judge_reply(**{id: ("met", quotes[id]) if id in quotes else ("not_met", "") for id in asked_ids(request)})
 
 
 def refusing(request: ChatRequest) -> str:

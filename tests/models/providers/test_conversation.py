@@ -97,7 +97,7 @@ async def test_a_failed_tool_call_is_marked_as_one(wire: Wire, opened: Opener) -
 
     sent = json.dumps(server.calls[1].body)
     mark = {"messages": '"is_error": true', "generate": '"error": "no such file"'}
-    assert mark.get(wire.name, "ERROR: no such file") in sent
+    assert mark.get(wire.name, "ERROR:\\nno such file") in sent
 
 
 async def test_a_tools_parameters_are_sent_as_they_are(wire: Wire, opened: Opener) -> None:
