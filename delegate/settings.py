@@ -145,6 +145,9 @@ class Settings(Value):
     """What the tool's definition offers to parents' models besides: `needs` (tasks of one call that build on others),
     `scratch` (texts that its children share) and `attempts` (several children for one task). A call may have these in
     any case."""
+    merge_tool: bool = False
+    """Whether parents' models get the tool `merge_delegation`, which changes the checkout, where a host or `delegate
+    mcp` offers tools for handles."""
     fetch_hosts: tuple[str, ...] = ()
     """Hosts (`name` or `name:port`) that `fetch_url` may reach even if their address is private."""
     result_chars: int = Field(default=6_000, ge=500)
@@ -228,6 +231,7 @@ class SettingsOptions(TypedDict, total=False):
     policy: Policy | Mapping[str, Any]
     network: NetworkPolicy
     call_fields: Sequence[CallField]
+    merge_tool: bool
     fetch_hosts: Sequence[str]
     result_chars: int
     home: Path | str

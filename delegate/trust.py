@@ -312,6 +312,7 @@ ORDERS: Mapping[str, tuple[object, ...]] = {
     "min_level": (*LEVELS, None),
     "escalate": (True, False),
     "project_notes": (False, True),
+    "merge_tool": (False, True),
 }
 """Values from the narrowest to the widest."""
 NARROWEST: Mapping[str, object] = {"web_search": "off"}

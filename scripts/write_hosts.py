@@ -38,6 +38,7 @@ How to add the tool to an agent of a framework, and what each framework can and 
 | `tool(delegator)` | the tool as an object of the framework; `tool(max_cost_usd=1)` creates a delegator too |
 | `read_tool(delegator)` | the tool that reads the rest of a report that was cut |
 | `think_tool(delegator)` | the tool that returns a thought as a checklist of its criteria |
+| `follow_up_tools(delegator)` | the tools that continue a task and, with the setting `merge_tool`, merge its changes |
 | `child_tools(tools)` | the framework's tools, converted for `Delegator(tools=…)` |
 | `runner(…)` | a runner of children that are agents of the framework with the task's tools, for `Delegator(runner=…)` |
 | `child(agent)` | the same for a whole agent, with its own tools, handoffs or subgraphs |

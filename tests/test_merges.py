@@ -16,10 +16,13 @@ import pytest
 from delegate import Delegator, Job, Task
 from delegate.child.function import FunctionRunner
 from delegate.delegator.merges import Merge
-from delegate.errors import CallError
+from delegate.errors import CallError, ConfigError
+from delegate.hosts.host_tool import Invocation, make_follow_up_tools, make_merge_tool
+from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.filesystem.trees import remove_tree
-from delegate.types import Workspace
+from delegate.types import Parent, Workspace
 from tests.support.git import git
+from tests.support.samples import sampled
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")
 
@@ -176,7 +179,7 @@ KEPT: dict[str, tuple[Edit, Edit]] = {
 """What the user did since, and what the child did. Both must be there afterwards."""
 
 
-@pytest.mark.parametrize("case", KEPT)
+@pytest.mark.parametrize("case", sampled(KEPT, 4))
 async def test_what_the_user_did_since_stays(case: str, children: Children) -> None:
     users, childs = KEPT[case]
     handle = await children.work(childs)
@@ -222,7 +225,7 @@ IN_THE_WAY: dict[str, tuple[Edit, Edit, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", IN_THE_WAY)
+@pytest.mark.parametrize("case", sampled(IN_THE_WAY, 4))
 async def test_what_is_in_the_way_stays_and_nothing_is_merged(case: str, children: Children) -> None:
     users, childs, why = IN_THE_WAY[case]
     handle = await children.work(childs)
@@ -431,3 +434,57 @@ async def _settled(project: Path, expected: tuple[object, object]) -> object:
             return now
         await asyncio.sleep(0.05)
     pytest.fail("a part of the merge is there")
+
+
+# ---------------------------------------------------------------------------------------------------- the parent's tool
+
+
+def writing(name: str) -> Scripted:
+    """A child of a model that writes a file."""
+    return Scripted([Scripted.call("write_file", path=name, content="new\n"), "I wrote it."])
+
+
+async def asked_by_a_model(delegator: Delegator, project: Path, *criteria: str) -> str:
+    """The handle of a task that a parent's model wrote, in a worktree."""
+    parent = Parent(workspace=Workspace(mode="worktree", path=project))
+    report = await delegator.call({"goal": "Write it.", "acceptance_criteria": list(criteria)}, parent=parent)
+    assert report.all_pass, report
+    return report.results[0].handle or ""
+
+
+async def test_a_parent_merges_with_a_tool_where_that_is_allowed(tmp_path: Path, project: Path) -> None:
+    async with Delegator(client=writing("new.md"), home=tmp_path / "home") as delegator:
+        handle = await asked_by_a_model(delegator, project, "file: new.md")
+        assert [tool.name for tool in make_follow_up_tools(delegator)] == ["message_delegation"]
+        with pytest.raises(ConfigError, match="merge_tool is off"):
+            make_merge_tool(delegator)
+    async with Delegator(client=Scripted([]), home=tmp_path / "home", merge_tool=True) as delegator:
+        *_, tool = make_follow_up_tools(delegator)
+        before = state(project)
+        for arguments, code in (
+            ({"handles": [handle], "onto": "main"}, "cannot_merge"),
+            ({"handles": [f"{handle}1"]}, "unknown_handle"),
+            ({"handles": [handle], "onto": "none"}, "workspace_base_not_found"),
+            ({"handles": handle}, "wrong_type"),
+        ):
+            refused = await tool.call(arguments)
+            assert (refused.is_error, f'"code": "{code}"' in refused.text) == (True, True), refused.text
+        other = await tool.call({"handles": [handle]}, Invocation(may_read=lambda run_id: False))
+        assert '"code": "unknown_handle"' in other.text
+        assert state(project) == before
+        merged = await tool.call({"handles": [handle]})
+        assert not merged.is_error
+        assert f"the work of {handle} is in {project} now\nchecked again there: {handle} c1\n" in merged.text
+        assert (project / "new.md").read_text() == "new\n"
+        await delegator.merges.undo()
+    assert state(project) == before
+
+
+async def test_the_checks_of_a_model_stay_its_own_whoever_merges(tmp_path: Path, project: Path) -> None:
+    home = tmp_path / "home"
+    async with Delegator(client=writing("new.md"), home=home, commands="allow") as delegator:
+        handle = await asked_by_a_model(delegator, project, "shell: test -f new.md")
+    async with Delegator(client=Scripted([]), home=home, commands="deny") as delegator:
+        with pytest.raises(CallError, match="doesn't hold once it is merged"):
+            await delegator.merges.merge(handle, min_level="trusted")
+    assert not (project / "new.md").exists()

@@ -38,6 +38,7 @@ WIDER = {
     "network": 'network = "open"',
     "fetch_hosts": 'fetch_hosts = ["169.254.169.254"]',
     "call_fields": 'call_fields = ["attempts"]',
+    "merge_tool": "merge_tool = true",
     "result_chars": "result_chars = 1_000_000",
     "home": 'home = "."',
     "keep_days": "keep_days = 0.001",

@@ -23,13 +23,12 @@ from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
 from delegate.settings import Settings
-from delegate.types import Parent, Tier, Totals, Workspace
+from delegate.types import Author, Parent, Tier, Totals, Workspace
 
 if TYPE_CHECKING:
     from delegate.budget.shared import SharedAmounts
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
-    from delegate.sandbox.commands.commands import Author
 
 KEPT_RUNS = 10_000
 """The number of host runs that are remembered. The least recently used one is dropped first."""
@@ -219,7 +218,7 @@ class RunRegistry:
         self,
         parent: Parent | None = None,
         *,
-        author: "Author" = "person",
+        author: Author = "person",
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
     ) -> RunContext:
@@ -292,30 +291,18 @@ class RunRegistry:
         run.resume(number=number, spent=spent)
         return run
 
-    def resumed(
-        self, run: Run, *, author: "Author", on_approval: "OnApproval | None", start: Mapping[str, Any]
-    ) -> RunContext:
-        """The context of a task of this run that another process started, and that goes on here.
-
-        `start` has the tier of its caller and the tools that this one had. Raises CallError inside a run, since the
-        remaining budget of that run doesn't limit it.
-        """
-        if _current.get() is not None:
-            message = "a task can't be resumed inside a run"
-            raise CallError("cannot_resume", message, hint="resume it outside of `root_run`, and not in a child")
-        return self.continued(run, None, author=author, on_approval=on_approval, on_question=None, start=start)
-
     def continued(
         self,
         run: Run,
         parent: Parent | None,
         *,
-        author: "Author",
+        author: Author,
         on_approval: "OnApproval | None",
-        on_question: "OnQuestion | None",
+        on_question: "OnQuestion | None" = None,
         start: Mapping[str, Any],
     ) -> RunContext:
-        """The context of a task that continues one of this run, on the run's own ledger.
+        """The context of a task that goes on here, on the run's own ledger: one that another process started, or one
+        that continues another.
 
         `start` has the tier of that task's caller and the tools that this one had. Raises CallError inside another run.
         """

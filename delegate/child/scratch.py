@@ -50,7 +50,8 @@ class Scratch:
     async def _call(self, index: int, arguments: Mapping[str, Any]) -> str:
         name, text = arguments.get("name"), arguments.get("text")
         if not name and text is None:
-            lines = (f"{name} (by {_author(by, index)}, {len(text):,} characters)" for name, (by, text) in self._sorted)
+            texts = sorted(self.texts.items())
+            lines = (f"{name} (by {_author(by, index)}, {len(text):,} characters)" for name, (by, text) in texts)
             return "\n".join(lines) or "there are no texts"
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ToolError("`name` has to be up to 40 letters, digits, _ and -")
@@ -67,10 +68,6 @@ class Scratch:
             raise ToolError(f"there are {MAX_TEXTS} texts already; write into one of yours")
         self.texts[name] = index, redactor.text(text)
         return f"{name} has {len(text):,} characters"
-
-    @property
-    def _sorted(self) -> list[tuple[str, tuple[int, str]]]:
-        return sorted(self.texts.items())
 
 
 def _author(by: int, index: int) -> str:

@@ -138,6 +138,11 @@ def message_tool(dialect: Dialect) -> JsonObject:
     return _local_tool(dialect, "message_delegation", title="Send an instruction", reads=False, repeats=False)
 
 
+def merge_tool(dialect: Dialect) -> JsonObject:
+    """Return the definition of `merge_delegation`, with which a parent brings tasks' changes into their checkout."""
+    return _local_tool(dialect, "merge_delegation", title="Merge work", reads=False, repeats=False)
+
+
 def think_tool(dialect: Dialect) -> JsonObject:
     """Return the definition of `think`, with which a parent checks a thought against its criteria."""
     return _local_tool(dialect, "think", title="Think")

@@ -1,5 +1,5 @@
-"""The tools `read_delegation`, `stop_delegation` and `message_delegation`: a parent waits for a task, reads its report,
-stops it, or sends it a message.
+"""The tools `read_delegation`, `stop_delegation`, `message_delegation` and `merge_delegation`: a parent waits for a
+task, reads its report, stops it, sends it a message, or merges its changes.
 """
 
 import math
@@ -67,26 +67,31 @@ def parse_read(arguments: Arguments) -> ReadRequest:
 
 
 def parse_stop(arguments: Arguments) -> str:
-    """Parse the arguments of one call of `stop_delegation`, and return the handle.
-
-    Raises:
-        CallError: The arguments are invalid. The error says how to fix them.
-    """
+    """Parse the arguments of one call of `stop_delegation`, and return the handle. Raises CallError."""
     return _handle(_fields(arguments, ("handle",)).get("handle"))
 
 
 def parse_message(arguments: Arguments) -> tuple[str, str]:
-    """Parse the arguments of one call of `message_delegation`, and return the handle and the text.
-
-    Raises:
-        CallError: The arguments are invalid. The error says how to fix them.
-    """
+    """Parse the arguments of one call of `message_delegation`, and return the handle and the text. Raises CallError."""
     fields = _fields(arguments, ("handle", "text"))
     text = fields.get("text")
     if not isinstance(text, str):
         message = f"`text` is {kind_of(text)}, not a string" if text is not None else "`text` is missing"
         raise CallError("wrong_type", message, field="text", hint="say what the child should do")
     return _handle(fields.get("handle")), text
+
+
+def parse_merge(arguments: Arguments) -> tuple[list[str], str | None]:
+    """Parse the arguments of a call of `merge_delegation`, and return the handles and the branch. Raises CallError."""
+    fields = _fields(arguments, ("handles", "onto"))
+    handles, onto = fields.get("handles"), fields.get("onto") or None
+    if not isinstance(handles, list) or not handles:
+        message = f"`handles` is {kind_of(handles)}, not a list of handles" if handles else "`handles` is empty"
+        raise CallError("wrong_type", message, field="handles", hint='send {"handles": ["1f2e3d4c5b6a-0"]}')
+    if not isinstance(onto, str | None):
+        hint = "name a branch, or leave it out"
+        raise CallError("wrong_type", f"`onto` is {kind_of(onto)}, not a string", field="onto", hint=hint)
+    return [_handle(one) for one in cast("list[object]", handles)], onto
 
 
 def _fields(arguments: Arguments, known: Sequence[str]) -> Mapping[str, object]:

@@ -3,10 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from delegate import contract
-from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
 from delegate.engine.delegation import Delegation
@@ -71,20 +71,18 @@ class Background:
         parent: Parent | None = None,
         on_event: EventSink | None = None,
         on_question: "OnQuestion | None" = None,
+        asks: bool = False,
     ) -> Delegation:
         """Run tasks in the background. Returns when they are recorded, or when they have been refused.
 
             delegation = await delegator.background.start(task)
             report = await delegation
 
-        `aclose` stops what still runs. What a child asks and `on_question` doesn't answer is in the delegation's
-        `questions`, and `message` answers it.
+        `aclose` stops what still runs. With `asks`, what a child asks and `on_question` doesn't answer is in the
+        delegation's `questions`, and `message` answers it. Without both, children can't ask.
         """
-
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
-            return self._run(*tasks, parent=parent, on_event=sink, on_question=ask, cancellation=cancellation)
-
-        return await self._started(Delegation(run, on_event, on_question or self._on_question))
+        run = partial(self._run, *tasks, parent=parent)
+        return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
 
     async def start_call(
         self,
@@ -94,23 +92,13 @@ class Background:
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
-        asks: bool = True,
+        asks: bool = False,
     ) -> Delegation:
         """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused.
 
-        `asks` says whether its children may ask, since somebody reads the delegation's `questions`.
+        `asks` is as in `start`.
         """
-
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
-            return self._call(
-                arguments,
-                parent=parent,
-                on_event=sink,
-                on_approval=on_approval,
-                on_question=ask,
-                cancellation=cancellation,
-            )
-
+        run = partial(self._call, arguments, parent=parent, on_approval=on_approval)
         return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
 
     async def join(self) -> None:
@@ -138,6 +126,7 @@ class Background:
         author: "Author" = "person",
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
+        asks: bool = False,
     ) -> "SentMessage":
         """Send a child an instruction, which it reads before its next turn. Returns once it is stored.
 
@@ -156,6 +145,7 @@ class Background:
             author: Who wrote it. The setting `commands` applies to the checks of a `model`, also to those of its task.
             on_approval: As in `Delegator.run`, for a task that continues.
             on_question: As in `Delegator.run`, for a task that continues.
+            asks: As in `start`, for a task that continues.
 
         Raises:
             CallError: It can't be sent; the error says why. A child can be sent 20 messages, while it works, if its
@@ -178,20 +168,9 @@ class Background:
             if record is None or record["state"] != "ended":
                 raise
 
-        def run(sink: EventSink, cancellation: Cancellation, ask: "OnQuestion | None") -> Coroutine[Any, Any, Report]:
-            return self._continue(
-                record,
-                text,
-                acceptance_criteria,
-                parent=parent,
-                author=author,
-                on_event=sink,
-                on_approval=on_approval,
-                on_question=ask,
-                cancellation=cancellation,
-            )
-
-        delegation = await self._started(Delegation(run, on_question=on_question or self._on_question))
+        given = (record, text, acceptance_criteria)
+        run = partial(self._continue, *given, parent=parent, author=author, on_approval=on_approval)
+        delegation = await self._started(Delegation(run, on_question=on_question or self._on_question, asks=asks))
         if not delegation.handles:
             error = (await delegation).error
             assert error is not None
@@ -287,16 +266,17 @@ class Background:
                     seconds, handle=request.handle, or_question=True
                 )
                 if not has_ended:
-                    running = contract.render_running(
-                        delegation.progress, delegation.questions, keeps_running=self.outlives_session
-                    )
-                    return await self._with_messages(running, request.handle)
+                    return await self._with_messages(self.render_running(delegation), request.handle)
         result, report = await self._result_of(request.handle, run_id, delegation)
         limit = self._result_chars
         if request.offset is None:
             shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
             return await self._with_messages(shown, request.handle)
         return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
+
+    def render_running(self, delegation: Delegation) -> str:
+        """What the tasks of a call are doing, and what their children ask, as text for their parent."""
+        return contract.render_running(delegation.progress, delegation.questions, keeps_running=self.outlives_session)
 
     def stop_tool(self, dialect: Dialect) -> JsonObject:
         """Return the definition of `stop_delegation`, with which a parent stops a task that runs in the background."""
@@ -332,6 +312,7 @@ class Background:
         may_read: Callable[[str], bool] | None = None,
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
+        asks: bool = False,
     ) -> tuple[str, Delegation | None]:
         """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
 
@@ -347,7 +328,7 @@ class Background:
             raise contract.other_run()
         try:
             sent = await self.message(
-                handle, text, parent=parent, author="model", on_approval=on_approval, on_question=on_question
+                handle, text, parent=parent, author="model", on_approval=on_approval, on_question=on_question, asks=asks
             )
         except CallError:
             raise

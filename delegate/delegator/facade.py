@@ -14,7 +14,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import load_redaction, redactor
-from delegate.budget.runs import Run, RunContext, RunRegistry
+from delegate.budget.runs import Run, RunContext, RunRegistry, current_context
 from delegate.contract import Arguments, Dialect, Limits, Variant
 from delegate.delegator.background import Background
 from delegate.engine.consumers import as_consumer
@@ -26,8 +26,10 @@ from delegate.models.connections import connect, through_client, with_host_model
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, TaskSummary
+from delegate.records.mailbox import continued_from
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
+    Author,
     JsonObject,
     Parent,
     Receipt,
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
-    from delegate.sandbox.commands.commands import Author
 
 _CHILDREN, _JUDGING = 0, 1
 """The phases of the preparation."""
@@ -358,7 +359,10 @@ class Delegator:
             if record["workspace"] is None and len(records) > 1:  # nothing of what continues was done
                 start = await self._records.start(records[-2]["handle"]) or {}
             resumed = resume.read_record(records, start, process, index=task.task_index)
-            context = self._runs.resumed(run, author=author, on_approval=on_approval, start=start or {})
+            if current_context() is not None:  # whose remaining budget doesn't limit it
+                hint = "resume it outside of `root_run`, and not in a child"
+                raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
+            context = self._runs.continued(run, None, author=author, on_approval=on_approval, start=start or {})
             return await self._go_on(resumed, author, context, on_event, cancellation)
         except CallError as error:
             return refusal(error)
@@ -370,7 +374,7 @@ class Delegator:
         criteria: Sequence[Any] | None,
         *,
         parent: Parent | None,
-        author: "Author",
+        author: Author,
         on_event: EventSink | None,
         on_approval: "OnApproval | None",
         on_question: "OnQuestion | None",
@@ -405,7 +409,6 @@ class Delegator:
         run, and who wrote it. Raises CallError with this code if it can't be gone on with.
         """
         from delegate.engine.resume import spent  # loaded only where it is needed
-        from delegate.records.mailbox import continued_from
 
         run_id = record["run_id"]
         tasks = {task.handle: task for task in await self._records.tasks(run_id)}
@@ -433,7 +436,7 @@ class Delegator:
     async def _go_on(
         self,
         resumed: "Resumed",
-        author: "Author",
+        author: Author,
         context: RunContext,
         on_event: EventSink | None,
         cancellation: Cancellation | None,

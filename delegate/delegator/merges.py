@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,9 +13,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from delegate import contract
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import RunContext
+from delegate.contract import Arguments
 from delegate.errors import CallError
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
@@ -48,6 +50,16 @@ class Merge:
     """The commit of what there was, and of what there is now."""
     after: str
     state: Literal["merging", "merged", "undone"] = "merging"
+
+    def __str__(self) -> str:
+        """What became of it, for a person or a model."""
+        where = f"the branch {self.branch} of {self.checkout}" if self.branch else self.checkout
+        work = ", ".join(self.handles)
+        if self.state == "undone":
+            return f"merge {self.id} is undone: {where} is without {work}"
+        checked = ", ".join(self.checked) or "nothing, since no criterion is a check of files"
+        undo = f"to undo it: delegate merge --undo {self.id}"
+        return f"the work of {work} is in {where} now\nchecked again there: {checked}\n{undo}"
 
 
 class Merges:
@@ -86,6 +98,16 @@ class Merges:
         await self._apply(merge)
         return await run_in_thread(partial(self._keep, replace(merge, state="merged")))
 
+    async def merge_call(self, arguments: Arguments, *, may_read: Callable[[str], bool] | None = None) -> str:
+        """Execute a call of `merge_delegation`, and return what was merged as text. Raises CallError.
+
+        `may_read` gets the id of a task's run and decides whether this caller may merge its work.
+        """
+        handles, onto = contract.parse_merge(arguments)
+        if may_read is not None and not all(may_read(contract.run_of(handle)) for handle in handles):
+            raise contract.unknown_handle()
+        return str(await self.merge(*handles, onto=onto))
+
     async def undo(self, id: str | None = None) -> Merge:
         """Take back a merge, or the latest one. What was changed since in other places stays.
 
@@ -93,32 +115,22 @@ class Merges:
             CallError: It can't be taken back, since the same lines were changed since. Nothing was changed.
         """
         merge = await run_in_thread(partial(self._latest, id))
-        checkout = Path(merge.checkout)
         if merge.branch is not None:
-            await worktree.move_branch(checkout, merge.branch, merge.before, expected=merge.after)
-        else:
-            await self._take_back(merge, checkout)
+            await worktree.move_branch(Path(merge.checkout), merge.branch, merge.before, expected=merge.after)
+        elif problem := await run_in_thread(partial(_change, merge, undo=True)):
+            message = f"merge {merge.id} can't be undone in {merge.checkout}: {problem}"
+            if merge.state == "merging":
+                await run_in_thread(partial(self._keep, replace(merge, state="undone")))
+                message = f"merge {merge.id} was interrupted, and isn't in {merge.checkout}"
+            raise _refused(message, f"its diff is {merge.diff}")
         return await run_in_thread(partial(self._keep, replace(merge, state="undone")))
-
-    async def _take_back(self, merge: Merge, checkout: Path) -> None:
-        """Undo a merge into a checkout. Raises CallError if that isn't possible: nothing was changed then."""
-        diff = await run_in_thread(Path(merge.diff).read_bytes)
-        problem = await run_in_thread(partial(take_over.apply, [diff], checkout, undo=True))
-        if not problem:
-            return
-        message = f"merge {merge.id} can't be undone in {checkout}: {problem}"
-        if merge.state == "merging":
-            await run_in_thread(partial(self._keep, replace(merge, state="undone")))
-            message = f"merge {merge.id} was interrupted, and isn't in {checkout}"
-        raise _refused(message, f"its diff is {merge.diff}")
 
     async def _passed(self, handle: str, min_level: Level | None) -> JsonObject:
         """The record of a task whose verdict is good enough. Raises CallError."""
         record = await self._records.read(handle)
         if record is None:
-            raise CallError(
-                "unknown_handle", f"there is no record {one_line(handle, 100)!r}", hint="see `delegate runs`"
-            )
+            message = f"there is no record {one_line(handle, 100)!r}"
+            raise CallError("unknown_handle", message, hint="see `delegate runs`")
         try:
             verdict = Verdict.model_validate(record["result"] and record["result"]["verdict"])
         except ValidationError:
@@ -148,19 +160,19 @@ class Merges:
             if criteria:
                 # Its level was decided before: what it rests on doesn't change here.
                 again = task.model_copy(update={"acceptance_criteria": criteria, "min_level": "trusted"})
-                verdict = await self._judge(again, record, folder)
+                run = ChildRun.model_validate(record["run"])
+                run = run.model_copy(update={"artifacts": await folder.artifacts()})
+                # What a model asked for stays a model's, whoever merges it.
+                author = "model" if await self._records.author(handle) == "model" else "person"
+                submission = Submission(again, run, folder, author, None, has_receipts=False)
+                verdict = await standalone.judge(self._judging, submission, self._context, None)
                 if verdict.verdict != "PASS":
                     failing = "; ".join(f"{one.id}: {one.reason or one.code}" for one in verdict.criteria if one.fails)
-                    why = failing or verdict.reasoning
+                    why = one_line(failing or verdict.reasoning, 1_000)
                     raise _refused(f"{handle} doesn't hold once it is merged: {why}", "nothing was changed")
             return merged, [f"{handle} {criterion.id}" for criterion in criteria]
         finally:
             await folder.remove()
-
-    async def _judge(self, task: Task, record: JsonObject, folder: Folder) -> Verdict:
-        run = ChildRun.model_validate(record["run"]).model_copy(update={"artifacts": await folder.artifacts()})
-        submission = Submission(task, run, folder, "person", None, has_receipts=False)
-        return await standalone.judge(self._judging, submission, self._context, None)
 
     async def _prepared(
         self,
@@ -194,11 +206,10 @@ class Merges:
             return
         if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.before):
             raise _refused(f"{checkout} has changed since the checks began", "nothing was merged: merge again")
-        diff = await run_in_thread(Path(merge.diff).read_bytes)
-        if problem := await run_in_thread(partial(take_over.apply, [diff], checkout)):
+        if problem := await run_in_thread(partial(_change, merge)):
             raise _refused(f"nothing was changed in {checkout}: {problem}", "move what is in the way, and merge again")
         if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.after):
-            undone = not await run_in_thread(partial(take_over.apply, [diff], checkout, undo=True))
+            undone = not await run_in_thread(partial(_change, merge, undo=True))
             hint = "it was undone: merge again" if undone else f"undo it with `delegate merge --undo {merge.id}`"
             raise _refused(f"{checkout} changed during the merge, so it isn't what was checked", hint)
 
@@ -229,6 +240,11 @@ class Merges:
         for path in sorted((self._home / "merges").glob("*.json"), reverse=True):
             with suppress(OSError, ValueError, TypeError):  # of another version, or damaged
                 yield TypeAdapter(Merge).validate_json(path.read_bytes())
+
+
+def _change(merge: Merge, *, undo: bool = False) -> str:
+    """Change the checkout, or change it back. Returns why nothing was changed. Blocks."""
+    return take_over.apply([Path(merge.diff).read_bytes()], Path(merge.checkout), undo=undo)
 
 
 def judged_diff(record: JsonObject) -> bytes:

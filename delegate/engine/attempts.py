@@ -7,7 +7,7 @@ another, and nothing is tried again. What they spend counts together toward the 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -62,11 +62,6 @@ class TaskAttempts:
         """The attempts that weren't chosen."""
         return [run for n, run in enumerate(self.runs) if n != self._chosen]
 
-    def wait_for(self, needs: Mapping[str, "asyncio.Future[TaskResult]"]) -> None:
-        """Let no attempt start before these tasks have ended, and none where one of them has no PASS."""
-        for run in self.runs:
-            run.needs = needs
-
     async def run(self) -> TaskResult:
         """Run all attempts, and return the result of the best one."""
         try:
@@ -82,13 +77,11 @@ class TaskAttempts:
         results = [task.result() for task in running]
         self._chosen = min(range(len(results)), key=lambda n: _rank(results[n]))
         attempts = tuple(_attempt(result, chosen=n == self._chosen) for n, result in enumerate(results))
+        results = [result.model_copy(update={"attempts": attempts}) for result in results]
         for run, result in zip(self.runs, results, strict=True):
-            run.result = result.model_copy(update={"attempts": attempts})
-        call = self.runs[0].call
-        await call.services.records.note_attempts([run.handle for run in self.runs], attempts)
-        result = self.result
-        assert result is not None
-        return result
+            run.result = result
+        await self.runs[0].call.services.records.note_attempts([run.handle for run in self.runs], attempts)
+        return results[self._chosen]
 
 
 def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:
@@ -100,15 +93,6 @@ def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:
 
 
 def _attempt(result: TaskResult, *, chosen: bool) -> Attempt:
-    verdict = result.verdict
-    return Attempt(
-        handle=result.handle,
-        chosen=chosen,
-        status=result.status,
-        verdict=verdict.verdict if verdict else None,
-        code=verdict.code if verdict else None,
-        level=verdict.level if verdict else None,
-        score=verdict.score if verdict else None,
-        model=result.model,
-        cost_usd=result.cost_usd,
-    )
+    judged = {name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")}
+    own = {name: getattr(result, name) for name in ("handle", "status", "model", "cost_usd")}
+    return Attempt(chosen=chosen, **own, **judged)

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from delegate._util.cancellation import Cancellation, retrieve_exception
@@ -35,25 +35,26 @@ class Delegation:
 
     def __init__(
         self,
-        run: Callable[[Consumer[Event], Cancellation, "OnQuestion | None"], Coroutine[Any, Any, Report]],
+        run: Callable[..., Coroutine[Any, Any, Report]],
         on_event: EventSink | None = None,
         on_question: "OnQuestion | None" = None,
         *,
-        asks: bool = True,
+        asks: bool = False,
     ) -> None:
-        """Questions that `on_question` doesn't answer wait for a message to their child. Without `asks`, there are none
-        since nobody would read them.
+        """`run` makes the call, given `on_event`, `on_question` and `cancellation`. With `asks`, questions that
+        `on_question` doesn't answer wait for a message to their child.
         """
         self.progress = CallProgress()
         consumer = as_consumer(on_event)
         self._consumers = [] if consumer is None else [consumer]
         self._events = deque[Event](maxlen=KEPT_EVENTS)
-        self._on_question, self._asks = on_question, asks
+        self._on_question = on_question
         self._questions: dict[str, tuple[ParentQuestion, asyncio.Future[str | None]]] = {}
         """By handle: what is asked, and what the answer is given to."""
-        self._has_asked = asyncio.Condition()
+        self._has_changed = asyncio.Event()
+        """Set, and replaced, when a task has ended or a child has asked."""
         self._cancellation = Cancellation()
-        self._running = asyncio.create_task(self._run(run))
+        self._running = asyncio.create_task(self._run(run, self._ask if asks else on_question))
         self._running.add_done_callback(retrieve_exception)
 
     def __await__(self) -> Generator[Any, None, Report]:
@@ -143,29 +144,23 @@ class Delegation:
         With `or_question`, also until one of them, or the one with this handle, asks for a message. If the waiting task
         is canceled, the call goes on.
         """
-        waits = [] if handle is None else [asyncio.ensure_future(self._wait_for_task(handle))]
-        waits += [asyncio.ensure_future(self._wait_for_question(handle))] if or_question else []
-        try:
-            await asyncio.wait({self._running, *waits}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-        return self.done or (handle is not None and self._has_ended(handle))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._has_ended(handle):
+                    if or_question and any(handle in (None, question.handle) for question in self.questions):
+                        break
+                    changed = asyncio.ensure_future(self._has_changed.wait())
+                    try:
+                        await asyncio.wait({self._running, changed}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        changed.cancel()
+        return self._has_ended(handle)
 
     async def wait_until_started(self) -> None:
         """Wait until the tasks are recorded, or the call has been refused."""
         async for event in self.events():
             if event.kind == "task.queued":
                 return
-
-    async def _wait_for_task(self, handle: str) -> None:
-        async for _ in self.events():
-            if self._has_ended(handle):
-                return
-
-    async def _wait_for_question(self, handle: str | None) -> None:
-        async with self._has_asked:
-            await self._has_asked.wait_for(lambda: any(handle in (None, one.handle) for one in self.questions))
 
     async def _ask(self, question: ParentQuestion) -> str | None:
         """Call `on_question`, and wait for a message if it has no answer. Canceled once there is one."""
@@ -177,25 +172,29 @@ class Delegation:
         answer = asyncio.get_running_loop().create_future()
         self._questions[question.handle] = question, answer
         try:
-            async with self._has_asked:
-                self._has_asked.notify_all()
+            self._note_change()
             return await answer
         finally:
             del self._questions[question.handle]
 
-    def _has_ended(self, handle: str) -> bool:
-        task = self.progress.task(handle)
-        return task is not None and task.ended
+    def _has_ended(self, handle: str | None) -> bool:
+        task = None if handle is None else self.progress.task(handle)
+        return self.done or (task is not None and task.ended)
 
-    async def _run(
-        self, run: Callable[[Consumer[Event], Cancellation, "OnQuestion | None"], Coroutine[Any, Any, Report]]
-    ) -> Report:
-        report = await run(Consumer(self._observe, direct=True), self._cancellation, self._ask if self._asks else None)
+    def _note_change(self) -> None:
+        self._has_changed.set()
+        self._has_changed = asyncio.Event()
+
+    async def _run(self, run: Callable[..., Coroutine[Any, Any, Report]], on_question: "OnQuestion | None") -> Report:
+        observe = Consumer(self._observe, direct=True)
+        report = await run(on_event=observe, on_question=on_question, cancellation=self._cancellation)
         await settle(self._consumers)
         return report
 
     def _observe(self, event: Event) -> None:
         self.progress.add(event)
         self._events.append(event)
+        if event.kind == "task.done":
+            self._note_change()
         for consumer in self._consumers:
             consumer(event)

@@ -39,9 +39,8 @@ from delegate.judging.reading.statements import Template
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.ports import Tool
-from delegate.sandbox.commands.commands import Author
 from delegate.telemetry import operations
-from delegate.types import TIERS, Report, Task, TaskResult, Totals
+from delegate.types import TIERS, Author, Report, Task, TaskResult, Totals
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
@@ -117,7 +116,8 @@ class Executor:
             ]
             outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
             for group in () if resumed else groups:
-                group.wait_for({name: outcomes[name] for name in group.task.needs})
+                for run in group.runs:
+                    run.needs = {name: outcomes[name] for name in group.task.needs}
             runs = [run for group in groups for run in group.runs]
             self.running.update((run.handle, run) for run in runs)
             call.unfinished.update(run.handle for run in runs)

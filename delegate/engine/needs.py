@@ -10,7 +10,7 @@ from pathlib import Path
 
 from delegate.errors import CallError, DelegateError
 from delegate.sandbox.workspace.inputs import INPUTS, Given, is_in_inputs
-from delegate.types import AboutFile, AnyCriterion, FileCriterion, QuestionCriterion, Task, TaskResult, TextCriterion
+from delegate.types import AboutFile, AnyCriterion, FileCriterion, Task, TaskResult
 
 
 def names_of(tasks: Sequence[Task]) -> list[str]:
@@ -114,13 +114,10 @@ def _check_needs(task: Task, names: Sequence[str], by_name: Mapping[str, Task]) 
 
 def _file_of(criterion: AnyCriterion, root: Path | None) -> str | None:
     """The file in `inputs` that a criterion is about; None if it isn't about one."""
-    match criterion:
-        case FileCriterion():
-            path = criterion.path
-        case TextCriterion(about=AboutFile(file=file)) | QuestionCriterion(about=AboutFile(file=file)):
-            path = file
-        case _:
-            return None
+    about = getattr(criterion, "about", None)
+    path = (
+        criterion.path if isinstance(criterion, FileCriterion) else about.file if isinstance(about, AboutFile) else ""
+    )
     path = posixpath.relpath(path, str(root)) if root and posixpath.isabs(path) else path
     return path if is_in_inputs(path) else None
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from delegate._util.cancellation import retrieve_exception
 from delegate._util.fencing import clean, one_line, quoted
@@ -101,16 +101,11 @@ class Questions:
             raise ToolError(f"not asked: you have asked {MAX_QUESTIONS} questions, which is the most; {_NO_ANSWER}")
         self.asked.append((text, options))
         n, seconds, started = len(self.asked), self.seconds(), time.monotonic()
-        question = ParentQuestion(
-            handle=self.events.handle,
-            task_index=self.events.index,
-            goal=redactor.text(self.goal),
-            n=n,
-            text=text,
-            options=options,
-            answer_before=time.time() + seconds,
-        )
-        self.events.notify(QuestionAsked, n=n, text=text, options=options, answer_seconds=round(seconds, 3))
+        asked: JsonObject = {"n": n, "text": text, "options": options}
+        place: JsonObject = {"handle": self.events.handle, "task_index": self.events.index}
+        goal, until = redactor.text(self.goal), time.time() + seconds
+        question = ParentQuestion(**place, goal=goal, answer_before=until, **asked)
+        self.events.notify(QuestionAsked, **asked, answer_seconds=round(seconds, 3))
         outcome: QuestionOutcome = "cancelled"
         answer: str | None = None
         try:
@@ -165,11 +160,14 @@ def _text(arguments: Mapping[str, Any]) -> str:
 
 
 def _options(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    options: Any = arguments.get("options") or ()
-    if not isinstance(options, (list, tuple)) or not all(isinstance(option, str) for option in options):  # pyright: ignore[reportUnknownVariableType]
-        raise ToolError("not asked: `options` has to be a list of texts")
-    texts = tuple(one_line(redactor.text(str(option)), MAX_OPTION_CHARS + 1) for option in options)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if len(texts) > MAX_OPTIONS or not all(0 < len(text) <= MAX_OPTION_CHARS for text in texts):
-        most = f"at most {MAX_OPTIONS} options of at most {MAX_OPTION_CHARS} characters"
-        raise ToolError(f"not asked: {most} are allowed, none of them empty")
+    given = arguments.get("options") or []
+    options = cast("list[object]", given) if isinstance(given, list) else [None]
+    texts = tuple(one_line(redactor.text(one), MAX_OPTION_CHARS + 1) for one in options if isinstance(one, str))
+    if (
+        len(options) != len(texts)
+        or len(texts) > MAX_OPTIONS
+        or not all(0 < len(one) <= MAX_OPTION_CHARS for one in texts)
+    ):
+        most = f"at most {MAX_OPTIONS} texts of at most {MAX_OPTION_CHARS} characters"
+        raise ToolError(f"not asked: `options` has to be a list of {most}, none of them empty")
     return texts

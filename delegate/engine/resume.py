@@ -7,11 +7,10 @@ reasoning, isn't on record. So the child gets its record as text, together with 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import dropwhile, pairwise
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, TypeVar
 
 from delegate._util.fencing import clean
 from delegate.budget import costs
@@ -23,6 +22,9 @@ from delegate.errors import CallError
 from delegate.records.history import Ending
 from delegate.records.mailbox import continuation_of
 from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
+from delegate.types.base import Value
+
+V = TypeVar("V", bound=Value)
 
 TRANSCRIPT_CHARS = 60_000
 """Length of the record that a child reads; older parts are left out first."""
@@ -51,15 +53,15 @@ class Resumed:
     index: int
     task: Task
     workspace: str
-    claims: tuple[Claim, ...]
-    receipts: tuple[Receipt, ...]
-    charge: Charge
-    """The cost of the child's own model calls."""
-    steps: int
-    output: str
-    seconds: float
-    """How long it had run."""
     transcript: str
+    receipts: tuple[Receipt, ...]
+    claims: tuple[Claim, ...] = ()
+    charge: Charge = field(default_factory=Charge)
+    """The cost of the child's own model calls."""
+    steps: int = 0
+    output: str = ""
+    seconds: float = 0
+    """How long it had run."""
     start: JsonObject | None = None
     """What its workspace was before it started; None if it gets a new one."""
     heard: tuple[Heard, ...] = ()
@@ -174,24 +176,14 @@ def continued(
     elif workspace and not os.path.isdir(workspace):
         raise _not_continued(handle, f"its workspace {workspace} isn't there any more")
     if criteria is not None:
-        try:
-            fields = {**task.model_dump(exclude_defaults=True), "acceptance_criteria": criteria}
-            task = Task.model_validate(fields)
-        except ValidationError as error:
-            problem = error.errors()[0]["msg"]
-            raise CallError("invalid_criterion", problem, field="acceptance_criteria") from None
+        task = Task(**{**task.model_dump(exclude_defaults=True), "acceptance_criteria": criteria})
     return Resumed(
         handle=continuation_of(handle),
         run_id=record["run_id"],
         index=index,
         task=task,
         workspace=workspace,
-        claims=(),
         receipts=tuple(_receipts_of(records)),
-        charge=Charge(),
-        steps=0,
-        output="",
-        seconds=0,
         transcript=_transcript(_events_of(records)),
         start=start,
         heard=tuple(_heard(records)),
@@ -259,8 +251,7 @@ def _task(fields: JsonObject) -> Task:
 def _claims(events: Sequence[JsonObject]) -> tuple[Claim, ...]:
     """The claims that were refused. One that was verified has to be made again, since its result was lost."""
     refusals = [event for event in events if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
-    fields = ({name: value for name, value in event.items() if name in Claim.model_fields} for event in refusals)
-    return tuple(map(Claim.model_validate, fields))
+    return tuple(_part_of(event, Claim) for event in refusals)
 
 
 def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool = False) -> Iterator[JsonObject]:
@@ -295,39 +286,33 @@ def _call_of(receipt: JsonObject, open_calls: Sequence[JsonObject]) -> JsonObjec
 
 
 def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
-    for event in events:
-        if event["kind"] == "child.tool":
-            yield Receipt.model_validate({name: value for name, value in event.items() if name in Receipt.model_fields})
+    return (_part_of(event, Receipt) for event in events if event["kind"] == "child.tool")
 
 
 def _charge(call: JsonObject) -> Charge:
-    cost, usage = call["cost_usd"], Usage(**{name: call[name] for name in Usage.model_fields})
-    return Charge(usage, cost, cost or 0.0, "unknown" if cost is None else "estimated")
+    cost = call["cost_usd"]
+    return Charge(_part_of(call, Usage), cost, cost or 0.0, "unknown" if cost is None else "estimated")
+
+
+def _part_of(event: JsonObject, model: type[V]) -> V:
+    """The fields of an event that make a value."""
+    return model.model_validate({name: event[name] for name in model.model_fields if name in event})
 
 
 def _seconds(events: Sequence[JsonObject]) -> float:
     """How long the child ran, in all processes that it ran in."""
-    total, began, latest = 0.0, None, 0.0
-    for event in events:
-        if event["kind"] == "child.started":
-            total += 0 if began is None else latest - began
-            began = event["at"]
-        latest = event["at"]
-    return total if began is None else total + latest - began
+    ran = dropwhile(lambda event: event["kind"] != "child.started", events)
+    return sum(after["at"] - before["at"] for before, after in pairwise(ran) if after["kind"] != "child.started")
 
 
 def _transcript(events: Sequence[JsonObject]) -> str:
     """What was said and done, oldest first; what is too long has lost its oldest parts."""
-    parts: list[str] = []
-    room = TRANSCRIPT_CHARS
-    for event in reversed(events):
-        text = "\n".join(_lines(event))
-        if not text:
-            continue
-        if (room := room - len(text)) < 0:
-            parts.append("[earlier parts are left out]")
+    parts, room = list[str](), TRANSCRIPT_CHARS
+    for text in filter(None, ("\n".join(_lines(event)) for event in reversed(events))):
+        room -= len(text)
+        parts.append(text if room >= 0 else "[earlier parts are left out]")
+        if room < 0:
             break
-        parts.append(text)
     return "\n".join(reversed(parts))
 
 
@@ -348,8 +333,6 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
             yield f"Claim {event['n']}: {'verified' if event['verdict'] == 'PASS' else 'refused, ' + event['code']}"
             for criterion in event["refused"]:
                 yield f"- {criterion['id']} {criterion['text']}: {_cut(criterion['reason'] or criterion['code'])}"
-        case _:
-            return
 
 
 def _call_line(call: Mapping[str, Any]) -> str:

@@ -539,14 +539,7 @@ class TaskRun:
 
         asked = list(self.resumed.asked) if self.resumed else []
         return Questions(
-            self.task.goal,
-            self.events,
-            services.records,
-            on_question,
-            most,
-            self._waiting,
-            permit.released,
-            asked,
+            self.task.goal, self.events, services.records, on_question, most, self._waiting, permit.released, asked
         )
 
     def _incoming(self) -> Incoming:

@@ -1,7 +1,7 @@
 """Adapters for host frameworks: one module or package per framework, with the same functions in each.
 
     tool(delegator)           delegate_task, as the framework's tool object
-    read_tool(delegator), think_tool(delegator)    two small optional tools
+    read_tool(delegator), think_tool(delegator), follow_up_tools(delegator)    small optional tools
     child_tools(tools)        converts the framework's tools for `Delegator(tools=…)`, so that children can use them
     runner(…)                 where available: runs children as agents of the framework, for `Delegator(runner=…)`
 

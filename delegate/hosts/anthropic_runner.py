@@ -36,6 +36,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
+    make_follow_up_tools,
     make_read_tool,
     make_think_tool,
 )
@@ -91,6 +92,16 @@ def think_tool(delegator: Delegator) -> sdk.BetaAsyncBuiltinFunctionTool:
 def think_tool_sync(delegator: Delegator) -> sdk.BetaBuiltinFunctionTool:
     """`think_tool` for a sync client's runner."""
     return _SyncTool(make_think_tool(delegator))
+
+
+def follow_up_tools(delegator: Delegator) -> list[sdk.BetaAsyncBuiltinFunctionTool]:
+    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
+    return [_AsyncTool(one) for one in make_follow_up_tools(delegator)]
+
+
+def follow_up_tools_sync(delegator: Delegator) -> list[sdk.BetaBuiltinFunctionTool]:
+    """`follow_up_tools` for a sync client's runner."""
+    return [_SyncTool(one) for one in make_follow_up_tools(delegator)]
 
 
 class _DelegateTool:

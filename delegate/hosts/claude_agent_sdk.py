@@ -35,6 +35,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
+    make_follow_up_tools,
     make_read_tool,
     make_think_tool,
     read_only_hint,
@@ -107,6 +108,11 @@ def read_tool(delegator: Delegator) -> AnyTool:
 def think_tool(delegator: Delegator) -> AnyTool:
     """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return _sdk_tool(make_think_tool(delegator))
+
+
+def follow_up_tools(delegator: Delegator) -> list[AnyTool]:
+    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
+    return [_sdk_tool(one) for one in make_follow_up_tools(delegator)]
 
 
 class _DelegateTool(SdkMcpTool[Any]):

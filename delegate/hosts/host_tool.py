@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import uuid4
@@ -41,8 +40,12 @@ class Invocation:
     on_question: "OnQuestion | None" = None
     """Asks the host's user what children ask; None for whom the delegator asks. A call in the background that nobody
     answers for is answered with the question."""
-    asks: bool = True
+    asks: bool = False
     """Whether the children of a call in the background may ask, since its parent reads the questions."""
+    may_read: Callable[[str], bool] | None = None
+    """Whether the caller may read the reports of the run with this id, and so stop, message and merge its tasks. None:
+    the handle grants access.
+    """
     cancellation: Cancellation | None = None
     answer_within: float | None = None
     """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
@@ -176,12 +179,7 @@ def make_delegate_tool(
                 )
                 if not await _finished_within(seconds, delegation, invocation):
                     delegation.add_done_callback(held.pop_all().close)
-                    text = contract.render_running(
-                        delegation.progress,
-                        delegation.questions,
-                        keeps_running=delegator.background.outlives_session,
-                    )
-                    return ToolAnswer(text, running=delegation)
+                    return ToolAnswer(delegator.background.render_running(delegation), running=delegation)
                 report = await delegation
         answer = finished(delegator, report)
         return replace(answer, text=project.noted(answer.text)) if project and not answer.is_error else answer
@@ -207,79 +205,89 @@ async def _finished_within(seconds: float, delegation: Delegation, invocation: I
             raise
 
 
-def make_read_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that waits for a task, and reads the rest of a report that was cut.
+def make_read_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that waits for a task, and reads the rest of a report that was cut."""
 
-    `may_read` gets the session of a call and the id of a run, and decides whether the session may read the run's
-    reports. Without it, the handle grants access.
-    """
-
-    async def read(arguments: Arguments, invocation: Invocation) -> str:
+    async def read(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         # No parent: a later run of a conversation may read the report of an earlier one.
-        allowed = may_read and partial(may_read, invocation.session)
-        return await delegator.background.read_call(
-            arguments, may_read=allowed, max_wait_seconds=invocation.answer_within, on_event=invocation.on_event
+        text = await delegator.background.read_call(
+            arguments,
+            may_read=invocation.may_read,
+            max_wait_seconds=invocation.answer_within,
+            on_event=invocation.on_event,
         )
+        return ToolAnswer(text)
 
-    return _text_tool(delegator, delegator.background.read_tool("mcp"), read)
+    return _own_tool(delegator, delegator.background.read_tool("mcp"), read)
 
 
-def make_stop_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that stops a task in the background. Who may read a task's report may stop it."""
+def make_stop_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that stops a task in the background."""
 
-    async def stop(arguments: Arguments, invocation: Invocation) -> str:
-        return await delegator.background.stop_call(
-            arguments, may_read=may_read and partial(may_read, invocation.session)
+    async def stop(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+        return ToolAnswer(await delegator.background.stop_call(arguments, may_read=invocation.may_read))
+
+    return _own_tool(delegator, delegator.background.stop_tool("mcp"), stop)
+
+
+def make_message_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that sends a task an instruction."""
+
+    async def message(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+        text, running = await delegator.background.message_call(
+            arguments,
+            parent=invocation.parent.model_copy(update={"run_id": None}),  # a later run may go on with a task
+            may_read=invocation.may_read,
+            on_approval=invocation.on_approval,
+            on_question=invocation.on_question,
+            asks=invocation.asks,
         )
-
-    return _text_tool(delegator, delegator.background.stop_tool("mcp"), stop)
-
-
-def make_message_tool(delegator: Delegator, *, may_read: Callable[[Hashable, str], bool] | None = None) -> HostTool:
-    """Create the tool that sends a task an instruction. Who may read a task's report may do so."""
-    definition = delegator.background.message_tool("mcp")
-
-    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        allowed = may_read and partial(may_read, invocation.session)
-        # A later run may go on with a task of an earlier one.
-        parent = invocation.parent.model_copy(update={"run_id": None})
-        try:
-            text, running = await delegator.background.message_call(
-                arguments,
-                parent=parent,
-                may_read=allowed,
-                on_approval=invocation.on_approval,
-                on_question=invocation.on_question,
-            )
-        except CallError as error:
-            return ToolAnswer(delegator.render(refusal(error)), is_error=True)
         return ToolAnswer(text, running=running)
 
-    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+    return _own_tool(delegator, delegator.background.message_tool("mcp"), message)
 
 
-def _text_tool(
-    delegator: Delegator,
-    definition: JsonObject,
-    answer: Callable[[Arguments, Invocation], Coroutine[Any, Any, str]],
-) -> HostTool:
-    """Create a tool whose answer is a text. `answer` raises CallError if there is none."""
+def make_merge_tool(delegator: Delegator) -> HostTool:
+    """Create the tool that merges the changes of tasks.
 
-    async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        try:
-            return ToolAnswer(await answer(arguments, invocation))
-        except CallError as error:
-            return ToolAnswer(delegator.render(refusal(error)), is_error=True)
+    Raises ConfigError unless the setting `merge_tool` is on.
+    """
+    if not delegator.settings.merge_tool:
+        raise ConfigError("parents can't merge: the setting merge_tool is off")
 
-    return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+    async def merge(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
+        return ToolAnswer(await delegator.merges.merge_call(arguments, may_read=invocation.may_read))
+
+    return _own_tool(delegator, contract.merge_tool("mcp"), merge)
+
+
+def make_follow_up_tools(delegator: Delegator) -> list[HostTool]:
+    """Create `message_delegation`, and `merge_delegation` if the settings allow it."""
+    makers = [make_message_tool, *([make_merge_tool] if delegator.settings.merge_tool else [])]
+    return [make(delegator) for make in makers]
 
 
 def make_think_tool(delegator: Delegator) -> HostTool:
     """Create the think tool: it returns a thought as a checklist of its criteria. No model is called."""
-    definition = delegator.think_tool("mcp")
+
+    async def think(arguments: Arguments, _: Invocation) -> ToolAnswer:
+        return ToolAnswer(await delegator.think_answer(arguments))
+
+    return _own_tool(delegator, delegator.think_tool("mcp"), think)
+
+
+def _own_tool(
+    delegator: Delegator,
+    definition: JsonObject,
+    answer: Callable[[Arguments, Invocation], Coroutine[Any, Any, ToolAnswer]],
+) -> HostTool:
+    """Create a tool that runs no children while it is called. `answer` may raise CallError."""
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        return ToolAnswer(await delegator.think_answer(arguments))
+        try:
+            return await answer(arguments, invocation)
+        except CallError as error:
+            return ToolAnswer(delegator.render(refusal(error)), is_error=True)
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 

@@ -40,6 +40,7 @@ from delegate.hosts.host_tool import (
     ToolAnswer,
     approval_denied,
     make_delegate_tool,
+    make_follow_up_tools,
     make_read_tool,
     make_think_tool,
     read_only_hint,
@@ -74,6 +75,11 @@ def read_tool(delegator: Delegator) -> AgentTool:
 def think_tool(delegator: Delegator) -> AgentTool:
     """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return _DelegateTool(make_think_tool(delegator), run_context=False)
+
+
+def follow_up_tools(delegator: Delegator) -> list[AgentTool]:
+    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
+    return [_DelegateTool(one, run_context=False) for one in make_follow_up_tools(delegator)]
 
 
 def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:

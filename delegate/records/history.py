@@ -27,10 +27,10 @@ from delegate._util.threads import run_in_thread_if
 from delegate.errors import CallError, DelegateError
 from delegate.events import EventKind
 from delegate.models.catalog import tokens_of
-from delegate.records import candidate_lists, rulings_table
+from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
-from delegate.records.old_events import current_form
+from delegate.records.mailbox import SentMessage
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
@@ -38,7 +38,6 @@ from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, Tas
 
 if TYPE_CHECKING:
     from delegate.budget.estimate import PastTask
-    from delegate.records.mailbox import SentMessage
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -109,12 +108,19 @@ _FINISH_TASK = (
 _SET_ATTEMPTS = (
     "UPDATE tasks SET result = json_set(result, '$.attempts', json(?)) WHERE handle = ? AND json_valid(result)"
 )
-_SELECT_TASKS = """
+# Of several attempts at a task, which begin together, the chosen one counts, or the first until one is chosen.
+_IS_OTHER = """
+(CASE WHEN instr(result, '"chosen":') AND json_valid(result) THEN EXISTS (
+    SELECT 1 FROM json_each(result, '$.attempts')
+    WHERE json_extract(value, '$.handle') = handle AND NOT json_extract(value, '$.chosen')
+) ELSE ROW_NUMBER() OVER (PARTITION BY tasks.began_at, task_index ORDER BY tasks.rowid) > 1 END)
+"""
+_SELECT_TASKS = f"""
 SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd,
     CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END, task_index,
-    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0)
+    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0), {_IS_OTHER}
 FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
-"""
+"""  # noqa: S608
 _SELECT_PAST = """
 SELECT json_extract(result, '$.requested_model'), cost_usd, json_extract(result, '$.verification_share'),
     json_extract(result, '$.usage'), task
@@ -122,18 +128,21 @@ FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer') AND json_valid(result) AND json_valid(task)
     AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') = ?1 OR ?1 IS NULL END LIMIT 200
 """
-_SELECT_RUN = """
+_SELECT_RUN = f"""
 WITH first AS (SELECT depth, began_at, task FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT 1)
-SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_at) END, COUNT(*) FILTER (WHERE top),
-    COUNT(*) FILTER (WHERE top AND verdict = 'PASS'), COUNT(*) FILTER (WHERE top AND verdict = 'FAIL'),
+SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_at) END,
+    COUNT(*) FILTER (WHERE top AND NOT other), COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'PASS'),
+    COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'FAIL'),
     CASE WHEN COUNT(cost_usd) FILTER (WHERE top) = COUNT(*) FILTER (WHERE top) 
         THEN ROUND(SUM(cost_usd) FILTER (WHERE top), 9) END,
     CASE WHEN json_valid(MAX(first.task)) THEN json_extract(MAX(first.task), '$.goal') END,
     MAX(CASE WHEN top THEN COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) ELSE 0 END),
     MAX(typeof(tasks_.began_at) NOT IN ('real', 'integer') OR typeof(ended_at) NOT IN ('real', 'integer', 'null')
         OR typeof(cost_usd) NOT IN ('real', 'integer', 'null') OR typeof(process) <> 'text')
-FROM (SELECT tasks.*, tasks.depth = first.depth AS top FROM tasks, first WHERE run_id = ?) AS tasks_, first
-"""
+FROM (
+    SELECT tasks.*, tasks.depth = first.depth AS top, {_IS_OTHER} AS other FROM tasks, first WHERE run_id = ?
+) AS tasks_, first
+"""  # noqa: S608
 _SELECT_OPEN = "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL"
 _SELECT_LATEST_RUNS = (
     "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
@@ -202,6 +211,8 @@ class TaskSummary(NamedTuple):
     """Position in its call or batch, from 0."""
     estimated: bool = False
     """Whether a part of the cost is estimated."""
+    other_attempt: bool = False
+    """Whether it is an attempt at a task of which another one was chosen."""
 
 
 class Ending(NamedTuple):
@@ -296,8 +307,6 @@ class Records:
         ]
         inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, *_ in tasks if mailbox_of]
         if message:
-            from delegate.records import mailbox  # loaded on first use
-
             inserts += [mailbox.insert(handle, process, message)[1] for handle, *_ in tasks]
         try:
             await self._store.write(*inserts)
@@ -363,16 +372,15 @@ class Records:
 
         Raises DelegateError if the records can't be read.
         """
+        row = await self._row(_SELECT_START, handle)
+        return json.loads(row[0]) if row else None
 
-        def select(connection: sqlite3.Connection) -> JsonObject | None:
-            row = connection.execute(_SELECT_START, (handle,)).fetchone()
-            return json.loads(row[0]) if row else None
-
-        return await self._query(select)
+    async def _row(self, sql: str, *values: object) -> tuple[Any, ...] | None:
+        return await self._query(lambda connection: connection.execute(sql, values).fetchone())
 
     async def lost_process(self, handle: str) -> str:
         """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
-        row = await self._query(lambda connection: connection.execute(_SELECT_OWNER, (handle,)).fetchone())
+        row = await self._row(_SELECT_OWNER, handle)
         return row[0] if row and _state(*row) == "outcome_unknown" else ""
 
     async def take_over(self, handle: str, process: str) -> bool:
@@ -380,8 +388,6 @@ class Records:
 
         Raises DelegateError if the records can't be written.
         """
-        from delegate.records import mailbox  # loaded on first use
-
         new = this_process()
         try:
             rows = await self._store.write((_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new))
@@ -427,18 +433,16 @@ class Records:
         """
         return await self._query(lambda connection: _read(connection, handle))
 
-    async def send_message(self, handle: str, text: str) -> "SentMessage":
+    async def send_message(self, handle: str, text: str) -> SentMessage:
         """Send a message to the child of a task, which may run in another process. It is stored when this returns.
 
         Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
         """
-        from delegate.records import mailbox  # loaded on first use
-
         text = mailbox.sendable(text)
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
         try:
-            stored = 0 if process is None else await self._store.write(insert, mailbox.answer(message))
+            stored = 0 if process is None else await self._store.write(insert, (mailbox.ANSWER, (message.id, handle)))
         except (sqlite3.Error, OSError, ValueError) as error:
             raise DelegateError(f"the message can't be written: {trouble_of(error, self._path)}") from error
         if not stored:  # it stopped working in the meantime, or there are no records at all
@@ -458,48 +462,40 @@ class Records:
 
     async def author(self, handle: str) -> str | None:
         """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
-        row = await self._query(lambda connection: connection.execute(_SELECT_AUTHOR, (handle,)).fetchone())
+        row = await self._row(_SELECT_AUTHOR, handle)
         return row[0] if row else None
 
-    async def messages(self, handle: str) -> "list[SentMessage]":
+    async def messages(self, handle: str) -> list[SentMessage]:
         """The messages to the child of a task. Raises DelegateError if the records can't be read."""
-        from delegate.records import mailbox  # loaded on first use
-
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
     async def ask(self, handle: str, n: int) -> bool:
         """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
-        from delegate.records import mailbox  # loaded on first use
-
         try:
-            return bool(await self._store.write(mailbox.open_question(handle, n)))
+            return bool(await self._store.write((mailbox.OPEN_QUESTION, (handle, n, handle))))
         except (sqlite3.Error, OSError, ValueError):
             return False
 
     async def wait_for_answer(self, handle: str, n: int) -> None:
         """Wait until there is an answer to a child's `n`-th question, from whichever process."""
-        from delegate.records import mailbox  # loaded on first use
-
         length = -1
         while True:
             with suppress(DelegateError, OSError):
                 if (now := os.stat(self._sent).st_size) != length:
-                    if await self._query(lambda connection: mailbox.answer_to(connection, handle, n)) is not None:
+                    if await self._row(mailbox.SELECT_ANSWER, handle, n):
                         return
                     length = now
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def take_answer(self, handle: str, n: int) -> str | None:
         """The answer to a child's `n`-th question. If there is none, there will be none: a message is only that."""
-        from delegate.records import mailbox  # loaded on first use
-
         self._looked.pop(handle, None)
         try:
-            await self._store.write(mailbox.close_question(handle, n))
-            answer = await self._query(lambda connection: mailbox.answer_to(connection, handle, n))
-            if answer is not None:
-                self._note_sent()  # the process that sent it may have ended before it did this
-            return answer
+            await self._store.write((mailbox.CLOSE_QUESTION, (handle, n)))
+            if (row := await self._row(mailbox.SELECT_ANSWER, handle, n)) is None:
+                return None
+            self._note_sent()  # the process that sent it may have ended before it did this
+            return row[0]
         except (DelegateError, sqlite3.Error, OSError, ValueError):
             return None
 
@@ -515,11 +511,9 @@ class Records:
             return []
         if length == self._looked.get(handle):
             return []
-        from delegate.records import mailbox  # loaded on first use
-
         try:
             found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
-            if found and not await self._store.write(*(mailbox.delivered(id) for id, *_ in found)):
+            if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
                 return []
         except (DelegateError, sqlite3.Error, OSError):
             return []
@@ -691,8 +685,6 @@ def _read_report(path: Path, handle: str) -> str:
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
-    from delegate.records import mailbox  # loaded on first use
-
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
@@ -718,7 +710,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "result": parts[2],
         "messages": [message.model_dump() for message in mailbox.messages(connection, handle)],
         "events": [
-            {"at": at, **header, **current_form(kind, fields)}
+            {"at": at, **header, "kind": kind, **fields}
             for at, kind, data in events
             if isinstance(at, (int, float)) and (fields := _object(data)) is not None
         ],
@@ -767,7 +759,7 @@ def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[Task
 
 
 def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
-    *read_row, is_estimated = row
+    *read_row, is_estimated, is_other = row
     handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = read_row
     summary = TaskSummary(
         str(handle),
@@ -782,9 +774,10 @@ def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
         goal if isinstance(goal, str) else _DAMAGED,
         index if isinstance(index, int) else 0,
         bool(is_estimated),
+        bool(is_other),
     )
     read = (handle, run_id, depth, "damaged", began_at, ended_at, status, verdict, cost_usd, goal, index)
-    read = (*read, bool(is_estimated))
+    read = (*read, bool(is_estimated), bool(is_other))
     return (
         summary._replace(state=_state(process, ended_at)) if summary == read and isinstance(process, str) else summary
     )

@@ -39,17 +39,18 @@ INSERT INTO messages SELECT ?, handle, process, ?, ?, NULL FROM tasks
 WHERE handle = ? AND process = ? AND ended_at IS NULL AND NOT {_HAS_STOPPED}
     AND ((SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) < {MAX_MESSAGES} OR {_IS_ASKING})
 """  # noqa: S608
-_ANSWER = """
+ANSWER = """
 UPDATE questions SET message = ?1 WHERE handle = ?2 AND message IS NULL AND NOT is_closed
     AND n = (SELECT MAX(n) FROM questions WHERE handle = ?2) AND EXISTS (SELECT 1 FROM messages WHERE id = ?1)
 """
-_SELECT_ANSWER = """
+SELECT_ANSWER = """
 SELECT text FROM questions JOIN messages ON messages.id = message WHERE questions.handle = ? AND n = ?
 """
-_OPEN_QUESTION = "INSERT INTO questions SELECT ?, ?, NULL, 0 FROM mailboxes WHERE handle = ?"
-_CLOSE_QUESTION = "UPDATE questions SET is_closed = 1 WHERE handle = ? AND n = ?"
+# By the first of these, the next message to a child becomes the answer; after the second, none does.
+OPEN_QUESTION = "INSERT INTO questions SELECT ?, ?, NULL, 0 FROM mailboxes WHERE handle = ?"
+CLOSE_QUESTION = "UPDATE questions SET is_closed = 1 WHERE handle = ? AND n = ?"
 # A child that was left behind may still ask for messages, but those are `never_read`.
-_DELIVER = f"""
+DELIVER = f"""
 UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
     SELECT 1 FROM tasks WHERE tasks.handle = messages.handle AND ended_at IS NULL AND NOT {_HAS_STOPPED}
 )
@@ -108,16 +109,16 @@ def receiver(connection: sqlite3.Connection, handle: str) -> str:
     if row is None:
         raise CallError("unknown_handle", "there is no record with this handle", field="handle")
     process, has_ended, has_stopped, takes_messages, is_full = row
-    if has_ended:
-        raise _refused(handle, "it has ended", "delegate a new task")
-    if not is_alive(str(process)):
-        raise _refused(handle, "its process was lost", f"`delegate run --resume {handle}` goes on with it")
-    if not takes_messages:
-        raise _refused(handle, "its runner takes no messages", "wait for its result, or stop it")
-    if has_stopped:
-        raise _refused(handle, "it has stopped working, and its verdict is being made", "wait for its result")
-    if is_full:
-        raise _refused(handle, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result")
+    for is_so, why, hint in (
+        (has_ended, "it has ended", "delegate a new task"),
+        (not is_alive(str(process)), "its process was lost", f"`delegate run --resume {handle}` goes on with it"),
+        (not takes_messages, "its runner takes no messages", "wait for its result, or stop it"),
+        (has_stopped, "it has stopped working, and its verdict is being made", "wait for its result"),
+        (is_full, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result"),
+    ):
+        if is_so:
+            why = f"{handle} can't be sent a message: {why}"
+            raise CallError("cannot_message", why, field="handle", hint=hint)
     return str(process)
 
 
@@ -127,37 +128,11 @@ def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement
     return message, (_INSERT, (message.id, message.sent_at, text, handle, process))
 
 
-def answer(message: SentMessage) -> Statement:
-    """The statement that makes a message which was just stored the answer, if its child waits for one."""
-    return _ANSWER, (message.id, message.handle)
-
-
-def open_question(handle: str, n: int) -> Statement:
-    """The statement by which the next message to a child becomes the answer to its `n`-th question."""
-    return _OPEN_QUESTION, (handle, n, handle)
-
-
-def close_question(handle: str, n: int) -> Statement:
-    """The statement after which no message becomes the answer any more."""
-    return _CLOSE_QUESTION, (handle, n)
-
-
-def answer_to(connection: sqlite3.Connection, handle: str, n: int) -> str | None:
-    """The answer to a child's `n`-th question, if there is one."""
-    row = connection.execute(_SELECT_ANSWER, (handle, n)).fetchone()
-    return row[0] if row else None
-
-
 def waiting(connection: sqlite3.Connection, handle: str, process: str) -> list[tuple[str, str, int | None]]:
     """The ids and texts of the messages that a child hasn't read, in the order in which they were sent, each with the
     number of the question that it answers, if it answers one.
     """
     return connection.execute(_SELECT_WAITING, (handle, process)).fetchall()
-
-
-def delivered(id: str) -> Statement:
-    """The statement that marks a message as read, if its child still works."""
-    return _DELIVER, (time.time(), id)
 
 
 def continued_from(handle: str) -> str | None:
@@ -199,7 +174,3 @@ def _state(delivered_at: float | None, is_open: bool, *, waits: bool) -> Message
     if delivered_at is not None:
         return "delivered"
     return "queued" if is_open and waits else "never_read"
-
-
-def _refused(handle: str, why: str, hint: str) -> CallError:
-    return CallError("cannot_message", f"{handle} can't be sent a message: {why}", field="handle", hint=hint)

@@ -13,11 +13,14 @@ Json = dict[str, Any]
 HANDLE = re.compile(r"(?:\b|(?<=\\n))[0-9a-f]{12,32}-\d+\b")
 VERDICTS = (re.compile(r"task \d+: (?:PASS|FAIL)"), re.compile(r"\bverdict\W{1,8}(?:PASS|FAIL)"))
 """A verdict in the result's text, and in its JSON."""
+QUESTION: Json = {"question": "Which color?", "options": ["red", "blue"]}
+ANSWER, CHOSEN = "2", "Option 2: blue"
+"""What the parent's model or its user answers, and how the child reads it."""
 RUNNING = re.compile(r"running in the background|status\W{1,6}running", re.IGNORECASE)
-TOOL, READ = "delegate_task", "read_delegation"
+TOOL, READ, MESSAGE = "delegate_task", "read_delegation", "message_delegation"
 CHILD, JUDGE = "gpt-6.1-terra", "gpt-6-luna"
 _SEARCHES = ("tool_search", "ToolSearch")
-_MOST_SEARCHES = 2
+_MOST_SEARCHES = 3
 """One for each of the tools."""
 
 
@@ -63,9 +66,10 @@ class Parent:
         if turn is None:
             return Reply("I have read the results.")
         searches = sum(search is not None and one.tool == search.name for one in answered(call))
-        if turn.tool == READ and reading is None and search and searches < _MOST_SEARCHES:
-            return searching(call, search, READ)
-        used = mine if turn.tool == TOOL else reading or Listed(READ, "", {}, mine.namespace)
+        used = mine if turn.tool == TOOL else _named(tools.values(), turn.tool)
+        if used is None and self.how != "code" and search and searches < _MOST_SEARCHES:
+            return searching(call, search, turn.tool)
+        used = used or Listed(turn.tool, "", {}, mine.namespace)
         # Gemini CLI offers this parameter beside those of each tool, so its models use it.
         more: Json = {"wait_for_previous": False} if "wait_for_previous" in used.schema.get("properties", {}) else {}
         return calling(call, used, [{**arguments, **more} for arguments in turn.calls], self.how)
@@ -76,7 +80,8 @@ _SIDE_ANSWER = '{"reasoning": "-", "next_speaker": "user", "title": "Delegation"
 
 def results(call: Call) -> list[Answered]:
     """The results of the server's tools in a request."""
-    ours = [one for one in answered(call) if TOOL in one.tool or READ in one.tool or one.tool in {"exec", "wait"}]
+    names = (TOOL, READ, MESSAGE)
+    ours = [one for one in answered(call) if one.tool in {"exec", "wait"} or any(name in one.tool for name in names)]
     return [one for one in ours if not _CELL.search(one.text)]
 
 
@@ -108,6 +113,8 @@ class Children:
     seconds: float = 0
     command: str = ""
     """A command that each child runs in its shell first."""
+    question: Json | None = None
+    """What each child asks its parent first."""
     started: int = 0
     keys: set[str] = field(default_factory=set[str])
     """The keys that the requests had."""
@@ -121,6 +128,10 @@ class Children:
         self.started += not done
         if self.command and not done:
             return Reply(tool_calls=(("run_shell", {"command": self.command, "timeout_seconds": 300}),))
+        if self.question and not done:
+            return Reply(tool_calls=(("ask_parent", self.question),))
+        if self.question:
+            return Reply(f"The answer is 42. {'It is blue.' if CHOSEN in str(call.body) else 'Nobody told me.'}")
         steps = 10 if self.seconds > 0 else 0
         if done < steps:
             return Reply(tool_calls=(("think", {"thought": f"Step {done}."}),), delay=self.seconds / steps)

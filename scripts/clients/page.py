@@ -118,6 +118,12 @@ def _readings(shown: Sequence[Driven], results: Json) -> Iterator[str]:
         at_once = f"{four.get('calls_at_once', '')}, {four.get('runs', '')}"
         chars = f"{single.get('chars', '')}, {batch.get('chars', '')}"
         yield f"| {client.name} | {name} | {' and '.join(forms)} | {chars} | {at_once} |"
+    yield from ("", "## What a child asks", "")
+    yield "Without a screen, clients with forms decline them, so their model is asked. The SDKs answer by a function."
+    yield from ("", "| client | forms | who answers |", "|---|---|---|")
+    for client in shown:
+        if "answered_by" in (seen := results[client.name]["facts"].get("question", {})):
+            yield f"| {client.name} | {'yes' if seen['forms'] else 'no'} | {seen['answered_by']} |"
     yield from ("", "## A call of 200 s", "")
     yield "How many requests to the model, and how many tokens in all of them, a call of 200 s takes."
     yield from ("", "| client | seconds | calls of tools | requests | tokens |", "|---|---|---|---|---|")

@@ -30,9 +30,12 @@ from scripts.clients.facts import (
     traffic,
 )
 from scripts.clients.fakes import (
+    ANSWER,
     CHILD,
     HANDLE,
     JUDGE,
+    MESSAGE,
+    QUESTION,
     READ,
     RUNNING,
     TOOL,
@@ -167,6 +170,33 @@ def _from_record(read: Sequence[str], reader: Listed | None) -> Turn | None:
         return Turn(READ, [{}])
     handles = HANDLE.findall(read[0])
     return Turn(READ, [{"handle": handles[0]}]) if handles and len(read) == 1 else None
+
+
+def _answering(read: Sequence[str], reader: Listed | None) -> Turn | None:
+    """Delegate, answer what the child asks if the client's user wasn't asked, and read the report."""
+    if not read:
+        return Turn(TOOL, [_task()])
+    if "needs_input" in read[-1] and (handles := HANDLE.findall(read[-1])):
+        return Turn(MESSAGE, [{"handle": handles[0], "text": ANSWER}])
+    if "answered: the child goes on" in read[-1]:
+        handles = HANDLE.findall("\n".join(read))
+        return Turn(READ, [{"handle": handles[0]}]) if handles else None
+    return _waiting(read, reader, 1)
+
+
+def _question(run: Run) -> tuple[str, Json]:
+    """Whether the child got the answer, and from whom."""
+    whole = "\n".join(run.read)
+    of_server = [one for one in run.log if one.sender == "server"]
+    forms = [one for one in of_server if one.method == "elicitation/create" or "inputRequests" in str(one.body)]
+    shown: Json = {"forms": len(forms), "answered_by": "user" if forms else "model", "excerpt": whole[:300]}
+    if forms and "needs_input" in whole:
+        shown["answered_by"] = "model, after the client had declined the form"
+    passed = "It is blue" in whole and verdicts_in(whole) and run.exit_code == 0
+    if run.client.one_server_per_call and "Nobody told me" in whole and verdicts_in(whole):
+        shown["answered_by"] = "nobody"
+        return "no: its children can't ask, since it has no forms and ends the server with each call", shown
+    return (PASSED if passed else f"no: {run.why_not()}"), shown
 
 
 def _first_request(run: Run) -> tuple[str, Json]:
@@ -386,6 +416,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         _asked,
         lambda long_seconds: Children(seconds=200),
         lambda long_seconds: 200,
+    ),
+    Scenario(
+        "question",
+        "A child asks. The client's user answers a form, or else its model reads `needs_input` and sends a message: it "
+        "reads the verdict of a child that was told.",
+        _answering,
+        _question,
+        lambda long_seconds: Children(question=QUESTION),
     ),
     Scenario(
         "untrusted config",

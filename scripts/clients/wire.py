@@ -137,7 +137,7 @@ def calling(call: Call, tool: Listed, calls: Sequence[Json], how: How) -> Reply 
 def searching(call: Call, search: Listed, name: str = "delegate_task") -> Reply | Fault:
     """The model's reply that looks for a tool, with the client's own search."""
     if search.name == "tool_search" and call.api == "responses":
-        query: Json = {"query": "delegate a task to a child agent", "limit": 3}
+        query: Json = {"query": "delegate a task to a child agent", "limit": 8}
         return _items(call, [{"type": "tool_search_call", "execution": "client", "arguments": query}])
     return Reply(tool_calls=((search.name, {"query": name}),))
 

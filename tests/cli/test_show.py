@@ -210,3 +210,18 @@ def test_runs_are_listed_newest_first_up_to_a_limit(report: Report) -> None:
 def test_without_records_runs_says_so_and_creates_no_file(home: Path) -> None:
     assert _shown("runs") == "no runs are on record\n"
     assert not home.exists()
+
+
+async def test_attempts_at_a_task_are_one_task_unless_all_are_asked_for(home: Path) -> None:
+    replies = iter(["No.", Scripted.call("write_file", path="a.txt", content="a"), "I wrote it."])
+    client = Scripted(lambda request: "I wrote it." if len(request.messages) > 1 else next(replies))
+    tasks = [Task(goal="Write a.txt.", acceptance_criteria=["file: a.txt"], attempts=2), Task(goal="Say something.")]
+    async with Delegator(client=client, max_concurrent=1) as delegator:
+        report = await delegator.run(*tasks)
+    assert report.results[0].good
+    listed = json.loads(_shown("runs", "--format", "json"))
+    assert (listed[0]["tasks"], listed[0]["passed"], listed[0]["other"]) == (2, 1, 1)
+    shown, everything = (_shown("show", report.run_id, *more) for more in ((), ("--attempts",)))
+    assert (shown.count("Write a.txt."), everything.count("Write a.txt.")) == (1, 2)
+    assert (shown.count("not chosen"), everything.count("not chosen")) == (0, 1)
+    assert _shown("show", report.run_id, "2").startswith("UNJUDGED  2. Say something.")

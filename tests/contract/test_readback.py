@@ -13,7 +13,9 @@ from delegate.contract import (
     CallProgress,
     Dialect,
     ReadRequest,
+    merge_tool,
     message_tool,
+    parse_merge,
     parse_message,
     parse_read,
     parse_stop,
@@ -114,16 +116,32 @@ def test_a_message_has_a_handle_and_a_text() -> None:
         assert refused.value.field == field
 
 
-@pytest.mark.parametrize("make", [read_tool, stop_tool, message_tool])
+def test_a_merge_has_handles_and_perhaps_a_branch() -> None:
+    assert parse_merge('{"handles": ["ab-0 ", "ab-1"]}') == (["ab-0", "ab-1"], None)
+    assert parse_merge({"handles": ["ab-0"], "onto": "work"}) == (["ab-0"], "work")
+    for arguments, field in (
+        ({}, "handles"),
+        ({"handles": []}, "handles"),
+        ({"handles": "ab-0"}, "handles"),
+        ({"handles": [7]}, "handle"),
+        ({"handles": ["ab-0"], "onto": 1}, "onto"),
+        ({"handles": ["ab-0"], "min_level": "said"}, "min_level"),
+    ):
+        with pytest.raises(CallError) as refused:
+            parse_merge(arguments)
+        assert refused.value.field == field
+
+
+@pytest.mark.parametrize("make", [read_tool, stop_tool, message_tool, merge_tool])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_has_the_tools_in_its_own_envelope(dialect: Dialect, make: Callable[[Dialect], Any]) -> None:
     made = make(dialect)
     made = made.get("function", made)
-    assert made["name"] in ("read_delegation", "stop_delegation", "message_delegation")
+    assert made["name"] in ("read_delegation", "stop_delegation", "message_delegation", "merge_delegation")
     names = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
     schema = next(made[name] for name in names if name in made)
     Draft202012Validator.check_schema(schema)
-    assert "handle" in schema["properties"]
+    assert {"handle", "handles"} & set(schema["properties"])
 
 
 def test_for_mcp_one_only_reads_and_the_other_does_not() -> None:

@@ -73,6 +73,10 @@ async def test_the_one_with_a_pass_is_chosen_whatever_it_costs_and_all_are_on_re
         report = await one.run(task())
         (result,) = report.results
         text = one.render(report)
+        (summary,), tasks = await one.records.runs(), await one.records.tasks(report.run_id or "")
+        assert (summary.tasks, summary.passed, summary.failed, summary.other) == (1, 1, 0, 0)
+        assert summary.cost_usd == pytest.approx(report.totals.cost_usd), "all of them cost"
+        assert [task.other_attempt for task in tasks] == [True, False]
         records = [await one.records.read(attempt.handle or "") for attempt in result.attempts]
     assert report.all_pass, text
     assert (result.model, result.handle) == ("dear", chosen(result).handle)
@@ -170,6 +174,8 @@ async def test_stopping_the_call_stops_all_attempts_and_what_is_done_counts(tmp_
         assert len(delegation.handles) == 2
         await hanging.wait()
         await delegation.wait(handle=delegation.handles[0])
+        (summary,) = await one.records.runs()
+        assert (summary.tasks, summary.passed) == (1, 1), "until one is chosen, the first counts"
         assert delegation.progress.line().startswith("1 of 2 done; task 1 uses `hang`")
         assert await one.background.read_answer({"handle": delegation.handles[0]})
         delegation.cancel()

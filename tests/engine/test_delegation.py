@@ -261,10 +261,10 @@ async def test_who_may_not_read_a_report_can_neither_wait_for_it_nor_stop_or_mes
         assert kept.running
         for make in (make_read_tool, make_stop_tool, make_message_tool):
             arguments = {"handle": kept.running.handles[0]} | ({"text": "Hi."} if make is make_message_tool else {})
-            answer = await make(delegator, may_read=lambda session, run: False).call(arguments)
+            answer = await make(delegator).call(arguments, Invocation(may_read=lambda run: False))
             assert json.loads(answer.text)["error"]["code"] == "unknown_handle"
         assert not kept.running.done
-        listed = await make_read_tool(delegator, may_read=lambda session, run: False).call({})
+        listed = await make_read_tool(delegator).call({}, Invocation(may_read=lambda run: False))
         assert listed.text == "no tasks have been delegated yet"
         with delegator.root_run(), pytest.raises(CallError, match="another run"):
             await delegator.background.stop_call({"handle": kept.running.handles[0]})

@@ -118,19 +118,25 @@ async def test_a_child_can_ask_only_where_somebody_can_answer() -> None:
         assert can_ask(client)
         await delegator.call({"goal": "a"}, on_question=answers)
         assert can_ask(client)
-        await (await delegator.background.start(Task(goal="a")))
+        start, message = delegator.background.start, delegator.background.message
+        for asks in (False, True):  # nobody reads the questions of a program that doesn't say so
+            delegation = await start(Task(goal="a"), asks=asks)
+            await delegation
+            assert can_ask(client) == asks
+            await (await delegator.background.start_call({"goal": "a"}, asks=asks))
+            assert can_ask(client) == asks
+            await message(delegation.handles[0], "More.", asks=asks)
+            await delegator.background.join()
+            assert can_ask(client) == asks
+        await (await start(Task(goal="a"), on_question=answers))
         assert can_ask(client)
-        await (await delegator.background.start_call({"goal": "a"}))
-        assert can_ask(client)
-        await (await delegator.background.start_call({"goal": "a"}, asks=False))
-        assert not can_ask(client)
         assert [outcome.result async for outcome in delegator.batches.run([Task(goal="a")])]
         assert not can_ask(client)
     async with Delegator(client=client, on_question=answers) as delegator:
         await delegator.run(Task(goal="a"))
         assert can_ask(client)
     async with Delegator(client=client, on_question=answers, parent_answer_seconds=0) as delegator:
-        await (await delegator.background.start(Task(goal="a")))
+        await (await delegator.background.start(Task(goal="a"), asks=True))
         assert not can_ask(client)
 
 
@@ -215,7 +221,7 @@ async def test_a_message_to_the_handle_is_the_answer_also_of_another_process(hom
 
     client, nobody = Scripted(child), Scripted([])
     async with Delegator(client=client) as delegator, Delegator(client=nobody) as other, asyncio.timeout(SOON):
-        delegation = await delegator.background.start(Task(goal="go"))
+        delegation = await delegator.background.start(Task(goal="go"), asks=True)
         (question,) = await until_asked(delegation)
         assert not await delegation.wait(60, or_question=True)
         text = await delegator.background.read_call({"handle": question.handle, "wait_seconds": 60})
@@ -260,7 +266,7 @@ async def test_twenty_messages_leave_room_for_an_answer() -> None:
 
     client = asks(Scripted.call("look"), ask(**DATABASE))
     async with Delegator(client=client, tools=[look]) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.background.start(Task(goal="go"))
+        delegation = await delegator.background.start(Task(goal="go"), asks=True)
         await looking.wait()
         for n in range(20):
             await delegator.background.message(delegation.handles[0], str(n))
@@ -309,7 +315,7 @@ async def test_what_is_said_after_the_deadline_is_a_message_like_others() -> Non
         return f"I read {len(request.messages)}."
 
     async with Delegator(client=Scripted(reply), parent_answer_seconds=0.1) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.background.start(Task(goal="go"))
+        delegation = await delegator.background.start(Task(goal="go"), asks=True)
         await reporting.wait()
         sent = await delegator.background.message(delegation.handles[0], "2")
         may_report.set()
@@ -322,7 +328,7 @@ async def test_what_is_said_after_the_deadline_is_a_message_like_others() -> Non
 async def test_a_background_call_whose_callback_fails_waits_for_a_message() -> None:
     for answer in (None, RuntimeError("no line")):
         async with Delegator(client=asks(), on_question=Parents(answer)) as delegator, asyncio.timeout(SOON):
-            delegation = await delegator.background.start(Task(goal="go"))
+            delegation = await delegator.background.start(Task(goal="go"), asks=True)
             (question,) = await until_asked(delegation)
             await delegator.background.message(question.handle, "2")
             assert (await delegation).results[0].summary == "I used it."
@@ -331,7 +337,7 @@ async def test_a_background_call_whose_callback_fails_waits_for_a_message() -> N
 async def test_a_child_leaves_itself_half_of_the_calls_time() -> None:
     async with Delegator(client=asks()) as delegator, asyncio.timeout(SOON):
         parent = Parent(seconds_left=2)
-        delegation = await delegator.background.start(Task(goal="go"), parent=parent)
+        delegation = await delegator.background.start(Task(goal="go"), parent=parent, asks=True)
         (result,) = (await delegation).results
         record = await delegator.records.read(result.handle or "")
     assert (result.status, result.summary) == ("completed", "I used it.")
@@ -409,7 +415,7 @@ async def test_children_that_ask_at_once_each_get_their_own_answer() -> None:
         lambda request: request.messages[-1].text if request.messages[1:] else ask(question=request.messages[0].text)
     )
     async with Delegator(client=client) as delegator, asyncio.timeout(SOON):
-        delegation = await delegator.background.start(*(Task(goal=f"task {n}") for n in range(3)))
+        delegation = await delegator.background.start(*(Task(goal=f"task {n}") for n in range(3)), asks=True)
         questions = await until_asked(delegation, 3)
         text = await delegator.background.read_call({"handle": delegation.handles[2]})
         for question in reversed(questions):
@@ -451,12 +457,12 @@ async def test_a_child_that_asks_the_same_again_and_again_is_ended() -> None:
         ({"question": "\u200b\x1b[2J"}, "`question` is missing"),
         ({"question": 4}, "`question` is missing"),
         ({}, "`question` is missing"),
-        ({"question": "a", "options": "yes"}, "`options` has to be a list of texts"),
-        ({"question": "a", "options": [1, 2]}, "`options` has to be a list of texts"),
-        ({"question": "a", "options": {"a": 1}}, "`options` has to be a list of texts"),
+        ({"question": "a", "options": "yes"}, "`options` has to be a list of at most 8 texts"),
+        ({"question": "a", "options": [1, 2]}, "`options` has to be a list of at most 8 texts"),
+        ({"question": "a", "options": {"a": 1}}, "`options` has to be a list of at most 8 texts"),
         ({"question": "a", "options": ["a", " "]}, "none of them empty"),
         ({"question": "a", "options": ["a", "\x1b[31m\u202e"]}, "none of them empty"),
-        ({"question": "a", "options": ["a"] * 9}, f"at most {MAX_OPTIONS} options"),
+        ({"question": "a", "options": ["a"] * 9}, f"at most {MAX_OPTIONS} texts"),
         ({"question": "a", "options": ["x" * 201]}, "of at most 200 characters"),
         ({"question": "a", "options": ["x" * 1_000_000]}, "of at most 200 characters"),
     ],
@@ -483,7 +489,7 @@ HOSTILE = (
 
 async def test_what_a_child_asks_cannot_pass_for_anything_else() -> None:
     async with Delegator(client=asks(ask(question=HOSTILE, options=[HOSTILE, "ok"]))) as delegator:
-        delegation = await delegator.background.start(Task(goal=HOSTILE))
+        delegation = await delegator.background.start(Task(goal=HOSTILE), asks=True)
         (question,) = await until_asked(delegation)
         text = await delegator.background.read_call({"handle": question.handle})
         await delegator.background.message(question.handle, "ok")

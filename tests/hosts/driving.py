@@ -44,6 +44,10 @@ Scenario = Literal[
     "parent_tools_only",
     "tool_refuses_arguments",
     "approval_denied",
+    "message",
+    "continuation",
+    "question",
+    "resume",
 ]
 
 
@@ -100,6 +104,20 @@ class ToolDriver(Driver, Protocol):
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         """`child_tools` of the adapter."""
         ...
+
+
+def own_tool(host: Any, world: World, delegator: Delegator, form: str = "") -> Any:
+    """The tool of delegate's that the parent has, made by the host's module; `form` ends the names of its functions."""
+    if world.own == "message":
+        return getattr(host, f"follow_up_tools{form}")(delegator)[0]
+    name = {"delegate": "tool", "read": "read_tool", "think": "think_tool"}[world.own]
+    return getattr(host, f"{name}{form}")(delegator)
+
+
+def own_tools(host: Any, delegator: Delegator, form: str = "") -> list[Any]:
+    """All tools that the host's module makes."""
+    made = [getattr(host, f"{name}{form}")(delegator) for name in ("tool", "read_tool", "think_tool")]
+    return [*made, *getattr(host, f"follow_up_tools{form}")(delegator)]
 
 
 async def outcome_of(turn: Coroutine[Any, Any, Outcome], cancel: asyncio.Event | None) -> Outcome:

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 from delegate import Delegator
-from delegate.types import JsonObject
+from delegate.records.mailbox import continuation_of
+from delegate.types import JsonObject, ParentQuestion
 from tests.hosts.driving import Driver, Outcome, Scenario, ToolDriver
 from tests.hosts.world import (
     CHILD_TOKENS,
@@ -22,13 +24,14 @@ from tests.hosts.world import (
     child_that_calls,
     finds,
 )
+from tests.killed.lost import killed
 from tests.support.model_server import Call, Fault, Reply
 
 CRITERION = "report: the report gives the answer"
 CANCEL_SECONDS = 20.0
 """A canceled run that takes longer counts as hanging."""
 RUN_SECONDS = 50.0
-WORLD_FIELDS = ("child", "judge", "parent", "own", "native", "turns")
+WORLD_FIELDS = ("child", "judge", "parent", "own", "native", "turns", "reply")
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,12 @@ class Stage:
             tools = driver.child_tools([driver.native_tool(world, name) for name in children_get])
         with world.server:
             self.use(world)
+            if world.reply:
+
+                async def reply(question: ParentQuestion) -> str:
+                    return world.reply
+
+                settings["on_question"] = reply
             async with Delegator(model=WORKER, judge_model=JUDGE, tools=tools, **settings) as delegator:
                 yield delegator
 
@@ -354,7 +363,7 @@ async def own_tools_omitted(stage: Stage) -> None:
     driver, world = cast("ToolDriver", stage.driver), World([task()])
     async with stage.delegator(world) as delegator:
         tools = [driver.native_tool(world, "multiply"), *driver.own_tools(delegator)]
-        assert len(tools) == 4
+        assert len(tools) == 5
         assert [tool.name for tool in driver.child_tools(tools)] == ["multiply"]
 
 
@@ -392,6 +401,94 @@ async def approval_denied(stage: Stage) -> None:
     assert played.states == ["completed"]
 
 
+# ------------------------------------------------------------------------------------- messages, questions, lost tasks
+
+
+async def message(stage: Stage) -> None:
+    """A message by the program around the host, sent by the task's handle, reaches its child between two turns."""
+    is_sent = threading.Event()
+
+    async def child(call: Call) -> Reply:
+        if call.tool_results:
+            return Reply(f"I was told: {_last(call)}")
+        await asyncio.to_thread(is_sent.wait, 10)
+        return Reply(tool_calls=(("think", {"thought": "What color?"}),))
+
+    world = World([task()], child=child)
+    async with stage.delegator(world) as delegator:
+        running = asyncio.create_task(stage.run_again(delegator, world))
+        await asyncio.wait_for(world.working.wait(), CANCEL_SECONDS)
+        handle = await _only_handle(delegator)
+        await delegator.background.message(handle, "Name the color.")
+        is_sent.set()
+        (text,) = await running
+        states = [one.state for one in await delegator.background.messages(handle)]
+    assert "Name the color." in text
+    assert states == ["delivered"]
+
+
+async def continuation(stage: Stage) -> None:
+    """The message tool continues a task that has ended, and the read tool gives the verdict that this gets."""
+
+    def child(call: Call) -> Reply:
+        return Reply(f"The answer is 42. I was told: {_last(call)}")
+
+    world = World([task(acceptance_criteria=[CRITERION])], child=child)
+    async with stage.delegator(world) as delegator:
+        await stage.run_again(delegator, world)
+        handle = await _only_handle(delegator)
+        again = continuation_of(handle)
+        world.own, world.calls = "message", [{"handle": handle, "text": "Name the color."}]
+        told = (await stage.run_again(delegator, world))[-1]
+        world.own, world.calls = "read", [{"handle": again, "wait_seconds": RUN_SECONDS}]
+        text = (await stage.run_again(delegator, world))[-1]
+    assert f"continues with your message in the background as {again}" in told
+    assert ": PASS" in text
+    assert "Name the color." in text
+    assert len(world.of("judge")) == 2
+
+
+async def question(stage: Stage) -> None:
+    """A child that asks is told what the host's user answers, or else the program around the host."""
+
+    def child(call: Call) -> Reply:
+        if call.tool_results:
+            return Reply(f"I was told: {_last(call)}")
+        return Reply(tool_calls=(("ask_parent", {"question": "Which color?", "options": ["red", "blue"]}),))
+
+    played = await stage.play(task(), child=child, reply="2")
+    assert "Option 2: blue" in played.text
+    assert played.states == ["completed"]
+
+
+async def resume(stage: Stage) -> None:
+    """A task whose process was killed goes on by its handle, and the read tool gives its verdict."""
+    given = {"goal": "Find the answer.", "acceptance_criteria": [CRITERION]}
+    turns = [[["write_file", {"path": "a.txt", "content": "42"}]]]
+    world = World([])
+    async with stage.delegator(world) as delegator:
+        handle = await asyncio.to_thread(killed, delegator.settings.home, given, turns)
+        world.own, world.calls = "read", [{"handle": handle}]
+        lost = (await stage.run_again(delegator, world))[-1]
+        report = await delegator.resume(handle)
+        text = (await stage.run_again(delegator, world))[-1]
+    assert "was lost before it returned a result" in lost
+    assert report.all_pass
+    assert ": PASS" in text
+    assert "You called write_file" in world.of("child")[0].texts[0]
+
+
+async def _only_handle(delegator: Delegator) -> str:
+    (run,) = await delegator.records.runs()
+    (record,) = await delegator.records.tasks(run.run_id)
+    return record.handle
+
+
+def _last(call: Call) -> str:
+    """The last of what the model was sent."""
+    return call.texts[-1][-300:]
+
+
 SCENARIOS: dict[Scenario, Callable[[Stage], Awaitable[None]]] = {
     "single": single,
     "batch": batch,
@@ -419,6 +516,10 @@ SCENARIOS: dict[Scenario, Callable[[Stage], Awaitable[None]]] = {
     "parent_tools_only": parent_tools_only,
     "tool_refuses_arguments": tool_refuses_arguments,
     "approval_denied": approval_denied,
+    "message": message,
+    "continuation": continuation,
+    "question": question,
+    "resume": resume,
 }
 
 

@@ -10,7 +10,11 @@ import pytest
 
 pytest.importorskip("mcp.server.lowlevel")
 
+from delegate import Delegator
 from delegate.hosts.mcp.approvals import ClientApprovals, answer_in
+from delegate.hosts.mcp.clients import Clients
+from delegate.hosts.mcp.tools import ToolRequest, Tools
+from delegate.models.providers.scripted import Scripted
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject, ParentQuestion
 from tests.hosts.drivers.mcp import Session
@@ -84,6 +88,18 @@ async def test_without_an_answer_of_the_user_the_model_is_asked(
     assert answered == "answered: the child goes on with your answer; read_delegation waits for its result"
     assert "Option 2: blue" in done
     assert done.split("\n")[-2] == "your messages to it: 1 delivered"
+
+
+@pytest.mark.parametrize(("name", "is_offered"), [("mcporter", False), ("inspector-cli", False), ("another", True)])
+async def test_children_ask_only_if_their_client_does_not_end_the_server_with_each_call(
+    name: str, is_offered: bool
+) -> None:
+    client = Scripted(["Done."])
+    async with Delegator(client=client) as delegator:
+        request = ToolRequest("delegate_task", {"goal": "Paint it"}, None, {}, None, None, client_name=name)
+        answer = await Tools(delegator, Clients(shared_records=True)).answer(request)
+    assert "Done." in answer["content"][0]["text"]
+    assert ("ask_parent" in [tool.name for tool in client.requests[0].tools]) == is_offered
 
 
 async def test_three_children_ask_at_once_in_one_call(settings: Settings, world: World) -> None:

@@ -109,6 +109,14 @@ def test_all_tools_together_cost_at_most_900_tokens() -> None:
     assert all(tool["_meta"] == {"anthropic/alwaysLoad": True} for tool in listed)
 
 
+def test_merges_are_offered_only_where_a_setting_allows_them() -> None:
+    names = [tool["name"] for tool in definitions.listed(Settings())]
+    allowed = definitions.listed(Settings(merge_tool=True))
+    assert [tool["name"] for tool in allowed] == [*names, "merge_delegation"]
+    assert allowed[-1]["annotations"]["destructiveHint"]
+    assert tokens({key: allowed[-1][key] for key in ("name", "description", "inputSchema")}) <= 150
+
+
 async def test_clients_that_defer_tools_are_told_to_load_these(settings: Settings) -> None:
     async with connected(over_stdio(settings)) as client:
         assert [tool["_meta"]["anthropic/alwaysLoad"] for tool in await client.tools()] == [True] * len(NAMES)

@@ -178,7 +178,7 @@ async def test_a_child_asks_and_a_message_answers() -> None:
         return request.messages[-1].text if request.messages[1:] else Scripted.call("ask_parent", **question)
 
     async with serving(script) as served:
-        call = {"call": {"goal": "Paint it."}, "wait_seconds": 60}
+        call = {"call": {"goal": "Paint it."}, "wait_seconds": 60, "asks": True}
         asked = await served.ask("/v1/calls", call, status=202)
         (handle,) = asked["handles"]
         (question,) = asked["questions"]

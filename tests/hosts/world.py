@@ -25,9 +25,14 @@ PARENT_TOKENS, CHILD_TOKENS, JUDGE_TOKENS = (10, 5), (1_000, 100), (500, 50)
 
 Answer = Reply | Fault
 Script = Callable[[Call], Answer | Awaitable[Answer]]
-OwnTool = Literal["delegate", "read", "think"]
+OwnTool = Literal["delegate", "read", "think", "message"]
 """The tools that every host offers."""
-NAMES: dict[OwnTool, str] = {"delegate": "delegate_task", "read": "read_delegation", "think": "think"}
+NAMES: dict[OwnTool, str] = {
+    "delegate": "delegate_task",
+    "read": "read_delegation",
+    "think": "think",
+    "message": "message_delegation",
+}
 NativeTool = Literal["multiply", "send_money", "erase"]
 """The parent's own tools: `World.functions`, as objects of the framework. `erase` asks a person first."""
 
@@ -109,6 +114,8 @@ class World:
     """Which of delegate's tools the parent has."""
     native: Sequence[NativeTool] = ()
     """The framework's tools that the parent has, besides delegate's."""
+    reply: str = ""
+    """What the host's user, or else the program around it, answers to what a child asks."""
     turns: int = 1
     """The number of turns in which the parent makes its calls."""
     tool: str = ""

@@ -11,9 +11,8 @@ import os
 import sqlite3
 import subprocess
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from tests.batch.rows import DONE, lines
 from tests.cli.command import delegate, openai_at
+from tests.killed.lost import until
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
@@ -42,13 +42,6 @@ def locked(home: Path, name: str) -> Generator[None]:
 def on_record(home: Path, sql: str) -> float:
     with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
         return connection.execute(sql).fetchone()[0]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.005)  # other processes can be watched only so
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,14 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Job, Report
-from delegate._util.processes import is_alive
 from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.records.history import Records
 from delegate.types import JsonObject
 from tests.cli.command import delegate, openai_at
+from tests.killed.lost import killed, running
 from tests.killed.tasks import tools
-from tests.killed.test_outcomes import until
-from tests.support import warm
 from tests.support.git import git
 from tests.support.model_server import ModelServer, Reply
 from tests.support.words import is_judge, met_by
@@ -31,32 +29,6 @@ WRITE = ["write_file", {"path": "a.txt", "content": "hello"}]
 WRITES = Scripted.call("write_file", path="a.txt", content="hello")
 FILE = {"kind": "file", "path": "a.txt", "contains": "hello"}
 CHECK = {"kind": "shell", "command": "sh tests/check.sh"}
-
-
-@contextmanager
-def running(home: Path, task: JsonObject, turns: Sequence[Any], **plan: Any) -> Generator[str]:
-    """A process whose child has come to its last turn, and the handle of its task. It is killed at the end."""
-    plan = {"task": {"goal": "Write hello.", **task}, "turns": turns, **plan}
-    command = [*warm.python(), "-m", "tests.killed.tasks", str(home), json.dumps(plan)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
-        assert process.stdout
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
-            process.stdout.read()  # to its end, which comes when the forked process ends
-            until(lambda: not is_alive(owner(home)))
-
-
-def owner(home: Path) -> str:
-    with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
-        return connection.execute("SELECT process FROM tasks ORDER BY rowid DESC").fetchone()[0]
-
-
-def killed(home: Path, task: JsonObject, turns: Sequence[Any], **plan: Any) -> str:
-    with running(home, task, turns, **plan) as handle:
-        assert handle
-    return handle
 
 
 def child(*replies: ChatReply | str) -> Scripted:
@@ -146,8 +118,9 @@ AGAIN = """
 import asyncio, sys
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
+from tests.killed.lost import killed, owner, running
 from tests.killed.tasks import tools
-from tests.killed.test_outcomes import until
+from tests.killed.lost import until
 
 home, handle, log = sys.argv[1:]
 

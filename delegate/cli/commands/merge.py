@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli import PROGRAM
-from delegate.cli.commands.take_over import HandlesArgument, records_of
+from delegate.cli.commands.take_over import HandlesArgument
+from delegate.cli.input.recorded import records_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.delegator.merges import Merge
@@ -54,10 +54,4 @@ def merge(
         hint = f" ({error.hint})" if error.hint else ""
         print(f"{error.message}{hint}", file=sys.stderr)
         raise typer.Exit(1) from None
-    where = f"the branch {done.branch} of {done.checkout}" if done.branch else done.checkout
-    if undo:
-        print(f"merge {done.id} is undone: {where} is without {', '.join(done.handles)}")
-        return
-    print(f"the work of {', '.join(done.handles)} is in {where} now")
-    print(f"checked again there: {', '.join(done.checked) or 'nothing, since no criterion is a check of files'}")
-    print(f"to undo it: {PROGRAM} merge --undo {done.id}")
+    print(done)

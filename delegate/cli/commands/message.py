@@ -8,16 +8,15 @@ from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM, exits
 from delegate.cli.commands.run import print_any_report
 from delegate.cli.input.options import CriteriaOption, Format, FormatOption
-from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.input.recorded import complete_run, records_of
 from delegate.cli.input.taskfile import typed_criterion
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.output import console, print_as_json, refusals_as
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
-from delegate.errors import CallError
 from delegate.events import EventSink
 from delegate.records.mailbox import SentMessage
-from delegate.types import JsonObject, Report
+from delegate.types import Report
 
 _HandleArgument = typer.Argument(
     metavar="HANDLE", help="The handle of a task, or a run of one task.", autocompletion=complete_run
@@ -44,7 +43,7 @@ def message(
     goals = list[str]()
 
     async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> SentMessage | Report:
-        record = await _record(delegator, handle)
+        (record,) = await records_of(delegator, [handle])
         goals[:] = [record["task"]["goal"]]
         sent = await delegator.background.message(record["handle"], text, acceptance_criteria=new_criteria)
         if (delegation := delegator.background.delegation(sent.handle)) is None:
@@ -62,11 +61,3 @@ def message(
         more = f"`{PROGRAM} show {sent.handle}` says whether it did"
         line = f"{'answered' if sent.is_answer else 'queued'}: {state}; {more}"
         console().print(line, markup=False, soft_wrap=True)
-
-
-async def _record(delegator: Delegator, name: str) -> JsonObject:
-    record, tasks = await find(delegator, name, None)
-    if record is None and len(tasks) > 1:
-        handles = " ".join(task.handle for task in tasks[:10])
-        raise CallError("ambiguous_id", f"run {name} has {len(tasks)} tasks", hint=f"name one of {handles}")
-    return record or await delegator.records.read(tasks[0].handle) or {}

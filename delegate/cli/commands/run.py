@@ -13,7 +13,7 @@ from delegate.batch.sources import Listed
 from delegate.child.command import CommandRunner
 from delegate.cli import exits
 from delegate.cli.input.options import CriteriaOption, Format, FormatOption, PlanOption, TierName, TraceOption
-from delegate.cli.input.recorded import find
+from delegate.cli.input.recorded import records_of
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.input.task_trust import refuse_untrusted, requests_of
 from delegate.cli.input.taskfile import read_schema, read_task, read_tasks, typed_criterion
@@ -240,11 +240,9 @@ def _resume(text: str, format: Format) -> NoReturn:
     goals = list[str]()
 
     async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> Report:
-        record, tasks = await find(delegator, text, None)
-        goals[:] = [record["task"]["goal"] if record else tasks[0].goal]
-        return await delegator.resume(
-            record["handle"] if record else tasks[0].handle, on_event=on_event, cancellation=cancellation
-        )
+        (record,) = await records_of(delegator, [text])
+        goals[:] = [record["task"]["goal"]]
+        return await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
 
     report = stoppable(delegator, resume)
     print_any_report(report, goals, format)

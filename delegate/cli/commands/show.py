@@ -12,7 +12,7 @@ from rich.text import Text
 from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run, earlier_attempts, find, numbers, rows_of, short_ids
+from delegate.cli.input.recorded import complete_run, find, numbers, other_attempts, rows_of, short_ids
 from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
 from delegate.cli.screen.output import (
     VERY_ROOMY,
@@ -24,12 +24,14 @@ from delegate.cli.screen.output import (
     title,
 )
 from delegate.cli.screen.screens import record_screen, task_screen
-from delegate.cli.screen.transcript import approvals, latest_text, receipts, transcript_lines, when
+from delegate.cli.screen.transcript import approvals, transcript_lines
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.money import rough_usd
 from delegate.records.history import TaskSummary
+from delegate.report.amounts import when
+from delegate.report.tasks import latest_text, recorded_calls
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 
 ROWS, SCREENS = 100, 20
@@ -55,7 +57,10 @@ def show(
         bool, typer.Option("--failed", help="Only the tasks of the run that didn't pass, with the reasons.")
     ] = False,
     attempts: Annotated[
-        bool, typer.Option("--attempts", help="Also the attempts at rows of a batch that were run again since.")
+        bool,
+        typer.Option(
+            "--attempts", help="Also attempts that weren't chosen, and rows of a batch that were run again since."
+        ),
     ] = False,
     page: Annotated[
         int | None, typer.Option("--page", min=1, metavar="N", help="Which page of a run with many tasks. [default: 1]")
@@ -136,7 +141,7 @@ async def _find(
         if failed and pretty
     }
     rows = await rows_of(delegator, tasks[0].run_id) if tasks else {}
-    rows |= dict.fromkeys(earlier_attempts(tasks, rows), "run again")
+    rows |= other_attempts(tasks, rows)
     return _Selection(tasks=page_tasks, numbers=positions, rows=rows, name=text, rest=rest, records=records)
 
 
@@ -177,7 +182,7 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
     if transcript:
         out.print()
         out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)
-    elif calls := receipts(record):
+    elif calls := recorded_calls(record):
         out.print()
         out.print(Trimmed(_receipts(calls, slim_table(out))))
 

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.input.recorded import complete_run, records_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.delegator.merges import judged_diff
-from delegate.errors import CallError, ConfigError
+from delegate.errors import ConfigError
 from delegate.sandbox.workspace.take_over import apply
-from delegate.types import JsonObject
 
 HandlesArgument = typer.Argument(
     metavar="HANDLE...", help="The handles of tasks, or the ids of runs of one task.", autocompletion=complete_run
@@ -36,16 +35,3 @@ def take_over(handles: Annotated[list[str], HandlesArgument]) -> None:
         print(f"nothing was changed in {checkout}: {problem}", file=sys.stderr)
         raise typer.Exit(1)
     print(f"the changes of {', '.join(record['handle'] for record in records)} are in {checkout} now")
-
-
-async def records_of(delegator: Delegator, names: list[str]) -> list[JsonObject]:
-    """The records of the tasks, each once. Raises CallError for a name that isn't that of one task."""
-    found: dict[str, JsonObject] = {}
-    for name in names:
-        record, tasks = await find(delegator, name, None)
-        if record is None and len(tasks) > 1:
-            handles = " ".join(task.handle for task in tasks[:10])
-            raise CallError("ambiguous_id", f"run {name} has {len(tasks)} tasks", hint=f"name those of {handles}")
-        record = record or await delegator.records.read(tasks[0].handle) or {}
-        found[record["handle"]] = record
-    return list(found.values())

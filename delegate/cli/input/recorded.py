@@ -46,8 +46,8 @@ async def find(
 ) -> tuple[JsonObject | None, Sequence[TaskSummary]]:
     """The record of a task, or None if `text` names a run and `number` is None, and all tasks of its run.
 
-    Of a batch, these are the latest attempts at its rows, unless all `attempts` are asked for. Raises CallError if
-    there is nothing on record.
+    Of several attempts at a task, that is the chosen one, and of a batch the latest attempts at its rows, unless all
+    `attempts` are asked for. Raises CallError if there is nothing on record.
     """
     record = await delegator.records.read(text)
     if record is None and (parts := text.rpartition("-"))[0] and parts[2].isdigit():
@@ -58,8 +58,8 @@ async def find(
         hint = "use `last`, or an id from `delegate runs` or its first characters; records are stored in DELEGATE_HOME"
         raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
     if record is None and not attempts:
-        earlier = earlier_attempts(tasks, await rows_of(delegator, run_id))
-        tasks = [task for task in tasks if task.handle not in earlier]
+        others = other_attempts(tasks, await rows_of(delegator, run_id))
+        tasks = [task for task in tasks if task.handle not in others]
     if number is None:
         return record, tasks
     handles = {n: handle for handle, n in numbers(tasks).items()}
@@ -69,6 +69,19 @@ async def find(
     return await delegator.records.read(handles[number]), tasks
 
 
+async def records_of(delegator: Delegator, names: list[str]) -> list[JsonObject]:
+    """The records of the tasks, each once. Raises CallError for a name that isn't that of one task."""
+    found: dict[str, JsonObject] = {}
+    for name in names:
+        record, tasks = await find(delegator, name, None)
+        if record is None and len(tasks) > 1:
+            handles = " ".join(task.handle for task in tasks[:10])
+            raise CallError("ambiguous_id", f"run {name} has {len(tasks)} tasks", hint=f"name those of {handles}")
+        record = record or await delegator.records.read(tasks[0].handle) or {}
+        found[record["handle"]] = record
+    return list(found.values())
+
+
 async def rows_of(delegator: Delegator, run_id: str) -> dict[str, str]:
     """The ids of a batch's rows, by the handles of the latest attempts at them, as far as they are known."""
     with suppress(DelegateError):  # the records of tasks can be read without them
@@ -76,13 +89,12 @@ async def rows_of(delegator: Delegator, run_id: str) -> dict[str, str]:
     return {}
 
 
-def earlier_attempts(tasks: Sequence[TaskSummary], rows: Mapping[str, str]) -> set[str]:
-    """The handles of the tasks at the same places of a batch as the latest attempts, which are `rows`."""
+def other_attempts(tasks: Sequence[TaskSummary], rows: Mapping[str, str]) -> dict[str, str]:
+    """Why attempts don't count, by their handles: others were chosen, or are the latest at `rows` of a batch."""
     places = {task.task_index for task in tasks if task.handle in rows}
-    top = tasks[0].depth if tasks else 0
-    return {
-        task.handle for task in tasks if task.depth == top and task.task_index in places and task.handle not in rows
-    }
+    again = (task for task in tasks if task.depth == tasks[0].depth and task.task_index in places)
+    found = {task.handle: "run again" for task in again if task.handle not in rows}
+    return found | {task.handle: "not chosen" for task in tasks if task.other_attempt}
 
 
 def numbers(tasks: Sequence[TaskSummary]) -> dict[str, int]:

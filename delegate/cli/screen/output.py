@@ -133,13 +133,11 @@ def plain(text: str, style: str = "") -> Text:
 def print_report(report: Report, goals: Sequence[str]) -> None:
     """Print a screen per task and, if there are several, their totals."""
     out, several = console(), len(report.results) > 1
-    has_attempts = any(result.attempts for result in report.results)  # which have numbers of their own in the run
     for n, result in enumerate(report.results):
         if n:
             out.print()
         number = result.task_index + 1 if several else None
-        which = result.handle if has_attempts else f"last {number}" if number else "last"
-        more = f"{PROGRAM} show {which}" if result.handle else ""
+        more = f"{PROGRAM} show last{f' {number}' if number else ''}" if result.handle else ""
         out.print(task_screen(result, goals[result.task_index], number=number, more=more))
     if several:
         out.print("", Prose(Text(totals_line(report), "bold")), sep="\n")

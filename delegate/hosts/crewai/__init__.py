@@ -23,13 +23,21 @@ has tools of its own does tasks as it is, with receipts of its calls. A crew is 
 """
 
 from delegate.hosts.crewai.children import child, child_tools
-from delegate.hosts.crewai.tool import DelegationProgressEvent, DelegationReportEvent, read_tool, think_tool, tool
+from delegate.hosts.crewai.tool import (
+    DelegationProgressEvent,
+    DelegationReportEvent,
+    follow_up_tools,
+    read_tool,
+    think_tool,
+    tool,
+)
 
 __all__ = [
     "DelegationProgressEvent",
     "DelegationReportEvent",
     "child",
     "child_tools",
+    "follow_up_tools",
     "read_tool",
     "think_tool",
     "tool",

@@ -11,10 +11,18 @@ from crewai.tools.base_tool import BaseTool
 from crewai.tools.tool_failure import ToolFailure
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 
+from delegate import contract
 from delegate.delegator import Delegator
 from delegate.events import Event
 from delegate.hosts import progress
-from delegate.hosts.host_tool import HostTool, Invocation, make_delegate_tool, make_read_tool, make_think_tool
+from delegate.hosts.host_tool import (
+    HostTool,
+    Invocation,
+    make_delegate_tool,
+    make_follow_up_tools,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 
@@ -60,6 +68,13 @@ def read_tool(delegator: Delegator) -> BaseTool:
 def think_tool(delegator: Delegator) -> BaseTool:
     """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return _crewai_tool(make_think_tool(delegator), delegator.think_tool("openai-strict"), run_context=False)
+
+
+def follow_up_tools(delegator: Delegator) -> list[BaseTool]:
+    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
+    strict = {"message_delegation": contract.message_tool, "merge_delegation": contract.merge_tool}
+    made = make_follow_up_tools(delegator)
+    return [_crewai_tool(one, strict[one.name]("openai-strict"), run_context=False) for one in made]
 
 
 def _crewai_tool(

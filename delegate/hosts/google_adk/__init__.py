@@ -19,6 +19,6 @@ that has tools and sub-agents of its own does tasks as it is, with receipts of i
 """
 
 from delegate.hosts.google_adk.children import child, child_tools
-from delegate.hosts.google_adk.tool import read_tool, think_tool, tool
+from delegate.hosts.google_adk.tool import follow_up_tools, read_tool, think_tool, tool
 
-__all__ = ["child", "child_tools", "read_tool", "think_tool", "tool"]
+__all__ = ["child", "child_tools", "follow_up_tools", "read_tool", "think_tool", "tool"]

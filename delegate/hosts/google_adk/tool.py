@@ -21,6 +21,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
+    make_follow_up_tools,
     make_read_tool,
     make_think_tool,
 )
@@ -52,6 +53,11 @@ def read_tool(delegator: Delegator) -> BaseTool:
 def think_tool(delegator: Delegator) -> BaseTool:
     """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return DelegateTool(make_think_tool(delegator), run_context=False)
+
+
+def follow_up_tools(delegator: Delegator) -> list[BaseTool]:
+    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
+    return [DelegateTool(one, run_context=False) for one in make_follow_up_tools(delegator)]
 
 
 class DelegateTool(BaseTool):

@@ -23,8 +23,9 @@ class Options(Value):
     terminal is in, or else an empty folder."""
     wait_seconds: float = Field(default=380, gt=0)
     """The maximum duration of a call, including judging. Newer versions of Hermes stop a tool after 420 s."""
-    also: tuple[Literal["read", "think"], ...] = ("read",)
-    """Additional tools: `read` reads the rest of a report that was cut, `think` checks a thought against criteria."""
+    also: tuple[Literal["read", "think", "message", "merge"], ...] = ("read",)
+    """Additional tools: `read` reads the rest of a report that was cut, `think` checks a thought against criteria,
+    `message` sends a task an instruction, and `merge` merges its changes, if the setting `merge_tool` is on."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings by name; they override the variables."""
 

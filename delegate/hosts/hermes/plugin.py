@@ -14,10 +14,19 @@ from delegate.hosts.hermes.options import Options, options_of
 from delegate.hosts.hermes.override import HERMES_NAME, override_delegate_task
 from delegate.hosts.hermes.runner import OWN_TOOLSET
 from delegate.hosts.hermes.sessions import sessions
-from delegate.hosts.host_tool import HostTool, make_delegate_tool, make_read_tool, make_think_tool
+from delegate.hosts.host_tool import (
+    HostTool,
+    make_delegate_tool,
+    make_merge_tool,
+    make_message_tool,
+    make_read_tool,
+    make_think_tool,
+)
 from delegate.types import JsonObject, Parent
 
-_MAKE_TOOL: Mapping[str, Callable[[Delegator], HostTool]] = {"read": make_read_tool, "think": make_think_tool}
+_MAKE_TOOL: Mapping[str, Callable[[Delegator], HostTool]] = {
+    "read": make_read_tool, "think": make_think_tool, "message": make_message_tool, "merge": make_merge_tool,
+}  # fmt: skip
 _EMOJI = "⚖️"
 
 _log = logging.getLogger(__name__)

@@ -28,6 +28,6 @@ A compiled graph, such as an agent with tools of its own, does tasks as it is, w
 """
 
 from delegate.hosts.langchain.children import child, child_tools, runner
-from delegate.hosts.langchain.tool import read_tool, think_tool, tool
+from delegate.hosts.langchain.tool import follow_up_tools, read_tool, think_tool, tool
 
-__all__ = ["child", "child_tools", "read_tool", "runner", "think_tool", "tool"]
+__all__ = ["child", "child_tools", "follow_up_tools", "read_tool", "runner", "think_tool", "tool"]

@@ -25,8 +25,8 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.pregel import Pregel
 from langgraph.runtime import RunControl, Runtime, get_runtime
 
-from delegate import Delegator
 from delegate.budget.runs import KEPT_RUNS
+from delegate.delegator import Delegator
 from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
@@ -34,6 +34,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
+    make_follow_up_tools,
     make_read_tool,
     make_think_tool,
 )
@@ -68,6 +69,11 @@ def read_tool(delegator: Delegator) -> BaseTool:
 def think_tool(delegator: Delegator) -> BaseTool:
     """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return _structured_tool(make_think_tool(delegator), run_context=False)
+
+
+def follow_up_tools(delegator: Delegator) -> list[BaseTool]:
+    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
+    return [_structured_tool(one, run_context=False) for one in make_follow_up_tools(delegator)]
 
 
 class RawTool(StructuredTool):

@@ -75,10 +75,8 @@ class ClientApprovals:
         """Asks the user of this client, one request after the other."""
 
         async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
-            async with self._asking.setdefault(client, asyncio.Lock()):
-                if not (waiting := self._waiting.get(client)):
-                    return None
-                return _answer(await waiting[-1](request.describe(), FORM))
+            result = await self._ask(client, request.describe(), FORM)
+            return None if result is None else _answer(result)
 
         return ask
 
@@ -86,37 +84,33 @@ class ClientApprovals:
         """Asks the user of this client what a child wants to know. No answer leaves that to the client's model."""
 
         async def ask(question: ParentQuestion) -> str | None:
-            async with self._asking.setdefault(client, asyncio.Lock()):
-                if not (waiting := self._waiting.get(client)):
-                    return None
-                result = await waiting[-1](describe(question), ANSWER_FORM)
-            return answer_in(result)
+            return answer_in(await self._ask(client, describe(question), ANSWER_FORM))
 
         return ask
+
+    async def _ask(self, client: str, message: str, form: JsonObject) -> Any:
+        """What the client sends back; None if it doesn't wait for anything now."""
+        async with self._asking.setdefault(client, asyncio.Lock()):
+            waiting = self._waiting.get(client)
+            return await waiting[-1](message, form) if waiting else None
 
 
 def answer_in(result: Any) -> str | None:
     """The answer to a question in a client's result, as an object or as JSON. None if the user gave none."""
-    fields: Any = (
-        result
-        if isinstance(result, Mapping)
-        else {"action": getattr(result, "action", None), "content": _form_of(result)}
-    )
-    content = fields.get("content")
-    answer = content.get("answer") if fields.get("action") == "accept" and isinstance(content, Mapping) else None
+    answer = _form_of(result).get("answer")
     return answer if isinstance(answer, str) and answer.strip() else None
 
 
 def _answer(result: Any) -> ApprovalAnswer:
     """The answer in a client's result: only `accept` with `approve` as true is a yes."""
-    if getattr(result, "action", None) != "accept":
-        return ApprovalAnswer(approved=False, by=_USER)
     form = _form_of(result)
     return ApprovalAnswer(approved=form.get("approve") is True, same_again=form.get("same_again") is True, by=_USER)
 
 
 def _form_of(result: Any) -> Mapping[str, Any]:
-    content = getattr(result, "content", None)
+    """What the user has filled in, if the form was accepted."""
+    fields = cast("Mapping[str, Any]", result if isinstance(result, Mapping) else getattr(result, "__dict__", {}))
+    content = fields.get("content") if fields.get("action") == "accept" else None
     return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
 
 

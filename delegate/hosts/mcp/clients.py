@@ -38,6 +38,8 @@ WITHOUT_ERRORS = frozenset({"fastmcp"})
 """Clients that get refused calls as usual results. Agents of Pydantic AI, which use this one, end their run after the
 second error.
 """
+ONE_CALL = frozenset({"mcporter", "inspector-cli"})
+"""Clients that end the server with each call, so that nobody could answer a question by a second one."""
 WINDOW_SECONDS = 3_600.0
 """How long what a client uses that names neither its run nor its turns counts against its limits."""
 _NAME_CHARS = 200

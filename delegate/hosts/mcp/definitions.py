@@ -66,7 +66,8 @@ def listed(
         delegate["description"] += f"\n{workspaces.sentence()}"
     if structured:
         delegate["outputSchema"] = _RESULT_SCHEMA
-    others = (contract.read_tool, contract.stop_tool, contract.message_tool, contract.think_tool)
+    merge = (contract.merge_tool,) if settings.merge_tool else ()
+    others = (contract.read_tool, contract.stop_tool, contract.message_tool, contract.think_tool, *merge)
     return [{**tool, **_ALWAYS_LOADED} for tool in (delegate, *(make("mcp") for make in others))]
 
 

@@ -22,7 +22,7 @@ from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
-from delegate.hosts.mcp.clients import WITHOUT_ERRORS, Clients
+from delegate.hosts.mcp.clients import ONE_CALL, WITHOUT_ERRORS, Clients
 from delegate.hosts.mcp.projects import ClientProjects, ListRoots
 from delegate.hosts.projects import Project
 from delegate.hosts.workspaces import WorkspacePolicy
@@ -104,9 +104,9 @@ class Tools:
             one.name: one
             for one in (
                 self._delegate,
-                host_tool.make_read_tool(delegator, may_read=clients.may_read),
-                host_tool.make_stop_tool(delegator, may_read=clients.may_read),
-                host_tool.make_message_tool(delegator, may_read=clients.may_read),
+                host_tool.make_read_tool(delegator),
+                host_tool.make_stop_tool(delegator),
+                *host_tool.make_follow_up_tools(delegator),
                 host_tool.make_think_tool(delegator),
             )
         }
@@ -135,9 +135,10 @@ class Tools:
             invocation = Invocation(
                 parent=parent,
                 session=client,
+                may_read=partial(self._clients.may_read, client),
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 on_question=self._approvals.answerer(client) if request.elicit is not None else None,
-                asks=as_task is None or request.elicit is not None,
+                asks=request.elicit is not None or (as_task is None and request.client_name not in ONE_CALL),
                 cancellation=request.disconnected,
                 answer_within=self._seconds(request) if as_task is None else 0,
             )

@@ -25,6 +25,6 @@ An agent that has tools, handoffs or MCP servers of its own does tasks as it is,
 """
 
 from delegate.hosts.openai_agents.children import child, child_tools, runner
-from delegate.hosts.openai_agents.tool import read_tool, think_tool, tool
+from delegate.hosts.openai_agents.tool import follow_up_tools, read_tool, think_tool, tool
 
-__all__ = ["child", "child_tools", "read_tool", "runner", "think_tool", "tool"]
+__all__ = ["child", "child_tools", "follow_up_tools", "read_tool", "runner", "think_tool", "tool"]

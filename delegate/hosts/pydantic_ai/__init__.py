@@ -28,6 +28,6 @@ An agent that has tools and toolsets of its own does tasks as it is, with receip
 """
 
 from delegate.hosts.pydantic_ai.children import child, child_tools, runner
-from delegate.hosts.pydantic_ai.tool import ChildProgressEvent, read_tool, think_tool, tool
+from delegate.hosts.pydantic_ai.tool import ChildProgressEvent, follow_up_tools, read_tool, think_tool, tool
 
-__all__ = ["ChildProgressEvent", "child", "child_tools", "read_tool", "runner", "think_tool", "tool"]
+__all__ = ["ChildProgressEvent", "child", "child_tools", "follow_up_tools", "read_tool", "runner", "think_tool", "tool"]

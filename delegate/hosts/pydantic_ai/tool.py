@@ -14,8 +14,8 @@ from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 
-from delegate import Delegator
 from delegate.contract import Arguments
+from delegate.delegator import Delegator
 from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
@@ -23,6 +23,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
+    make_follow_up_tools,
     make_read_tool,
     make_think_tool,
 )
@@ -70,6 +71,11 @@ def read_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
 def think_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
     """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
     return _framework_tool(make_think_tool(delegator), run_context=False)
+
+
+def follow_up_tools(delegator: Delegator) -> list[pydantic_ai.Tool[Any]]:
+    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
+    return [_framework_tool(one, run_context=False) for one in make_follow_up_tools(delegator)]
 
 
 def _framework_tool(host_tool: HostTool, *, run_context: bool = True) -> pydantic_ai.Tool[Any]:

@@ -50,6 +50,8 @@ class CallRequest(Request):
     """What the host knows about the parent: its run, its model, the workspace of its children."""
     wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
     """How long the answer may take: until all tasks have ended, or as long as this."""
+    asks: bool = False
+    """Whether its children may ask, since the client reads `questions` and answers them by messages."""
 
 
 class JudgeRequest(Request):
@@ -74,6 +76,8 @@ class MessageRequest(Request):
     text: str
     acceptance_criteria: list[Any] | None = None
     """By what the work of a task that continues is judged, in place of its own criteria."""
+    asks: bool = False
+    """Whether the child of a task that continues may ask, since the client answers."""
 
 
 class ApprovalReply(Request):
@@ -190,7 +194,10 @@ class Service:
         known.starting += 1
         try:
             delegation = await self._delegator.background.start_call(
-                request.call, parent=self._parent(client, request.parent), on_approval=self._asker(known)
+                request.call,
+                parent=self._parent(client, request.parent),
+                on_approval=self._asker(known),
+                asks=request.asks,
             )
         finally:
             known.starting -= 1
@@ -238,11 +245,8 @@ class Service:
         running = background.delegation(handle)
         if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
-        asker = self._asker(known)
-        criteria = request.acceptance_criteria
-        sent = await background.message(
-            handle, request.text, acceptance_criteria=criteria, author="model", on_approval=asker
-        )
+        given: dict[str, Any] = {name: getattr(request, name) for name in MessageRequest.model_fields}
+        sent = await background.message(handle, **given, author="model", on_approval=self._asker(known))
         if sent.handle != handle and (delegation := background.delegation(sent.handle)) is not None:
             known.open.add(delegation)
             delegation.add_done_callback(lambda: known.open.discard(delegation))

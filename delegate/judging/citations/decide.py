@@ -94,6 +94,10 @@ class Examination:
     statements: Sequence[Statement]
     cited: Sequence[Cited]
     settled: CriterionResult | None = None
+    bare: Sequence[Statement] = ()
+    """Statements without a source that may claim nothing, such as what wasn't found: a judge is asked about them."""
+    no_claims: Sequence[Statement] = ()
+    """Those that claim nothing, and need no source."""
 
     @property
     def open(self) -> list[Cited]:
@@ -124,10 +128,11 @@ def examine(
     cited = [cited for statement in said for cited in _examined(statement, opened, criterion.hosts, read is not None)]
     examination = Examination(criterion, said, cited)
     # Before a judge is asked, each open citation may still hold.
-    hoped = [replace(each, state="supported") if each.is_open else each for each in cited]
-    best = decided(replace(examination, cited=hoped), "check")
-    if best.outcome == "met" and examination.open:
-        return examination
+    hoped = replace(examination, cited=[replace(each, state="supported") if each.is_open else each for each in cited])
+    bare = [each for each in _uncovered(hoped, hoped.cited) if _may_claim_nothing(each)]
+    best = decided(replace(hoped, no_claims=bare), "check")
+    if best.outcome == "met" and (examination.open or bare):
+        return replace(examination, bare=bare)
     return replace(examination, settled=best.model_copy(update={"citations": tuple(each.shown for each in cited)}))
 
 
@@ -343,9 +348,15 @@ def _uncovered(examination: Examination, cited: Iterable[Cited]) -> list[Stateme
     def unit(statement: Statement) -> int:
         return statement.unit if every == "paragraph" else id(statement)
 
-    covered = {unit(each.statement) for each in cited}
+    covered = {unit(each.statement) for each in cited} | set(map(unit, examination.no_claims))
     asked = {unit(each): each for each in reversed(examination.statements) if every in each.counts_as}
     return [statement for key, statement in reversed(asked.items()) if key not in covered]
+
+
+def _may_claim_nothing(statement: Statement) -> bool:
+    """Whether a statement has no figure and no quoted passage, and is no row."""
+    lost, in_words = missing(statement.text, [])
+    return not (statement.cells or lost or in_words or _long_quotes(statement.text))
 
 
 def _said(cited: Sequence[Cited]) -> str:

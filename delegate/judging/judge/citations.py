@@ -33,7 +33,8 @@ def questions(
 ) -> list[tuple[JudgeQuestion, dict[str, Cited], Evidence]]:
     """The questions about the open citations, each with these by their ids, and with their sources."""
     size = max(1, min(MOST_AT_ONCE, page_tokens // PASSAGE_CHARS))
-    by_id = {f"{examination.criterion.id}.{n}": cited for n, cited in enumerate(examination.open, start=1)}
+    bare = [Cited(statement, "", None, "opened", says=statement.shown) for statement in examination.bare]
+    by_id = {f"{examination.criterion.id}.{n}": cited for n, cited in enumerate([*examination.open, *bare], start=1)}
     ids = list(by_id)
     chunks = [{id: by_id[id] for id in ids[n : n + size]} for n in range(0, len(ids), size)]
     return [_question(goal, chunk) for chunk in chunks]
@@ -43,13 +44,18 @@ def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dic
     page: dict[str, str] = {}
     sources: dict[str, str] = {}
     for id, each in cited.items():
-        assert each.source is not None
         page[f"statement {id}"] = _cleaned(each.says[:_STATEMENT_CHARS])
+        if each.source is None:
+            page[f"address {id}"] = "none: the report names no source for it"
+            continue
         host = f" (answered by {each.source.answered_by})" if each.source.answered_by else ""
         shown = nearest(each)
         extent = "parts of it are shown" if _LEFT_OUT in shown else "all of it is shown"
         page[f"address {id}"] = _cleaned(f"{each.target}{host}: {extent}")
-        page[f"source {id}"] = sources[f"source {id}"] = _cleaned(shown)
+        source = _cleaned(shown)
+        same = next((name for name, other in sources.items() if other == source), None)
+        sources[f"source {id}"] = source
+        page[f"source {id}"] = f"the same as `{same}`" if same else source
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
     question = JudgeQuestion(
@@ -69,7 +75,9 @@ def _cleaned(text: str) -> str:
 def read_reply(
     examination: Examination, cited: Mapping[str, Cited], evidence: Evidence, reply: JudgeReply
 ) -> dict[int, Cited] | CriterionResult:
-    """The citations as the judge found them, by their `id()`; the criterion's error if the reply can't be used."""
+    """What the judge found, by the `id()` of the citation, or of the statement without a source. If the reply can't be
+    used, the criterion's error.
+    """
     criterion = examination.criterion
     if reply.reply is None:
         return result(criterion, "error", "nobody", reply.code, reply.reason)
@@ -81,13 +89,18 @@ def read_reply(
     if any(a.verdict == "met" and is_prewritten(a.evidence, a.reason, prewritten) for a in answers.values()):
         reason = "the judge's answer is a copy of one that stands in a source"
         return result(criterion, "error", "nobody", "judge_unparseable", reason)
-    return {id(each): _answered(each, answers[key], f"source {key}", evidence) for key, each in cited.items()}
+    return {
+        id(each if each.source else each.statement): _answered(each, answers[key], f"source {key}", evidence)
+        for key, each in cited.items()
+    }
 
 
 def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Evidence) -> Cited:
     """One citation with the judge's answer, as far as its quote confirms it."""
     is_there = name in evidence.find_all(answer.evidence, name)
     quote = answer.evidence if is_there else None
+    if cited.source is None:
+        return replace(cited, state="supported" if answer.verdict == "met" else "opened")
     if answer.verdict == "not_met":
         return replace(
             cited, state="not_found_there", reason=answer.reason or "the source doesn't say it", evidence=quote
@@ -109,7 +122,8 @@ def combined(examination: Examination, answers: Sequence[dict[int, Cited] | Crit
             return answer.model_copy(update={"citations": tuple(each.shown for each in examination.cited)})
         found |= answer
     cited = [found.get(id(each), each) for each in examination.cited]
-    return decided(replace(examination, cited=cited), "judge")
+    no_claims = [each for each in examination.bare if id(each) in found and found[id(each)].state == "supported"]
+    return decided(replace(examination, cited=cited, no_claims=no_claims), "judge")
 
 
 # ----------------------------------------------------------------------------------------------------- passages

@@ -17,12 +17,17 @@ async def main(url: str, env: str, prompt: str) -> None:
     server = StdioServerParameters(command="delegate", args=["mcp"], env={**os.environ, **json.loads(env)})
     transport = stdio_client(server)
     if hasattr(mcp, "Client"):
-        async with mcp.Client(transport) as client:
+        async with mcp.Client(transport, elicitation_callback=_answer) as client:
             await _talk(client, url, prompt)
     else:
-        async with transport as (read, write), mcp.ClientSession(read, write) as session:
+        async with transport as (read, write), mcp.ClientSession(read, write, elicitation_callback=_answer) as session:
             await session.initialize()
             await _talk(session, url, prompt)
+
+
+async def _answer(context: Any, params: Any) -> mcp.types.ElicitResult:
+    """What the user answers to each form."""
+    return mcp.types.ElicitResult(action="accept", content={"answer": "2"})
 
 
 async def _talk(client: Any, url: str, prompt: str) -> None:

@@ -13,7 +13,7 @@ from delegate import Delegator, Parent, Tool
 from delegate.hosts import anthropic_runner
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario, errors_in_messages, outcome_of
+from tests.hosts.driving import Outcome, Scenario, errors_in_messages, outcome_of, own_tool, own_tools
 from tests.hosts.world import NativeTool, World
 
 GAPS: Mapping[Scenario, str] = {
@@ -56,7 +56,7 @@ class AnthropicRunner:
             parent = Parent(model=world.parent)
             own = anthropic_runner.tool(delegator, parent=parent, on_answer=answers.append)
         else:
-            own = {"read": anthropic_runner.read_tool, "think": anthropic_runner.think_tool}[world.own](delegator)
+            own = own_tool(anthropic_runner, world, delegator)
         tools = [own, *(self.native_tool(world, name) for name in world.native)]
         async with AsyncAnthropic(base_url=world.server.anthropic_url, api_key="dummy") as client:
             runner = client.beta.messages.tool_runner(
@@ -73,8 +73,7 @@ class AnthropicRunner:
         return beta_async_tool(_as_async(world.functions[name]))
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        own = (anthropic_runner.tool, anthropic_runner.read_tool, anthropic_runner.think_tool)
-        return [make(delegator) for make in own]
+        return own_tools(anthropic_runner, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return anthropic_runner.child_tools(tools)

@@ -10,7 +10,7 @@ from delegate import Delegator, Parent, Tool
 from delegate.hosts import anthropic_runner
 from delegate.hosts.host_tool import ToolAnswer
 from tests.hosts.drivers.anthropic_runner import GAPS, SPANS, outcome
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, own_tool, own_tools
 from tests.hosts.world import NativeTool, World
 
 
@@ -34,8 +34,7 @@ class AnthropicRunnerSync:
             parent = Parent(model=world.parent)
             own = anthropic_runner.tool_sync(delegator, parent=parent, on_answer=answers.append)
         else:
-            make = {"read": anthropic_runner.read_tool_sync, "think": anthropic_runner.think_tool_sync}[world.own]
-            own = make(delegator)
+            own = own_tool(anthropic_runner, world, delegator, "_sync")
         tools = [own, *(self.native_tool(world, name) for name in world.native)]
         with Anthropic(base_url=world.server.anthropic_url, api_key="dummy") as client:
             runner = client.beta.messages.tool_runner(
@@ -52,8 +51,7 @@ class AnthropicRunnerSync:
         return beta_tool(world.functions[name])
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        own = (anthropic_runner.tool_sync, anthropic_runner.read_tool_sync, anthropic_runner.think_tool_sync)
-        return [make(delegator) for make in own]
+        return own_tools(anthropic_runner, delegator, "_sync")
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return anthropic_runner.child_tools(tools)

@@ -15,7 +15,7 @@ from delegate import Delegator, Parent, Tool
 from delegate.hosts import claude_agent_sdk
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario, errors_in_messages
+from tests.hosts.driving import Outcome, Scenario, errors_in_messages, own_tool, own_tools
 from tests.hosts.world import NAMES, PARENT, NativeTool, World
 
 _NOWHERE = "http://127.0.0.1:9"
@@ -69,8 +69,7 @@ class ClaudeAgentSDK:
         parent, url = Parent(model=world.parent), world.server.anthropic_url
         more = [self.native_tool(world, name) for name in world.native]
         if world.own != "delegate":
-            make = {"read": claude_agent_sdk.read_tool, "think": claude_agent_sdk.think_tool}[world.own]
-            more.append(make(delegator))
+            more.append(own_tool(claude_agent_sdk, world, delegator))
         server = claude_agent_sdk.server(delegator, parent=parent, on_answer=answers.append, tools=more)
         ends: list[ResultMessage] = []
         async with ClaudeSDKClient(options(url, server, NAMES[world.own], model=world.parent)) as client:
@@ -96,11 +95,7 @@ class ClaudeAgentSDK:
         return sdk_tool(name, str(function.__doc__), hints)(handler)
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [
-            claude_agent_sdk.tool(delegator),
-            claude_agent_sdk.read_tool(delegator),
-            claude_agent_sdk.think_tool(delegator),
-        ]
+        return own_tools(claude_agent_sdk, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return claude_agent_sdk.child_tools(tools)

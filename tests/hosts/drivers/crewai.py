@@ -25,7 +25,7 @@ from crewai.tools.base_tool import BaseTool
 from delegate import Delegator, Tool
 from delegate.hosts import crewai
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, own_tool, own_tools
 from tests.hosts.world import NativeTool, World
 
 atexit.register(shutil.rmtree, os.environ["CREWAI_STORAGE_DIR"], ignore_errors=True)
@@ -44,11 +44,8 @@ class CrewAI:
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
         llm = parent_llm(world)
-        own = {
-            "delegate": lambda: crewai.tool(delegator, llm=llm),
-            "read": lambda: crewai.read_tool(delegator),
-            "think": lambda: crewai.think_tool(delegator),
-        }[world.own]()
+        is_main = world.own == "delegate"
+        own = crewai.tool(delegator, llm=llm) if is_main else own_tool(crewai, world, delegator)
         with crewai_event_bus.scoped_handlers():
             lines, reports = recorded_events()
             output = await run(llm, [own, *(self.native_tool(world, name) for name in world.native)])
@@ -61,7 +58,7 @@ class CrewAI:
         return as_tool(name)(world.functions[name])
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [crewai.tool(delegator), crewai.read_tool(delegator), crewai.think_tool(delegator)]
+        return own_tools(crewai, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return crewai.child_tools(tools)

@@ -19,7 +19,7 @@ from google.genai import types
 
 from delegate import Delegator, Tool
 from delegate.hosts import google_adk
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, own_tool, own_tools
 from tests.hosts.world import PARENT, NativeTool, World
 
 
@@ -31,15 +31,14 @@ class GoogleADK:
     refusal = "mandatory input parameters are not present"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        make = {"delegate": google_adk.tool, "read": google_adk.read_tool, "think": google_adk.think_tool}[world.own]
         native = [self.native_tool(world, name) for name in world.native]
-        return _outcome(await run(world, [make(delegator), *native], abort=cancel))
+        return _outcome(await run(world, [own_tool(google_adk, world, delegator), *native], abort=cancel))
 
     def native_tool(self, world: World, name: NativeTool) -> Any:
         return FunctionTool(world.functions[name], require_confirmation=name == "erase")
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [google_adk.tool(delegator), google_adk.read_tool(delegator), google_adk.think_tool(delegator)]
+        return own_tools(google_adk, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return google_adk.child_tools(tools)

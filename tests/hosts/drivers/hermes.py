@@ -109,7 +109,7 @@ class Hermes:
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
         world.tool = hermes.OWN_NAME if world.own == "delegate" else ""
-        plug_in(delegator, plugin={"also": ["read", "think"]})
+        plug_in(delegator, plugin={"also": ["read", "think", "message"]})
         errors: list[bool] = []
 
         def on_progress(event: str, *_: Any, is_error: bool = False, **__: Any) -> None:
@@ -134,7 +134,7 @@ class Hermes:
         return name
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [hermes.OWN_NAME, "read_delegation", "think"]
+        return [hermes.OWN_NAME, "read_delegation", "think", "message_delegation"]
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return hermes.child_tools(tools)

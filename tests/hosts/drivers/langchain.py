@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from delegate import Delegator, Tool
 from delegate.hosts import langchain
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario, outcome_of
+from tests.hosts.driving import Outcome, Scenario, outcome_of, own_tool, own_tools
 from tests.hosts.world import NativeTool, World
 
 
@@ -37,8 +37,7 @@ class LangChain:
         return await outcome_of(self._run(delegator, world), cancel)
 
     async def _run(self, delegator: Delegator, world: World) -> Outcome:
-        make = {"delegate": langchain.tool, "read": langchain.read_tool, "think": langchain.think_tool}[world.own]
-        tools = [make(delegator), *(self.native_tool(world, name) for name in world.native)]
+        tools = [own_tool(langchain, world, delegator), *(self.native_tool(world, name) for name in world.native)]
         async with httpx.AsyncClient() as client:
             return await observed(create_agent(chat_model(world, world.parent, client), tools))
 
@@ -54,7 +53,7 @@ class LangChain:
         return erase if name == "erase" else as_tool(world.functions[name])
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [langchain.tool(delegator), langchain.read_tool(delegator), langchain.think_tool(delegator)]
+        return own_tools(langchain, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return langchain.child_tools(tools)

@@ -151,7 +151,12 @@ class Mcp:
         async def on_progress(done: float, of: float | None, message: str | None) -> None:
             lines.append(message or "")
 
-        async with connected(over_stdio(delegator.settings)) as session:
+        async def person(message: str) -> JsonObject:
+            return {"action": "accept", "content": {"answer": world.reply}}
+
+        # What continues ends before the server does, which each turn starts anew.
+        server = over_stdio(delegator.settings, *(["--keep"] if world.own == "message" else []))
+        async with connected(server, person=person if world.reply else None) as session:
             await session.tools()
             calls = [arguments for arguments in world.calls if isinstance(arguments, dict)]
             tool = NAMES[world.own]

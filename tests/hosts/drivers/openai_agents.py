@@ -27,7 +27,7 @@ from agents.tracing import CustomSpanData
 from delegate import Delegator, Tool
 from delegate.hosts import openai_agents
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario, outcome_of
+from tests.hosts.driving import Outcome, Scenario, outcome_of, own_tool, own_tools
 from tests.hosts.world import NativeTool, World
 
 
@@ -70,8 +70,7 @@ class OpenAIAgents:
     async def _run(self, delegator: Delegator, world: World) -> Outcome:
         spans = SpanRecorder()
         set_trace_processors([spans])
-        own = {"delegate": openai_agents.tool, "read": openai_agents.read_tool, "think": openai_agents.think_tool}
-        tools = [own[world.own](delegator), *(self.native_tool(world, name) for name in world.native)]
+        tools = [own_tool(openai_agents, world, delegator), *(self.native_tool(world, name) for name in world.native)]
         agent = Agent(name="lead", model=world.parent, tools=tools)
         async with openai.AsyncOpenAI(base_url=world.server.openai_url, api_key="dummy") as client:
             config = RunConfig(model_provider=OpenAIProvider(openai_client=client))
@@ -85,7 +84,7 @@ class OpenAIAgents:
         return function_tool(world.functions[name], needs_approval=name == "erase")
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [openai_agents.tool(delegator), openai_agents.read_tool(delegator), openai_agents.think_tool(delegator)]
+        return own_tools(openai_agents, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return openai_agents.child_tools(tools)

@@ -18,7 +18,7 @@ from pydantic_ai.usage import RunUsage
 from delegate import Delegator, Tool
 from delegate.hosts import pydantic_ai
 from delegate.types import JsonObject
-from tests.hosts.driving import Outcome, Scenario, outcome_of
+from tests.hosts.driving import Outcome, Scenario, outcome_of, own_tool, own_tools
 from tests.hosts.world import NativeTool, World
 
 
@@ -35,8 +35,7 @@ class PydanticAI:
         return await outcome_of(self._run(delegator, world), cancel)
 
     async def _run(self, delegator: Delegator, world: World) -> Outcome:
-        make = {"delegate": pydantic_ai.tool, "read": pydantic_ai.read_tool, "think": pydantic_ai.think_tool}[world.own]
-        tools = [make(delegator), *(self.native_tool(world, name) for name in world.native)]
+        tools = [own_tool(pydantic_ai, world, delegator), *(self.native_tool(world, name) for name in world.native)]
         async with client_of(world) as client:
             return await observed(Agent(chat_model(client, world.parent), tools=tools))
 
@@ -44,7 +43,7 @@ class PydanticAI:
         return framework.Tool[Any](world.functions[name], requires_approval=name == "erase")
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [pydantic_ai.tool(delegator), pydantic_ai.read_tool(delegator), pydantic_ai.think_tool(delegator)]
+        return own_tools(pydantic_ai, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return pydantic_ai.child_tools(tools)

@@ -37,6 +37,7 @@ class Raw:
             "delegate": (host_tool.make_delegate_tool, delegator.tool),
             "read": (host_tool.make_read_tool, delegator.background.read_tool),
             "think": (host_tool.make_think_tool, delegator.think_tool),
+            "message": (host_tool.make_message_tool, delegator.background.message_tool),
         }[world.own]
         tool, used = make(delegator), [0, 0]
         parent = Parent(run_id=f"run-{uuid4().hex}", model=world.parent, tools=tuple(world.native))

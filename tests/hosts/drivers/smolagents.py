@@ -22,7 +22,7 @@ from smolagents.utils import AgentError
 
 from delegate import Delegator, Tool
 from delegate.hosts import smolagents
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, own_tool, own_tools
 from tests.hosts.world import NativeTool, World
 
 
@@ -37,8 +37,7 @@ class Smolagents:
     refusal = "Argument b is required"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        own = {"delegate": smolagents.tool, "read": smolagents.read_tool, "think": smolagents.think_tool}
-        tools = [own[world.own](delegator), *(self.native_tool(world, name) for name in world.native)]
+        tools = [own_tool(smolagents, world, delegator), *(self.native_tool(world, name) for name in world.native)]
         lead, log = agent(world, tools)
         smolagents.attach(lead)
         # An interrupted run needs a second step: smolagents raises before it.
@@ -62,7 +61,7 @@ class Smolagents:
         return as_tool(world.functions[name])
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [smolagents.tool(delegator), smolagents.read_tool(delegator), smolagents.think_tool(delegator)]
+        return own_tools(smolagents, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return smolagents.child_tools(tools)

@@ -14,7 +14,7 @@ from strands.types.tools import AgentTool
 
 from delegate import Delegator, Tool
 from delegate.hosts import strands
-from tests.hosts.driving import Outcome, Scenario
+from tests.hosts.driving import Outcome, Scenario, own_tool, own_tools
 from tests.hosts.world import PARENT, NativeTool, World
 
 
@@ -26,8 +26,9 @@ class Strands:
     refusal = "b\n  Field required"
 
     async def turn(self, delegator: Delegator, world: World, *, cancel: asyncio.Event | None = None) -> Outcome:
-        make = {"delegate": strands.tool, "read": strands.read_tool, "think": strands.think_tool}[world.own]
-        lead = agent(world, [make(delegator), *(self.native_tool(world, name) for name in world.native)])
+        lead = agent(
+            world, [own_tool(strands, world, delegator), *(self.native_tool(world, name) for name in world.native)]
+        )
         lead.add_hook(_ask_before_erasing, BeforeToolCallEvent)
         running = asyncio.create_task(run(lead))
         if cancel is not None:
@@ -47,7 +48,7 @@ class Strands:
         return as_tool(world.functions[name])
 
     def own_tools(self, delegator: Delegator) -> list[Any]:
-        return [strands.tool(delegator), strands.read_tool(delegator), strands.think_tool(delegator)]
+        return own_tools(strands, delegator)
 
     def child_tools(self, tools: Sequence[Any]) -> Sequence[Tool]:
         return strands.child_tools(tools)

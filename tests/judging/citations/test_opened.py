@@ -220,6 +220,36 @@ async def test_without_records_of_calls_nothing_is_decided() -> None:
     assert (found.outcome, found.code) == ("error", "no_receipts")
 
 
+# ------------------------------------------------------------------------------------------ statements without a source
+
+
+@pytest.mark.parametrize("every", ["claim", "paragraph"])
+async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims_nothing(every: str) -> None:
+    """Who has to prove each sentence otherwise leaves out what is missing, which a parent needs to know."""
+    report = f"I read its page on figures.\n\n{SAID}\n\nI found nothing on who leads it."
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.messages[0].text)
+        verdicts = {id: ("met", source_of(request, id) if id == "c1.1" else "") for id in asked_ids(request)}
+        return judge_reply(**verdicts)
+
+    page = fetched("It made 84,600 tonnes.")
+    found = await judged(report, page, judge=judge, every=every)
+    assert (found.outcome, states(found)) == ("met", ["supported"])
+    found = await judged(report, page, every=every)
+    assert (found.outcome, found.decided_by) == ("not_met", "judge")
+    assert "2 " in found.reason
+    assert len(asked) == 1
+    for claim in (
+        " It has 640 looms.",
+        ' It is "the oldest mill of all of them".',
+    ):  # code sees that these claim something
+        found = await judged(report + claim, page, judge=judge, every=every)
+        assert (found.outcome, found.decided_by) == ("not_met", "check")
+    assert len(asked) == 1
+
+
 # -------------------------------------------------------------------------------------------------- numbers in words
 
 WORDED = fetched("La maison compte dix-neuf permanents.\nElle a 46 hectares.")
