@@ -6,7 +6,7 @@ Who may read or stop a task is who made its call: a client is known by its token
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar, cast
@@ -286,18 +286,18 @@ class Service:
         runs = [run.run_id for run in await records.runs(_LISTED_RUNS)] if self._shared else own[:_LISTED_RUNS]
         return [task.handle for run in runs for task in reversed(await records.tasks(run)) if task.depth == 0]
 
-    async def judge_any(self, body: object) -> Verdict | ScoreResult:
+    async def judge_any(self, body: Any) -> Verdict | ScoreResult:
         """Judge existing work, or score a text on a rubric: one that has `content`.
 
         Raises CallError and WireError.
         """
-        if isinstance(body, Mapping) and "content" in cast("Mapping[str, object]", body):
+        if isinstance(body, dict) and "content" in body:
             try:
                 request = ScoreRequest.model_validate(body)
             except ValidationError as error:
                 raise WireError("validation_error", error_text(error), 400) from None
             return await scoring.score(self._delegator, request)
-        return await self.judge(parse(JudgeRequest, body))
+        return await self.judge(parse(JudgeRequest, cast("object", body)))
 
     async def judge(self, request: JudgeRequest) -> Verdict:
         """Judge existing work. Raises CallError if it can't be judged as it is given."""
