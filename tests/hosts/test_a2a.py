@@ -283,6 +283,7 @@ WRONG: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "a list": ([[1]], {}, "should be an object"),
     "two goals": (["Do it.", {"goal": "Do it."}], {}, "not both"),
     "a bad criterion": (['Do it.\nAcceptance criteria:\n- {"kind": "magic"}'], {}, "magic"),
+    "a blank context": (["Do it."], {"context_id": " "}, "run_id"),
     "no such task": (["Do it."], {"task_id": "nope-1"}, "not found"),
 }
 

@@ -43,8 +43,8 @@ from delegate.contract.brief import criteria_in
 from delegate.errors import CallError, DelegateError
 from delegate.events import Event
 from delegate.hosts.progress import is_news, line
-from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany
-from delegate.types import Parent, ParentQuestion, TaskResult
+from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany, parse
+from delegate.types import ParentQuestion, TaskResult
 
 CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH
 RPC_PATH = "/a2a"
@@ -192,9 +192,8 @@ class _Handler(RequestHandler):
             handle = message.task_id or next(iter(message.reference_task_ids), None)
             if handle is not None:
                 return await self._send(client, handle, call)
-            state = await self._service.call(
-                client, CallRequest(call=call, parent=Parent(run_id=message.context_id or None))
-            )
+            parent = {"run_id": message.context_id or None}
+            state = await self._service.call(client, parse(CallRequest, {"call": call, "parent": parent, "asks": True}))
         if state.report is not None and (error := state.report.error) is not None:
             _refuse(error.code, error.message, error.field, error.hint)
         if not state.handles:
@@ -205,7 +204,8 @@ class _Handler(RequestHandler):
         """Send a message to a child, or continue a task that has ended. The handle of the task that has it."""
         if others := sorted(call.keys() - {"goal", "acceptance_criteria"}):
             raise InvalidParamsError(f"a message to a task can't have {others[0]}")
-        sent = MessageRequest(text=str(call.get("goal", "")), acceptance_criteria=call.get("acceptance_criteria"))
+        criteria = call.get("acceptance_criteria")
+        sent = parse(MessageRequest, {"text": call.get("goal", ""), "acceptance_criteria": criteria, "asks": True})
         return (await self._service.message(client, handle, sent)).handle
 
     async def _updates(self, client: str, handle: str, since: float) -> AsyncGenerator[Update]:
