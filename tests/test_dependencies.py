@@ -15,8 +15,6 @@ IMPORTED_AS = {
     "markdown-it-py": "markdown_it",
     "pyyaml": "yaml",
     "quickjs-ng": "quickjs",
-    "tree-sitter": "tree_sitter",
-    "tree-sitter-javascript": "tree_sitter_javascript",
 }
 
 

@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,37 +151,3 @@ async def test_a_batch_is_one_run_for_the_operators_consumer() -> None:
     assert [kinds.count(kind) for kind in ("run.started", "run.done", "task.queued", "task.done")] == [1, 1, 2, 2]
     assert items.count("verdict") == 2
     assert misfits([as_json(event) for event in live]) == []
-
-
-OLD: list[tuple[str, dict[str, Any]]] = [
-    ("child_started", {"text": "gpt-6-luna"}),
-    ("model_called", {"text": "hm", "calls": [{"tool": "t", "args": {}}], "tokens": [10, 2], "cost_usd": 0.1}),
-    ("tool_called", {"n": 1, "tool": "t", "args": {}, "status": "error", "output": "x", "seconds": 0.1}),
-    ("child_ended", {"text": "completed"}),
-    ("check_ended", {"text": "`make: all` exits with 0: met", "id": "c1", "outcome": "met"}),
-    ("judge_asked", {"text": "gpt-6-luna"}),
-    ("judged", {"text": "PASS"}),
-    ("judged", {"text": "no criteria"}),
-]  # fmt: skip
-
-
-async def test_records_with_the_old_kinds_are_read_as_the_new_ones(tmp_path: Path) -> None:
-    async with Delegator(client=thinker(), home=tmp_path) as delegator:
-        handle = (await delegator.run(task("a"))).results[0].handle
-    with sqlite3.connect(tmp_path / "records.sqlite3") as connection:
-        connection.execute("DELETE FROM events")
-        rows = [(handle, 1.0, kind, json.dumps(data)) for kind, data in OLD]
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
-    connection.close()
-    async with Delegator(home=tmp_path) as delegator:
-        record = await delegator.records.read(handle or "")
-    assert record
-    events = record["events"]
-    assert misfits(events) == []
-    assert [event["kind"] for event in events] == [
-        "child.started", "child.usage", "child.tool", "child.done", "check.done", "judge.asked", "verdict", "verdict",
-    ]  # fmt: skip
-    assert (events[2]["status"], events[2]["output"], events[2]["sandbox"]) == ("error", "x", None)
-    assert (events[1]["input_tokens"], events[1]["output_tokens"], events[1]["text"]) == (10, 2, "hm")
-    assert (events[3]["status"], events[4]["text"]) == ("completed", "`make: all` exits with 0")
-    assert [event["verdict"] for event in events[-2:]] == ["PASS", None]

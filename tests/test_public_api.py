@@ -38,7 +38,7 @@ def test_importing_the_delegator_loads_no_sdk_host_or_cli_library_and_no_engine(
 import sys
 from delegate import Delegator, Task
 heavy = {"openai", "anthropic", "google.genai", "aiohttp", "typer", "rich", "httpx", "httpx2", "jsonschema", "mcp",
-         "tree_sitter", "quickjs", "yaml", "requests", "opentelemetry",
+         "quickjs", "yaml", "requests", "opentelemetry",
          "delegate.child", "delegate.judging", "delegate.engine.executor", "delegate.sandbox.processes"}
 print(sorted(heavy & set(sys.modules)))
 """

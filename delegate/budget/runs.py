@@ -23,13 +23,12 @@ from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
 from delegate.settings import Settings
-from delegate.types import Parent, Tier, Totals, Workspace
+from delegate.types import Author, Parent, Tier, Totals, Workspace
 
 if TYPE_CHECKING:
     from delegate.budget.shared import SharedAmounts
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
-    from delegate.sandbox.commands.commands import Author
 
 KEPT_RUNS = 10_000
 """The number of host runs that are remembered. The least recently used one is dropped first."""
@@ -219,7 +218,7 @@ class RunRegistry:
         self,
         parent: Parent | None = None,
         *,
-        author: "Author" = "person",
+        author: Author = "person",
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
     ) -> RunContext:
@@ -297,7 +296,7 @@ class RunRegistry:
         run: Run,
         parent: Parent | None,
         *,
-        author: "Author",
+        author: Author,
         on_approval: "OnApproval | None",
         on_question: "OnQuestion | None" = None,
         start: Mapping[str, Any],

@@ -18,10 +18,10 @@ from typing import IO, TYPE_CHECKING, cast
 
 from delegate._util.threads import run_in_thread
 from delegate.budget.nested import child_environment
+from delegate.child.agent_faults import AgentEnded, AgentFault
 from delegate.child.command import STDERR_CHARS, CommandRunner, failed, key_hint
 from delegate.child.command_line import PLACEHOLDER
 from delegate.child.job import Job
-from delegate.codes import ChildCode
 from delegate.errors import ConfigError, ToolError
 from delegate.sandbox.commands import confinement
 from delegate.types import ChildRun
@@ -32,18 +32,6 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 86_400
 _CLOSE_SECONDS = 1.0
 """How long an agent may take to exit after its turn, before it is killed."""
-
-
-class AgentFault(Exception):
-    """The agent didn't do what the protocol asks for, or reports that it couldn't."""
-
-    def __init__(self, code: ChildCode, message: str) -> None:
-        super().__init__(message)
-        self.code: ChildCode = code
-
-
-class AgentEnded(Exception):
-    """The agent closed the connection."""
 
 
 class AcpRunner(CommandRunner):

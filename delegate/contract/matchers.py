@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
+from delegate._util.patterns import pattern_fault
 from delegate._util.redaction import redactor
-from delegate.contract.patterns import pattern_fault
 from delegate.contract.reading import join
 from delegate.types import AnyCriterion, ExpectedCall, ProbeCriterion, ReceiptCriterion
 

@@ -37,8 +37,8 @@ from typing import Any, Literal, cast
 from pydantic import ValidationError
 
 from delegate._util.fencing import one_line
+from delegate._util.patterns import pattern_fault
 from delegate.contract.matchers import criterion_faults
-from delegate.contract.patterns import pattern_fault
 from delegate.contract.problems import KINDS, TASK_FIELDS, Problems, kind_fields, with_hint
 from delegate.contract.reading import (
     MAX_CRITERIA,

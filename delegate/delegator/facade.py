@@ -26,8 +26,10 @@ from delegate.models.connections import connect, through_client, with_host_model
 from delegate.models.overrides import effective_catalog
 from delegate.ports import ChatClient, Tool, ToolOutput
 from delegate.records.history import Records, TaskSummary
+from delegate.records.mailbox import continued_from
 from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
+    Author,
     JsonObject,
     Parent,
     Receipt,
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
-    from delegate.sandbox.commands.commands import Author
 
 _CHILDREN, _JUDGING = 0, 1
 """The phases of the preparation."""
@@ -373,7 +374,7 @@ class Delegator:
         criteria: Sequence[Any] | None,
         *,
         parent: Parent | None,
-        author: "Author",
+        author: Author,
         on_event: EventSink | None,
         on_approval: "OnApproval | None",
         on_question: "OnQuestion | None",
@@ -408,7 +409,6 @@ class Delegator:
         run, and who wrote it. Raises CallError with this code if it can't be gone on with.
         """
         from delegate.engine.resume import spent  # loaded only where it is needed
-        from delegate.records.mailbox import continued_from
 
         run_id = record["run_id"]
         tasks = {task.handle: task for task in await self._records.tasks(run_id)}
@@ -436,7 +436,7 @@ class Delegator:
     async def _go_on(
         self,
         resumed: "Resumed",
-        author: "Author",
+        author: Author,
         context: RunContext,
         on_event: EventSink | None,
         cancellation: Cancellation | None,

@@ -31,9 +31,8 @@ from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
 from delegate.ports import SEARCH_WEB, Tool
-from delegate.sandbox.commands.commands import Author
 from delegate.settings import Settings
-from delegate.types import CONDITIONS, ReceiptCriterion, Report, Task
+from delegate.types import CONDITIONS, Author, ReceiptCriterion, Report, Task
 from delegate.types.request import not_tasks
 
 if TYPE_CHECKING:

@@ -39,9 +39,8 @@ from delegate.judging.reading.statements import Template
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.ports import Tool
-from delegate.sandbox.commands.commands import Author
 from delegate.telemetry import operations
-from delegate.types import TIERS, Report, Task, TaskResult, Totals
+from delegate.types import TIERS, Author, Report, Task, TaskResult, Totals
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed

@@ -19,10 +19,10 @@ from delegate.judging.verdict import Judging
 from delegate.models.connections import Connections
 from delegate.ports import SEARCH_WEB, Tool
 from delegate.records.history import Records
-from delegate.sandbox.commands.commands import Author, Commands
+from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.settings import Settings
-from delegate.types import Tier
+from delegate.types import Author, Tier
 
 if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers

@@ -18,7 +18,7 @@ from delegate.events import ignore_event
 from delegate.judging.output import MAX_DEPTH, is_within_depth
 from delegate.judging.reading.reader import CallReading, PendingReading, TaskToRead
 from delegate.judging.reading.statements import ToolInfo
-from delegate.judging.submission import Author, Submission
+from delegate.judging.submission import Submission
 from delegate.judging.transcripts.messages import is_message, receipts_in, text_of
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
@@ -29,7 +29,7 @@ from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, e
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.folder import Folder
 from delegate.telemetry import operations
-from delegate.types import ChildRun, CitationsCriterion, Receipt, RunStatus, Task, Tier, Verdict
+from delegate.types import Author, ChildRun, CitationsCriterion, Receipt, RunStatus, Task, Tier, Verdict
 
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,64}")
 _MAX_TOOLS = 200

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from delegate.codes import VerdictCode
 from delegate.models.catalog import Model
@@ -12,6 +12,7 @@ from delegate.sandbox.commands.commands import Approve
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import (
     AnyCriterion,
+    Author,
     ChildRun,
     Citation,
     CriterionOutcome,
@@ -25,9 +26,6 @@ from delegate.types import (
 
 if TYPE_CHECKING:
     from delegate.judging.checks.before import ChecksBefore
-
-Author = Literal["model", "person"]
-"""Who wrote the task: the `commands` setting applies to commands that a model wrote."""
 
 
 def asked(goal: str, messages: Sequence[str]) -> str:

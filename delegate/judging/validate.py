@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from delegate._util.patterns import pattern_fault
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate._util.windows_paths import windows_path_hint
 from delegate.codes import CallErrorCode
 from delegate.contract.matchers import criterion_faults
-from delegate.contract.patterns import pattern_fault
 from delegate.errors import CallError
 from delegate.judging.checks.json_schema import check_schema, unknown_keyword
 from delegate.judging.rubrics import rubric_of

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from delegate.contract.patterns import pattern_fault
+from delegate._util.patterns import pattern_fault
 from delegate.ports import Effect
 from delegate.types import Text, Value
 

@@ -30,7 +30,7 @@ from delegate.models.catalog import tokens_of
 from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
-from delegate.records.old_events import current_form
+from delegate.records.mailbox import SentMessage
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
@@ -38,7 +38,6 @@ from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, Tas
 
 if TYPE_CHECKING:
     from delegate.budget.estimate import PastTask
-    from delegate.records.mailbox import SentMessage
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -434,7 +433,7 @@ class Records:
         """
         return await self._query(lambda connection: _read(connection, handle))
 
-    async def send_message(self, handle: str, text: str) -> "SentMessage":
+    async def send_message(self, handle: str, text: str) -> SentMessage:
         """Send a message to the child of a task, which may run in another process. It is stored when this returns.
 
         Raises CallError if it can't be sent, with the reason, and DelegateError if it can't be stored.
@@ -466,7 +465,7 @@ class Records:
         row = await self._row(_SELECT_AUTHOR, handle)
         return row[0] if row else None
 
-    async def messages(self, handle: str) -> "list[SentMessage]":
+    async def messages(self, handle: str) -> list[SentMessage]:
         """The messages to the child of a task. Raises DelegateError if the records can't be read."""
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
@@ -711,7 +710,7 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
         "result": parts[2],
         "messages": [message.model_dump() for message in mailbox.messages(connection, handle)],
         "events": [
-            {"at": at, **header, **current_form(kind, fields)}
+            {"at": at, **header, "kind": kind, **fields}
             for at, kind, data in events
             if isinstance(at, (int, float)) and (fields := _object(data)) is not None
         ],

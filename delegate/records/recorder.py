@@ -16,8 +16,7 @@ from delegate._util.redaction import redactor
 from delegate.budget.costs import UNOBSERVED, Charge
 from delegate.events import ChildTool, ChildUsage, TaskEvent
 from delegate.ports import ChatReply, ToolOutput
-from delegate.sandbox.filesystem.changes import MAX_ARTIFACTS
-from delegate.types import Artifact, ChildRun, ErrorDetail, JsonObject, Receipt, RunStatus
+from delegate.types import MAX_ARTIFACTS, Artifact, ChildRun, ErrorDetail, JsonObject, Receipt, RunStatus
 
 RECEIPT_CHARS = 4_000
 """How many characters of a tool's output a receipt keeps. Its digest and size are those of the whole output."""

@@ -312,7 +312,7 @@ class _Details:
         self._rulings = rulings
         self._room = room
         self._run = ChildRun.model_validate(record["run"]) if record.get("run") else None
-        self._receipts = self._run.receipts if self._run else tuple(_recorded_calls(record))
+        self._receipts = recorded_calls(record)
         self._left = LeftFiles(record.get("workspace"), record.get("task", {}).get("workspace"))
 
     def criteria(self) -> list[CriterionView]:
@@ -346,7 +346,7 @@ class _Details:
 
     def report(self, goal: str) -> str:
         """The child's report; of a task without a result, the last that it said."""
-        text = self._run.output if self._run else self._result.summary if self._result else _latest_text(self._record)
+        text = self._run.output if self._run else self._result.summary if self._result else latest_text(self._record)
         return self._room.take(text.strip(), _REPORT_CHARS)
 
     def calls(self) -> list[CallView]:
@@ -405,7 +405,7 @@ class _Details:
         mark, tone = _MARKS[criterion.outcome]
         tone = "warn" if criterion.outcome == "met" and criterion.level not in (None, "proven", "seen") else tone
         evidence = self._room.take((criterion.evidence or "").strip(), _TEXT_CHARS)
-        place = _place(criterion) if criterion.source and criterion.decided_by == "judge" else ""
+        place = one_line(criterion.place, 120) if criterion.source and criterion.decided_by == "judge" else ""
         excerpt = None
         if evidence and place and self._room.has(300 + len(evidence)):
             source = self._source(criterion)
@@ -585,31 +585,17 @@ def _candidate(candidate: Candidate, judge: str | None) -> CandidateView:
     return CandidateView(one_line(candidate.model, 80), kind, price, one_line(why, 200), candidate.model == judge)
 
 
-def _place(criterion: CriterionResult) -> str:
-    """Where the evidence was found, in words."""
-    kind, _, name = (criterion.source or "").partition(":")
-    places = {
-        "output": "the report",
-        "said": "the conversation",
-        "artifacts": "the list of files",
-        "artifact": name,
-        "receipt": f"tool call {name}",
-        "look": f"what the judge saw, look {name}",
-        "record": "all calls and changes",
-        "check": f"check {name}",
-    }
-    return one_line(places.get(kind, criterion.source or ""), 120)
+def recorded_calls(record: JsonObject) -> Sequence[Receipt]:
+    """The tool calls of a task; if it has no result, those that are recorded so far."""
+    if run := record.get("run"):
+        return [Receipt.model_validate(call) for call in run["receipts"]]
+    fields, events = Receipt.model_fields.keys(), record.get("events") or ()
+    calls = (event for event in events if event["kind"] == "child.tool")
+    return [Receipt.model_validate({name: event[name] for name in fields & event.keys()}) for event in calls]
 
 
-def _recorded_calls(record: JsonObject) -> Iterator[Receipt]:
-    """The receipts of a task without a result, from its events."""
-    fields = Receipt.model_fields.keys()
-    for event in record.get("events") or ():
-        if event["kind"] == "child.tool":
-            yield Receipt.model_validate({name: event[name] for name in fields & event.keys()})
-
-
-def _latest_text(record: JsonObject) -> str:
+def latest_text(record: JsonObject) -> str:
+    """The last text of the child."""
     events = record.get("events") or ()
     texts = [str(event["text"]) for event in events if event["kind"] == "child.usage"]
     return next((text for text in reversed(texts) if text.strip()), "")

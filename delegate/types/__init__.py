@@ -54,7 +54,7 @@ from delegate.types.criteria import (
 )
 from delegate.types.question import ParentQuestion
 from delegate.types.report import Attempt, Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
-from delegate.types.request import Parent, Task, Workspace
+from delegate.types.request import Author, Parent, Task, Workspace
 from delegate.types.verdict import (
     HOLDING,
     LOWERED,
@@ -85,6 +85,7 @@ from delegate.types.verdict import (
     answered,
 )
 from delegate.types.work import (
+    MAX_ARTIFACTS,
     Artifact,
     ChildRun,
     ErrorDetail,
@@ -102,6 +103,7 @@ __all__ = [
     "HOLDING",
     "LEVELS",
     "LOWERED",
+    "MAX_ARTIFACTS",
     "OUTPUT_SCHEMA_ID",
     "PASSING",
     "TIERS",
@@ -112,6 +114,7 @@ __all__ = [
     "AnyCriterion",
     "Artifact",
     "Attempt",
+    "Author",
     "CallField",
     "Candidate",
     "ChildRun",

@@ -18,6 +18,9 @@ from delegate.types.criteria import (
     parse_text,
 )
 
+Author = Literal["model", "person"]
+"""Who wrote a task: the setting `commands` applies to commands that a model wrote."""
+
 
 class Workspace(Value):
     """The folder in which a child works. A plain path means `{"mode": "shared", "path": path}`.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from delegate.codes import FindingCode, NobodyLookedCode, OwnCode, VerdictCode
 from delegate.types.base import AS_TEXT, Level, Text, Tier, Value
@@ -148,6 +148,23 @@ class CriterionResult(Value):
     """For commands: whether it succeeded before the child began, so that its success shows nothing of the work."""
 
     @property
+    def place(self) -> str:
+        """Where the evidence was found, in words."""
+        kind, _, name = (self.source or "").partition(":")
+        places = {
+            "output": "the report",
+            "said": "the conversation",
+            "artifacts": "the list of files",
+            "artifact": name,
+            "file": name,
+            "receipt": f"call {name}",
+            "look": f"look {name}",
+            "record": "all calls and changes",
+            "check": f"check {name}",
+        }
+        return places.get(kind, self.source or "")
+
+    @property
     def fails(self) -> bool:
         """Whether this result makes the verdict a FAIL. A skipped criterion doesn't: what it waited for does."""
         return not self.findings_only and self.outcome in ("not_met", "cannot_tell", "error")
@@ -158,16 +175,11 @@ class CriterionResult(Value):
         return self.code not in _NOBODY_LOOKED
 
 
-def _current_code(code: object) -> object:
-    """Records written before the code was renamed have `muffled_check`."""
-    return "vacuous_check" if code == "muffled_check" else code
-
-
 class Finding(Value):
     """An observation that doesn't affect the verdict."""
 
     severity: Literal["critical", "major", "minor", "info"]
-    code: Annotated[VerdictCode | FindingCode | OwnCode, AS_TEXT, BeforeValidator(_current_code)]
+    code: Annotated[VerdictCode | FindingCode | OwnCode, AS_TEXT]
     message: str
 
 

@@ -118,6 +118,10 @@ class PlanStep(Value):
     done: bool
 
 
+MAX_ARTIFACTS = 5_000
+"""Files that a run lists."""
+
+
 class ChildRun(Value):
     """The outcome of one child's run and all that it produced, even if it failed, timed out or was canceled.
 

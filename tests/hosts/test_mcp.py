@@ -947,15 +947,8 @@ UNUSUAL: dict[str, list[JsonObject]] = {
     "an unknown version": [handshake(protocolVersion="2099-01-01"), LISTING],
     "the latest version": [handshake(protocolVersion="2026-07-28"), LISTING],
     "no version": [handshake(protocolVersion=None), handshake(2), LISTING],
-    "wrong capabilities": [handshake(capabilities={"roots": 5}), handshake(2), LISTING],
-    "no client": [handshake(clientInfo={"name": "a"}), handshake(2), LISTING],
-    "no handshake": [LISTING, handshake(2), message(3, "tools/list", cursor="c")],
     "two handshakes": [handshake(), handshake(2), LISTING],
-    "of both protocols": [handshake(), message(2, "tools/list", _meta=META), message(3, "ping")],
     "half of the latest": [message(1, "server/discover", _meta={**META, next(iter(META)): 7}), LISTING],
-    "a wrong cursor": [handshake(), message(2, "tools/list", cursor=7), message(3, "ping", cursor=7)],
-    "a wrong token": [handshake(), message(2, "tools/list", _meta={"progressToken": []}), message(3, "ping")],
-    "unknown members": [handshake(x=1), {**LISTING, "x": 1}, message(3, "ping", x=1)],
     "unknown methods": [handshake(), message(2, "resources/list"), message(3, "server/discover")],
 }
 
@@ -1029,16 +1022,15 @@ async def test_unusual_first_requests_are_left_to_the_sdk(opening: str, gate: Ga
 async def test_unreadable_lines_before_the_sdk_is_loaded_are_answered_later(gate: Gate, settings: Settings) -> None:
     async with connecting(settings, **gate.variables) as pipe:
         await answers(pipe, [handshake()])
-        for line in (b"garbage", THINK[:-1], THINK.replace(b"HERE", rb"\ud800"), THINK.replace(b"HERE", OVERLONG)):
+        for line in (b"garbage", THINK[:-1], THINK.replace(b"HERE", rb"\ud800")):
             await pipe.send(line + b"\n")
         assert (await answers(pipe, [message(2, "ping")]))[0]["id"] == 2
         await gate.open()
-        refused = [await pipe.line() for _ in range(4)]
+        refused = [await pipe.line() for _ in range(3)]
         assert [(answer["id"], answer["error"]["code"]) for answer in refused] == [
             (None, -32700),
             (None, -32700),
             (7, -32700),
-            (7, -32600),
         ]
         assert "result" in (await answers(pipe, [message(3, "tools/list")]))[0]
 
@@ -1110,8 +1102,6 @@ async def test_only_the_protocol_uses_stdin_and_stdout(world: World, settings: S
 # ------------------------------------------------------------------------------------------------ bad bytes on stdin
 
 THINK = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"think","arguments":{"thought":"HERE"}}}'
-ID_LAST = b'{"method":"tools/call","params":{"name":"think","arguments":{"thought":"HERE"}},"jsonrpc":"2.0","id":"a"}'
-OVERLONG = b"x" * 17_000_000
 
 
 @pytest.mark.parametrize(
@@ -1128,11 +1118,6 @@ OVERLONG = b"x" * 17_000_000
         (THINK.replace(b'"jsonrpc":"2.0",', b""), 7, -32600, "jsonrpc"),
         (THINK.replace(b'"id":7', b'"id":[7]'), None, -32600, "id"),
         (b'{"jsonrpc":"2.0","id":7,"result":7}', None, -32600, "JSON-RPC"),
-        (THINK.replace(b"HERE", OVERLONG), 7, -32600, "16,777,216"),
-        (ID_LAST.replace(b"HERE", OVERLONG), "a", -32600, "16,777,216"),
-        (b'{"jsonrpc":"2.0","params":{"id":7,"x":"' + OVERLONG + b'","id":7}}', None, -32600, "16,777,216"),
-        (b'{"id":"\x01\xff",' + OVERLONG + b',"id":01}', None, -32600, "16,777,216"),
-        (OVERLONG, None, -32600, "16,777,216"),
     ],
     ids=lambda value: str(value[:60]) if isinstance(value, bytes) else None,
 )

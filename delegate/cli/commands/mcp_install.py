@@ -15,6 +15,7 @@ import typer
 from delegate._util.similar import most_similar
 from delegate.cli import PROGRAM
 from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config, yaml_block
+from delegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from delegate.types import JsonObject
@@ -60,8 +61,6 @@ def install(
     you give others, and what is missing is added. No key is written, only the
     names of variables.
     """
-    from delegate.errors import ConfigError
-
     if client not in CLIENTS:
         near = next((one for one in CLIENTS if client.startswith(one)), None) or most_similar(client, CLIENTS)
         meant = f"did you mean {near}? All" if near else "all"

@@ -22,7 +22,7 @@ from delegate.cli.screen.output import (
     slim_table,
     title,
 )
-from delegate.cli.screen.transcript import when, when_shortly
+from delegate.cli.screen.transcript import when_shortly
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
@@ -31,6 +31,7 @@ from delegate.records import history, recovery
 from delegate.records.history import RunSummary
 from delegate.records.recovery import Recovery
 from delegate.records.trouble import trouble_of
+from delegate.report.amounts import when
 from delegate.settings import load_settings
 
 

@@ -24,12 +24,14 @@ from delegate.cli.screen.output import (
     title,
 )
 from delegate.cli.screen.screens import record_screen, task_screen
-from delegate.cli.screen.transcript import approvals, latest_text, receipts, transcript_lines, when
+from delegate.cli.screen.transcript import approvals, transcript_lines
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.money import rough_usd
 from delegate.records.history import TaskSummary
+from delegate.report.amounts import when
+from delegate.report.tasks import latest_text, recorded_calls
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 
 ROWS, SCREENS = 100, 20
@@ -180,7 +182,7 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
     if transcript:
         out.print()
         out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)
-    elif calls := receipts(record):
+    elif calls := recorded_calls(record):
         out.print()
         out.print(Trimmed(_receipts(calls, slim_table(out))))
 

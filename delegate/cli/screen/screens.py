@@ -147,7 +147,7 @@ def _why(criterion: CriterionResult) -> str:
     if criterion.outcome == "met":
         evidence = criterion.evidence if criterion.decided_by == "judge" and criterion.source else None
         if evidence:
-            return f"“{one_line(evidence, MET_CHARS)}” ({_place(criterion)})"
+            return f"“{one_line(evidence, MET_CHARS)}” ({one_line(visible(criterion.place), 80)})"
         repeats = set(criterion.reason.split()) <= set(re.split(r"[\s,]+", criterion.text))
         return "" if repeats else one_line(criterion.reason, MET_CHARS)
     reason, quote = criterion.reason or criterion.code.replace("_", " "), ""
@@ -161,18 +161,10 @@ def _why(criterion: CriterionResult) -> str:
 def _all_details(criterion: CriterionResult) -> str:
     details = criterion.code + (f": {one_line(criterion.reason, FULL_CHARS)}" if criterion.reason else "")
     if criterion.decided_by == "judge" and criterion.source and criterion.evidence:
-        details += f"\nin {_place(criterion)}: “{one_line(criterion.evidence, FULL_CHARS)}”"
+        details += f"\nin {one_line(visible(criterion.place), 80)}: “{one_line(criterion.evidence, FULL_CHARS)}”"
     details += f"\n{one_line(str(criterion.reading), FULL_CHARS)}" if criterion.reading is not None else ""
     details += "".join(f"\n  {one_line(f'{part.outcome}: {part.text}', FULL_CHARS)}" for part in criterion.parts)
     return details
-
-
-def _place(criterion: CriterionResult) -> str:
-    """Where the evidence was found, in words."""
-    kind, _, name = (criterion.source or "").partition(":")
-    places = {"output": "the report", "said": "the conversation", "artifacts": "the list of files", "artifact": name}
-    places |= {"file": name, "receipt": f"call {name}", "check": f"check {name}", "look": f"look {name}"}
-    return one_line(visible(places.get(kind, criterion.source or "")), 80)
 
 
 def _judges(verdict: Verdict) -> Iterator[Row]:

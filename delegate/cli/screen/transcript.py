@@ -5,7 +5,7 @@ Their text comes from a child, its tools or a judge, so it is cleaned before it 
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from rich.text import Text
@@ -13,32 +13,13 @@ from rich.text import Text
 from delegate._util.fencing import clean, one_line
 from delegate.contract.amounts import counted
 from delegate.money import usd
-from delegate.types import JsonObject, Receipt
-
-_HEADER = ("at", "kind", "run_id", "task_index", "handle")
-"""The fields of every event, which a receipt doesn't have."""
-
-
-def when(at: float) -> str:
-    """A timestamp in local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+from delegate.report.amounts import when
+from delegate.types import JsonObject
 
 
 def when_shortly(at: float) -> str:
     """A timestamp in local time, without the year and the seconds."""
     return time.strftime("%m-%d %H:%M", time.localtime(at))
-
-
-def receipts(record: JsonObject) -> Sequence[Receipt]:
-    """The tool calls of a task; if it has no result, those that are recorded so far."""
-    calls: Sequence[JsonObject] = record["run"]["receipts"] if record["run"] else list(_of_kind(record, "child.tool"))
-    return [Receipt.model_validate(call) for call in calls]
-
-
-def latest_text(record: JsonObject) -> str:
-    """The last text of the child."""
-    texts = [str(event["text"]) for event in _of_kind(record, "child.usage")]
-    return next((text for text in reversed(texts) if text.strip()), "")
 
 
 def transcript_lines(record: JsonObject) -> Iterator[Text]:
@@ -55,9 +36,7 @@ def transcript_lines(record: JsonObject) -> Iterator[Text]:
 
 
 def _of_kind(record: JsonObject, kind: str) -> Iterator[JsonObject]:
-    for event in record["events"]:
-        if event["kind"] == kind:
-            yield {name: value for name, value in event.items() if name not in _HEADER}
+    return (event for event in record["events"] if event["kind"] == kind)
 
 
 def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 - one case for each kind
@@ -136,8 +115,8 @@ def approval_words(answer: JsonObject) -> str:
 
 
 def _level(event: JsonObject) -> str:
-    """The level of a PASS. Events of older versions have none."""
-    level = event.get("level") if event["verdict"] == "PASS" else None
+    """The level of a PASS."""
+    level = event["level"] if event["verdict"] == "PASS" else None
     return f" ({level.replace('_', ' ')})" if level else ""
 
 

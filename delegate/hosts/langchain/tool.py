@@ -25,8 +25,8 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.pregel import Pregel
 from langgraph.runtime import RunControl, Runtime, get_runtime
 
-from delegate import Delegator
 from delegate.budget.runs import KEPT_RUNS
+from delegate.delegator import Delegator
 from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (

@@ -3,18 +3,25 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from queue import Queue
-from typing import TYPE_CHECKING
-
-from delegate.hosts.mcp.lines import Line, lines_of
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from delegate.hosts.mcp.opening import Opening
 
 _MAX_WAITING = 100
 """How many lines are read ahead of the server."""
+_CHUNK = 65_536
+
+
+class Line(NamedTuple):
+    """A line, which is a message, and when it was read, in seconds of the monotonic clock."""
+
+    text: str
+    at: float
 
 
 class StdioConnection:
@@ -29,8 +36,8 @@ class StdioConnection:
     def read(self) -> None:
         """Read lines until the end, and answer those that the opening can."""
         try:
-            for line in lines_of(self._stdin):
-                if self._opening is not None and (answer := self._opening.answer(line)) is not None:
+            for line in _lines_of(self._stdin):
+                if self._opening is not None and (answer := self._opening.answer(line.text)) is not None:
                     self._write(answer)
                 self._lines.put(line)
         except OSError as error:
@@ -63,6 +70,21 @@ class StdioConnection:
             remaining = memoryview(text.encode())
             while remaining:
                 remaining = remaining[os.write(self._stdout, remaining) :]
+
+
+def _lines_of(descriptor: int) -> Generator[Line]:
+    """Read lines until the end, including a last one that lacks its line break. Raises OSError if reading fails.
+
+    Bytes that aren't UTF-8 are replaced.
+    """
+    unread = bytearray()
+    while chunk := os.read(descriptor, _CHUNK):
+        unread += chunk
+        if b"\n" in chunk:
+            *lines, unread = unread.split(b"\n")
+            for line in lines:
+                yield Line(line.decode("utf-8", "replace"), time.monotonic())
+    yield Line(unread.decode("utf-8", "replace"), time.monotonic())
 
 
 @contextmanager

@@ -1,12 +1,11 @@
 """Answers a client's first requests while the SDK is loaded: `initialize`, `server/discover`, `tools/list` and `ping`.
 
 Clients wait half a second for the first answer, and load the tools without this server otherwise. The SDK alone takes
-longer. It gets the same requests later, so that its state is right, and its answers to them are dropped. Therefore only
-what the SDK certainly answers in the same way is answered here, and everything else waits for it.
+longer. It gets the same requests later, so that its state is right, and its answers to them are dropped. What isn't one
+of these requests in a known version of the protocol waits for it.
 """
 
 import json
-import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,23 +14,17 @@ from typing import Literal, cast
 
 from delegate._util.redaction import logger
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
-from delegate.hosts.mcp.lines import Line
 from delegate.types import JsonObject
 
 _log = logger(__name__)
 
-_MAX_BYTES = 100_000
-"""The maximum length of a request that is answered here."""
 _HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Versions of the protocol that begin with `initialize`, which both versions of the SDK echo. Others, it negotiates."""
 _LATEST = "2026-07-28"
 """The version without a handshake: each request says in its `_meta` which version it is of, and who sends it."""
 _META = "io.modelcontextprotocol/"
-_ENVELOPE = frozenset({f"{_META}protocolVersion", f"{_META}clientCapabilities", f"{_META}clientInfo"})
 _CAPABILITIES: JsonObject = {"tools": {"listChanged": False}}
 """What the SDK says of a server whose only handlers are those of tools."""
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-"""An escaped half of a surrogate pair. Of these, the SDK refuses what Python accepts."""
 
 
 class Opening:
@@ -47,10 +40,10 @@ class Opening:
         self._answered: set[tuple[type, str | int]] = set()
         """The ids of requests that were answered here, and not yet by the SDK."""
 
-    def answer(self, line: Line) -> str | None:
+    def answer(self, line: str) -> str | None:
         """The answer to a line, as a line. None if it is to wait for the SDK, as after `end`."""
         with self._lock:
-            if self._protocol == "left to the SDK" or line.is_blank:
+            if self._protocol == "left to the SDK" or not line.strip():
                 return None
             request = _request_in(line)
             result = self._result(request) if request else None
@@ -84,21 +77,14 @@ class Opening:
 
     def _result(self, request: "_Request") -> JsonObject | None:
         if self._protocol == "handshake":
-            return self._after_handshake(request.method, request.params)
+            return {"ping": {}, "tools/list": {"tools": self._tools}}.get(request.method)
         if self._protocol == "unknown" and request.method == "initialize":
             return self._initialize(request.params)
         return self._without_handshake(request.method, request.params)
 
     def _initialize(self, params: JsonObject) -> JsonObject | None:
         requested = params.get("protocolVersion")
-        is_usual = (
-            params.keys() <= {"protocolVersion", "capabilities", "clientInfo", "_meta"}
-            and requested in _HANDSHAKE_VERSIONS
-            and _are_capabilities(params.get("capabilities"))
-            and _is_implementation(params.get("clientInfo"))
-            and _is_meta(params.get("_meta"))
-        )
-        if not is_usual:
+        if requested not in _HANDSHAKE_VERSIONS:
             return None
         capabilities = _CAPABILITIES if self._sdk > 1 else {"experimental": {}, **_CAPABILITIES}
         return {
@@ -108,29 +94,17 @@ class Opening:
             "instructions": INSTRUCTIONS,
         }
 
-    def _after_handshake(self, method: str, params: JsonObject) -> JsonObject | None:
-        if not params.keys() <= {"_meta"} or not _is_meta(params.get("_meta")):
-            return None
-        return {"ping": {}, "tools/list": {"tools": self._tools}}.get(method)
-
     def _without_handshake(self, method: str, params: JsonObject) -> JsonObject | None:
         meta = params.get("_meta")
-        is_usual = (
-            self._sdk > 1
-            and params.keys() == {"_meta"}
-            and isinstance(meta, dict)
-            and meta.get(f"{_META}protocolVersion") == _LATEST
-            and _are_capabilities(meta.get(f"{_META}clientCapabilities"))
-            and _is_implementation(meta.get(f"{_META}clientInfo"))
-            and _is_meta({name: value for name, value in meta.items() if name not in _ENVELOPE})
-        )
+        if self._sdk == 1 or not isinstance(meta, dict) or meta.get(f"{_META}protocolVersion") != _LATEST:
+            return None
         shared = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         shared["_meta"] = {f"{_META}serverInfo": self._server}
-        if is_usual and method == "server/discover":
+        if method == "server/discover":
             capabilities = _CAPABILITIES | {"extensions": {TASKS_EXTENSION: {}}}
             about = {"supportedVersions": [_LATEST], "capabilities": capabilities, "instructions": INSTRUCTIONS}
             return about | shared
-        return {"tools": self._tools, **shared} if is_usual and method == "tools/list" else None
+        return {"tools": self._tools, **shared} if method == "tools/list" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,59 +114,14 @@ class _Request:
     params: JsonObject
 
 
-def _request_in(line: Line) -> _Request | None:
-    """The request that the line is; None if it is none, or if the SDK might read it in another way."""
-    if line.length > _MAX_BYTES or _HALF_PAIR.search(line.text):
-        return None
+def _request_in(line: str) -> _Request | None:
+    """The request that the line is; None if it is none."""
     try:
-        message = json.loads(line.text, parse_constant=_refuse)
+        message = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(message, dict) or not message.keys() <= {"jsonrpc", "id", "method", "params"}:
-        return None
-    fields = cast("JsonObject", message)
+    fields = cast("JsonObject", message) if isinstance(message, dict) else {}
     id, method, params = fields.get("id"), fields.get("method"), fields.get("params", {})
-    is_usual = fields.get("jsonrpc") == "2.0" and _is_id(id) and isinstance(method, str) and isinstance(params, dict)
-    return _Request(cast("str | int", id), cast("str", method), cast("JsonObject", params)) if is_usual else None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) or (type(value) is int and abs(value) < 2**53)
-
-
-def _is_meta(value: object) -> bool:
-    """Whether it is the `_meta` of a request of a protocol with a handshake, or None."""
-    if not isinstance(value, dict):
-        return value is None
-    meta = cast("JsonObject", value)
-    token = meta.get("progressToken", "")
-    return _is_id(token) and not any(name.startswith(_META) for name in meta)
-
-
-def _is_implementation(value: object) -> bool:
-    """Whether it describes a client. Icons are left to the SDK."""
-    if not isinstance(value, dict):
-        return False
-    fields = cast("JsonObject", value)
-    return {"name", "version"} <= fields.keys() and all(isinstance(one, str) for one in fields.values())
-
-
-def _are_capabilities(value: object) -> bool:
-    """Whether each capability is an object. Of these, all members are objects or flags, unless any are allowed."""
-    if not isinstance(value, dict):
-        return False
-    return all(
-        isinstance(capability, dict)
-        and all(_is_member(member, anything=name == "experimental") for member in capability.values())
-        for name, capability in cast("JsonObject", value).items()
-    )
-
-
-def _is_member(value: object, *, anything: bool) -> bool:
-    if not isinstance(value, dict):
-        return isinstance(value, bool) and not anything
-    return anything or all(_is_member(member, anything=False) for member in cast("JsonObject", value).values())
+    if not isinstance(id, str | int) or not isinstance(method, str) or not isinstance(params, dict):
+        return None
+    return _Request(id, method, cast("JsonObject", params))

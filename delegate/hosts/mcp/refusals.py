@@ -1,33 +1,22 @@
 """Decides whether a line from a client is a message, and how to answer one that isn't."""
 
 import json
-import re
 from typing import Any, cast
 
 from pydantic import ValidationError
 
-from delegate.hosts.mcp.lines import MAX_BYTES, Line
 from delegate.hosts.mcp.sdk import is_notification_in
 from delegate.types import JsonObject
 
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 """Codes of JSON-RPC."""
-_ID = rb'"id"\s*:\s*(-?(?:0|[1-9]\d{0,17})|"[ !#-\[\]-~]{1,200}")\s*'
-# Only what is certain to be a member of the outermost object: after members that are short texts, or before its end.
-_ID_FIRST = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*' + _ID + rb"[,}]")
-_ID_LAST = re.compile(rb",\s*" + _ID + rb"\}\s*$")
 
 
-def refusal(line: Line) -> JsonObject | None:
+def refusal(text: str) -> JsonObject | None:
     """The JSON-RPC error that answers the line if the SDK can't read it, else None.
 
     It has the id of the request if that can be told, so that its sender stops waiting for a result.
     """
-    text = line.text
-    if line.is_too_long:
-        found = _ID_FIRST.match(line.start) or _ID_LAST.search(line.end)
-        message = f"the message has {line.length:,} bytes, and the limit is {MAX_BYTES:,}; send less"
-        return _error(_INVALID_REQUEST, message, json.loads(found[1]) if found else None)
     try:
         is_notification = is_notification_in(text)
     except ValidationError as error:

@@ -108,9 +108,9 @@ class _LineReader:
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
-            if line.is_blank:
+            if not line.text.strip():
                 continue
-            if (refused := refusal(line)) is None:
+            if (refused := refusal(line.text)) is None:
                 self._calls.receive(line.text, line.at)
                 yield line.text
             else:

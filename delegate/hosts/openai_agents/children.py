@@ -20,7 +20,7 @@ from agents.tool import (
 )
 from agents.tool_context import ToolContext
 
-from delegate.child.job import ChildRunner, Job
+from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.errors import ConfigError, ToolDenied
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
 from delegate.hosts.own_agents import as_report, calls_besides, failed, refuse_tools_of_task, too_many_turns
@@ -283,7 +283,7 @@ class _ChildRecorder(RunHooks[Any]):
 
     async def _call(self, tool: Tool, context: ToolContext[Any], arguments: str) -> Any:
         with self._job.tool_call(tool.name, _parse_object(arguments)) as receipt:
-            receipt.output = await _call_tool(tool, arguments)
+            receipt.output = await call_tool(tool, _parse_object(arguments))
             return receipt.output.text
 
 
@@ -315,16 +315,6 @@ def _usage(used: agents.Usage) -> Usage:
         output_tokens=used.output_tokens,
         reasoning_tokens=used.output_tokens_details.reasoning_tokens,
     )
-
-
-async def _call_tool(tool: Tool, arguments: str) -> ToolOutput:
-    try:
-        answer = await tool.call(_parse_object(arguments))
-    except ToolDenied as error:
-        return ToolOutput(str(error), "denied")
-    except Exception as error:
-        return ToolOutput(str(error) or type(error).__name__, "error")
-    return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 
 
 def _parse_object(arguments: str) -> JsonObject:

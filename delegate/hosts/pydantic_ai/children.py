@@ -23,9 +23,9 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage, UsageBase, UsageLimits
 
-from delegate.child.job import ChildRunner, Job
+from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.codes import ChildCode
-from delegate.errors import ConfigError, ToolDenied, ToolError
+from delegate.errors import ConfigError, ToolError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.own_agents import as_report, calls_besides, failed, refuse_tools_of_task, too_many_turns
@@ -179,25 +179,13 @@ _FAILURES: Mapping[str, ChildCode] = {"length": "truncated", "content_filter": "
 """The error code for each finish reason that isn't a clean end."""
 
 
-class _Denied(ToolFailed):
-    """A tool of the job denied the call."""
-
-
 def _framework_tool(tool: Tool) -> pydantic_ai.Tool[Any]:
     """A tool of the job as a Pydantic AI tool."""
     if isinstance(tool, _NativeTool):
         return tool.native
 
     async def call(**arguments: Any) -> ToolReturn[str]:
-        try:
-            answer = await tool.call(arguments)
-        except ToolDenied as error:
-            raise _Denied(str(error)) from None
-        except ToolError as error:
-            raise ToolFailed(str(error)) from None
-        except Exception as error:  # the child reads it and continues, as in delegate's own loop
-            raise ToolFailed(f"{tool.name} failed: {type(error).__name__}: {error}") from None
-        output = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+        output = await call_tool(tool, arguments)
         return ToolReturn(output.text, metadata=output)
 
     return pydantic_ai.Tool[Any].from_schema(
@@ -287,5 +275,4 @@ def _usage(used: UsageBase, requests: int) -> Usage:
 def _failure(name: str, error: Exception) -> ToolOutput:
     if isinstance(error, (ApprovalRequired, CallDeferred)):
         return ToolOutput(str(approval_denied(name)), "denied")
-    denied = isinstance(error, _Denied) or isinstance(error.__cause__, _Denied)
-    return ToolOutput(str(error), "denied" if denied else "error")
+    return ToolOutput(str(error), "error")

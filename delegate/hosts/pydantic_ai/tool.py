@@ -14,8 +14,8 @@ from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 
-from delegate import Delegator
 from delegate.contract import Arguments
+from delegate.delegator import Delegator
 from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from delegate.errors import CallError, ToolError
-from delegate.sandbox.commands.commands import SANDBOXES, Author, Commands
+from delegate.sandbox.commands.commands import SANDBOXES, Commands
 from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.snapshot import copy_of
-from delegate.types import ShellCriterion, Task
+from delegate.types import Author, ShellCriterion, Task
 
 
 class ChecksBefore:

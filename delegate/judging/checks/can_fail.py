@@ -24,12 +24,13 @@ from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.predicate import PredicateError, evaluate
-from delegate.sandbox.commands.commands import Author, Commands
+from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon
 from delegate.sandbox.workspace.snapshot import CACHES
 from delegate.types import (
     CONDITIONS,
     AnyCriterion,
+    Author,
     CitationsCriterion,
     FileCriterion,
     JsonObject,

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
+from delegate._util.patterns import pattern_fault
 from delegate._util.similar import most_similar
 from delegate._util.threads import run_in_thread
-from delegate.contract.patterns import pattern_fault
 from delegate.errors import DelegateError
 from delegate.judging.checks import schema_worker
 from delegate.judging.checks.schema_worker import BadSchema, find_error, find_schema_error, one_line

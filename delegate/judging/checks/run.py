@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from delegate._util.patterns import pattern_fault
 from delegate._util.threads import run_in_thread, run_in_thread_if
-from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate, validate_text
 from delegate.judging.output import parse_json

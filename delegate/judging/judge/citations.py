@@ -52,7 +52,10 @@ def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dic
         shown = nearest(each)
         extent = "parts of it are shown" if _LEFT_OUT in shown else "all of it is shown"
         page[f"address {id}"] = _cleaned(f"{each.target}{host}: {extent}")
-        page[f"source {id}"] = sources[f"source {id}"] = _cleaned(shown)
+        source = _cleaned(shown)
+        same = next((name for name, other in sources.items() if other == source), None)
+        sources[f"source {id}"] = source
+        page[f"source {id}"] = f"the same as `{same}`" if same else source
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
     question = JudgeQuestion(

@@ -31,11 +31,11 @@ from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_envi
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits
 from delegate.sandbox.processes.process import ProcessResult
 from delegate.sandbox.tampering.git_files import Repository
+from delegate.types import Author
 
 Mechanism = Literal["bubblewrap", "landlock", "process"]
 SANDBOXES: tuple[Literal["bubblewrap", "landlock"], ...] = ("bubblewrap", "landlock")
 """The mechanisms that protect against a hostile command, best first."""
-Author = Literal["model", "person"]
 RefusalCode = Literal[
     "commands_not_allowed",
     "network_not_allowed",

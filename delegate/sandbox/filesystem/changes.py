@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple
 
 from delegate.errors import CallError, ToolError
 from delegate.sandbox.filesystem import files, paths
-from delegate.types import Artifact
+from delegate.types import MAX_ARTIFACTS, Artifact
 
 MAX_FILES = 200_000
 """Most files in a given folder, ignored ones aside; a snapshot of that many takes about a second."""
-MAX_ARTIFACTS = 5_000
 MAX_HASHED_FILES = 1_000
 MAX_HASHED_BYTES = 64 << 20
 """Total size; artifacts beyond it are listed without a digest and aren't read."""

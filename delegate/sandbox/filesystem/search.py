@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from delegate._util.patterns import pattern_fault
 from delegate._util.redaction import redactor
-from delegate.contract.patterns import pattern_fault
 from delegate.errors import ToolError
 from delegate.sandbox.filesystem import files, paths
 

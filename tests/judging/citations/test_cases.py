@@ -45,7 +45,8 @@ def source_of(request: ChatRequest, id: str) -> str:
         rf"^<<<source {re.escape(id)} [^\n]*\n(.*?)\n<<<end", request.messages[0].text, re.DOTALL | re.MULTILINE
     )
     assert found, request.messages[0].text
-    return found[1]
+    same = re.fullmatch("the same as `source (.+)`", found[1])
+    return source_of(request, same[1]) if same else found[1]
 
 
 def agreeing(request: ChatRequest) -> str:

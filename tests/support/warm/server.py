@@ -29,7 +29,7 @@ IMPORTED = (
     "openai.types.chat", "openai.resources.chat", "openai.resources.responses", "anthropic.resources.messages",
     "quickjs_ng", "regex",
     "rich.console", "rich.table", "rich.tree", "rich.progress", "rich.live", "rich._unicode_data.unicode17-0-0",
-    "tree_sitter", "tree_sitter_javascript", "typer", "yaml",
+    "typer", "yaml",
     "httpcore", "httpcore2", "h11", "anyio._backends._asyncio", "typer._click.decorators", "typer._adapters",
     "ctypes", "getpass", "termios",
 )  # fmt: skip

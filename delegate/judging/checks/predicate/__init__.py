@@ -1,7 +1,7 @@
 """JavaScript expressions over one JSON value, decided by code.
 
-`parse` finds out whether a text is one expression, and what an explanation is about. `engine` evaluates it as it is in
-QuickJS, in a worker process with limits of time and memory and without any input or output. `evaluate` is the way in.
+`parse` finds out whether a text is one condition. `engine` evaluates it as it is in QuickJS, in a worker process with
+limits of time and memory and without any input or output. `evaluate` is the way in.
 
 The last bits of `**`, which ECMA-262 leaves to the engine, differ from those of V8.
 """

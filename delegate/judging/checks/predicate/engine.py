@@ -18,7 +18,8 @@ _quickjs: Any = importlib.import_module("quickjs")
 _PROGRAM = """
 (() => {
   "use strict";
-  const { parse, stringify } = JSON, { defineProperty, keys } = Object, world = globalThis, evaluateGlobally = eval;
+  const { parse, stringify } = JSON, { defineProperty, freeze, keys, values } = Object;
+  const world = globalThis, evaluateGlobally = eval, Named = Map;
   const ERRORS = [TypeError, ReferenceError];
   const isRecord = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
@@ -28,12 +29,24 @@ _PROGRAM = """
   for (const name of Reflect.ownKeys(world)) if (!OWN.has(name)) delete world[name];
   Object.setPrototypeOf(world, null);
 
+  const MAY_ASSIGN = /(?<![=!<>])=(?![=>])|\\+\\+|--/;
+  const frozen = (whole) => {
+    const left = [whole];
+    while (left.length) {
+      const value = left.pop();
+      if (typeof value === "object" && value !== null) left.push(...values(freeze(value)));
+    }
+    return whole;
+  };
+
+  // Nothing can be assigned: `ok = true` would be true whatever `ok` was.
   const evaluate = (source, text) => {
-    const whole = parse(text), fields = isRecord(whole) ? keys(whole).filter((key) => !OWN.has(key)) : [];
-    const define = (name, value) => defineProperty(world, name, { value, writable: true, configurable: true });
+    const whole = MAY_ASSIGN.test(source) ? frozen(parse(text)) : parse(text);
+    const fields = isRecord(whole) ? keys(whole).filter((key) => !OWN.has(key)) : [];
+    const define = (name, value) => defineProperty(world, name, { value, writable: false, configurable: true });
     for (const key of fields) define(key, whole[key]);
     for (const name of ["output", "$"]) define(name, whole);
-    return evaluateGlobally(`(${source}\n)`);
+    return evaluateGlobally(`"use strict"; (${source}\n)`);
   };
 
   const clip = (text) => text.length <= 100 ? text : `${text.slice(0, 99)}…`;
@@ -47,9 +60,9 @@ _PROGRAM = """
       : `JavaScript throws: ${problem.message}`;
   };
 
-  const decide = (request, text) => {
+  const decide = (source, text) => {
     try {
-      const value = evaluate(parse(request).source, text);
+      const value = evaluate(parse(source), text);
       if (typeof value === "boolean" || value == null) return stringify({ holds: value ?? false });
       return stringify({ refused: `the expression gives ${show(value)}, and not true or false: compare it` });
     } catch (problem) {
@@ -58,11 +71,27 @@ _PROGRAM = """
     }
   };
 
-  // Evaluates the conditions again, for the first one that doesn't hold and the values of its operands.
+  // Evaluates the conditions that `&&` connects again, for the first one that doesn't hold and the values in it.
+  const STRING = /"[^"]*"|'[^']*'|`[^`]*`/g, PATH = /(?<![\\w.$])[A-Za-z_$][\\w$]*(?:\\.[A-Za-z_$][\\w$]*)*/g;
   const explain = (request, text) => {
-    const failed = parse(request).conditions.find(({ source }) => !evaluate(source, text));
-    const values = failed.operands.map((part) => `\\`${part}\\` was ${show(evaluate(part, text))}`);
-    return stringify(`${failed.source} → false${values.length ? ": " : ""}${values.join(", ")}`);
+    let condition = "";
+    for (const part of parse(request).split("&&")) {
+      condition += (condition && "&&") + part;
+      try {
+        if (!evaluate(condition, text)) break;
+        condition = "";
+      } catch {}  // it goes on behind this `&&`
+    }
+    condition = condition.trim();
+    const shown = new Named();
+    for (let [path] of condition.replace(STRING, " ").matchAll(PATH)) {
+      try {
+        if (typeof evaluate(path, text) === "function") path = path.slice(0, path.lastIndexOf("."));
+        if (path !== condition && !OWN.has(path.split(".")[0])) shown.set(path, show(evaluate(path, text)));
+      } catch {}  // it isn't of the data, such as a parameter
+    }
+    const described = [...shown].map(([path, value]) => `\\`${path}\\` was ${value}`).join(", ");
+    return stringify(`${condition} → false${described && ": "}${described}`);
   };
   return (what, request, text) => (what === "decide" ? decide : explain)(request, text);
 })()
@@ -75,7 +104,7 @@ def prepare() -> None:
 
 
 def answer(request: bytes) -> dict[str, Any]:
-    """The outcome of an expression with its conditions, as JSON, over another JSON text; a tab separates the two.
+    """The outcome of an expression, as a JSON text, over another JSON text; a tab separates the two.
 
     `{"holds", "reason"}`, or `{"refused": message}` where the expression can't be decided.
     """

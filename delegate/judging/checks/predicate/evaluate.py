@@ -1,13 +1,13 @@
 """Decides an expression over a JSON value, in a worker process."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from delegate._util.threads import run_in_thread
-from delegate.judging.checks.predicate.parse import PredicateError, one_line, parse
+from delegate.judging.checks.predicate.parse import PredicateError, one_line, source_of
 from delegate.judging.checks.worker import WorkerError, WorkerPool
 
 TIMEOUT_SECONDS = 0.7
@@ -31,7 +31,7 @@ def check_expression(expr: str) -> None:
             "json_predicate needs a JavaScript engine, and none is installed: install the package `quickjs-ng`, or"
             " write this criterion as a json_schema or a text"
         )
-    parse(expr)
+    source_of(expr)
 
 
 @cache
@@ -51,7 +51,7 @@ async def evaluate(expr: str, value: object) -> Outcome:
         document = await run_in_thread(lambda: json.dumps(value, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as problem:
         raise PredicateError(f"the value is not JSON, or nested too deep: {problem}") from problem
-    request = json.dumps(asdict(parse(expr)))
+    request = json.dumps(source_of(expr))
     try:
         answer = await _workers.ask(request.encode() + b"\t" + document, TIMEOUT_SECONDS)
     except TimeoutError as problem:

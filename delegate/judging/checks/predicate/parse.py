@@ -1,17 +1,15 @@
-"""Reads an expression with tree-sitter, without evaluating it."""
+"""Finds out whether a text is one condition, without evaluating it: QuickJS compiles it."""
 
-from dataclasses import dataclass
+import importlib
 from functools import lru_cache
-
-import tree_sitter
-import tree_sitter_javascript
+from typing import Any
 
 from delegate.errors import DelegateError
 
 MAX_CHARS = 8_192
 MAX_MESSAGE_CHARS = 700
-_ASSIGNMENTS = ("assignment_expression", "augmented_assignment_expression", "update_expression")
-_NOT_SHOWN = ("number", "string", "true", "false", "null", "undefined", "regex", "arrow_function", "spread_element")
+_STACK_BYTES = 100_000
+"""Less than the stack of any thread."""
 
 
 class PredicateError(DelegateError):
@@ -28,119 +26,34 @@ def one_line(text: str) -> str:
     return line.encode("utf-8", "replace").decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One of the conditions that `&&` connects, and the parts whose values explain why it doesn't hold."""
-
-    source: str
-    operands: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """One pure expression, and its conditions."""
-
-    source: str
-    conditions: tuple[Condition, ...]
-
-
 @lru_cache(256)
-def parse(expr: str) -> Expression:
-    """Read an expression. Raises PredicateError where a text isn't one."""
+def source_of(expr: str) -> str:
+    """The expression as it is evaluated. Raises PredicateError where a text isn't one, or is no condition."""
     if len(expr) > MAX_CHARS:
         raise PredicateError(f"the expression is longer than {MAX_CHARS:,} characters")
-    expr = expr.rstrip().removesuffix(";")
+    source = expr.rstrip().removesuffix(";")
+    if not source.isascii() and any("\ud800" <= char <= "\udfff" for char in source):
+        raise PredicateError("the expression is not valid Unicode")
+    quickjs: Any = importlib.import_module("_quickjs")  # `quickjs` would start a thread
+    context = quickjs.Context()
+    context.set_max_stack_size(_STACK_BYTES)
+    if problem := _problem(context, f"({source}\n)"):
+        raise PredicateError(f"syntax error: {problem}, in `{source[:60]}`")
+    # What may stand beside an operator is no assignment, as `ok = true` is one, which is true whatever `ok` was.
+    if _problem(context, f"0 === {source}\n"):
+        raise PredicateError(
+            "it is no condition, but an assignment (compare with `===`) or a function, or its parentheses don't match"
+        )
+    return source
+
+
+def _problem(context: Any, source: str) -> str | None:
+    """Why QuickJS can't compile an expression. Nothing of it is run, also if it is more than one."""
     try:
-        source = f"({expr}\n)".encode()  # in parentheses, so that `{ a: 1 }` is an object and not a block
-    except UnicodeEncodeError:
-        raise PredicateError("the expression is not valid Unicode") from None
-    root = tree_sitter.Parser(_language()).parse(source).root_node  # a parser isn't for two threads
-    _refuse_other_than_values(root, source)
-    inside = _parts(root)
-    if len(inside) != 1 or inside[0].type != "expression_statement":
-        raise PredicateError("it is not one expression")
-    (whole,) = _parts(inside[0])
-    if whole.type != "parenthesized_expression" or whole.end_byte < len(source):
-        raise PredicateError("it is not one expression: its parentheses don't match")
-    conjuncts: list[tree_sitter.Node] = []
-    node = _bare(whole)
-    while _operator(node) == "&&":
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        assert left is not None
-        assert right is not None
-        conjuncts.append(_bare(right))
-        node = _bare(left)
-    conditions = (
-        Condition(_text(condition, source), tuple(_text(part, source) for part in _operands(condition)))
-        for condition in (node, *reversed(conjuncts))
-    )
-    return Expression(expr, tuple(conditions))
-
-
-@lru_cache(1)
-def _language() -> tree_sitter.Language:
-    return tree_sitter.Language(tree_sitter_javascript.language())
-
-
-def _refuse_other_than_values(root: tree_sitter.Node, source: bytes) -> None:
-    """Refuse what doesn't parse, and assignments, since `ok = true` is true whatever `ok` was."""
-    if root.has_error:
-        excerpt = " ".join(_text(root, source)[1:].split())[:60]
-        raise PredicateError(f"syntax error{_place(_first_error(root), source)}, in `{excerpt}`")
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        if node.type in _ASSIGNMENTS:
-            raise PredicateError(f"assignment is not allowed{_place(node, source)}: compare with `===`")
-        nodes += node.named_children
-
-
-def _first_error(node: tree_sitter.Node) -> tree_sitter.Node:
-    while not (node.is_error or node.is_missing):
-        wrong = next((child for child in node.children if child.has_error or child.is_missing), None)
-        if wrong is None:
-            break
-        node = wrong
-    return node
-
-
-def _place(node: tree_sitter.Node, source: bytes) -> str:
-    """Where a part stands, for the end of a message."""
-    before = source[1 : max(node.start_byte, 1)].decode(errors="replace")
-    return f" (at character {len(before) + 1}: `{_text(node, source)[:60]}`)"
-
-
-def _parts(node: tree_sitter.Node) -> list[tree_sitter.Node]:
-    return [child for child in node.named_children if child.type != "comment"]
-
-
-def _bare(node: tree_sitter.Node) -> tree_sitter.Node:
-    """The node without the parentheses around it."""
-    while node.type == "parenthesized_expression" and len(parts := _parts(node)) == 1:
-        (node,) = parts
-    return node
-
-
-def _operator(node: tree_sitter.Node) -> str:
-    operator = node.child_by_field_name("operator") if node.type == "binary_expression" else None
-    return operator.type if operator is not None else ""
-
-
-def _operands(node: tree_sitter.Node) -> list[tree_sitter.Node]:
-    """The parts of a condition whose values are of interest: of `name.startsWith(start)`, both names."""
-    match node.type:
-        case "binary_expression":
-            parts = [node.child_by_field_name("left"), node.child_by_field_name("right")]
-        case "unary_expression":
-            parts = [node.child_by_field_name("argument")]
-        case "call_expression":
-            function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            parts = [function.child_by_field_name("object") if function is not None else None]
-            parts += _parts(arguments) if arguments is not None else []
-        case _:
-            parts = []
-    return [part for part in parts if part is not None and part.type not in _NOT_SHOWN]
-
-
-def _text(node: tree_sitter.Node, source: bytes) -> str:
-    return source[node.start_byte : node.end_byte].decode(errors="replace")
+        context.eval(f"throw 0\n;() => {{ return {source} }}")
+    except ValueError:
+        return "it has a NUL character"
+    except Exception as error:  # JSException, whose class is the engine's
+        problem = str(error).partition("\n")[0]
+        return None if problem == "0" else problem.removeprefix("SyntaxError: ")
+    raise AssertionError("an expression was run that was only to be compiled")

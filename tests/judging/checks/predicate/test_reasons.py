@@ -39,8 +39,7 @@ VALUE: dict[str, Any] = {
         ("/^B/.test(name)", '/^B/.test(name) → false: `name` was "Ada"'),
         (
             "name === 'Bob' || response.status === 200",
-            "name === 'Bob' || response.status === 200 → false: `name === 'Bob'` was false,"
-            " `response.status === 200` was false",
+            "name === 'Bob' || response.status === 200 → false: `name` was \"Ada\", `response.status` was 404",
         ),
         ("none ?? response.body.ok", "none ?? response.body.ok → false: `none` was null, `response.body.ok` was false"),
     ],
