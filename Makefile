@@ -1,7 +1,7 @@
 # make demo    the main job, on a fresh machine, without a key
 # make test    the tests that decide alike on every machine
 # make slow    the rest: tests of times, rates and memory, of processes that are killed at any moment, long fuzzing, and
-#              more cases of what `make test` tries on a few
+#              more cases of what `make test` tries a few of, which continuous integration leaves out (TESTS=--in-ci)
 # make check   ruff, pyright strict, also of the examples in the docs, the floors
 # make bench   the ratios, against the floor, on a local server
 # make lowest  the wire tests on the oldest SDKs that are supported
@@ -51,9 +51,9 @@ slow: $(READY_TO_TEST)
 check: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(BIN)/python -m scripts.check_examples
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.check_examples
+	$(BIN)/pyright
 
 format: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check --fix .
@@ -64,25 +64,28 @@ bench: $(READY_TO_TEST)
 
 # Python compiles what it imports; pip would compile thousands of modules that no test does.
 QUICKLY := --quiet --disable-pip-version-check --no-compile
+# Makes a venv that finds in .venv what isn't installed in it, but not what .venv has in editable mode.
+SITE := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+beside = rm -rf $(1); $(BIN)/python -m venv --without-pip $(1); $(BIN)/python $(SITE) > "$$($(1)/bin/python $(SITE))/beside.pth"
 # The lowest of every range in pyproject.toml, and what a host may have pinned beside us.
 LOWEST := openai==2.24.0 anthropic==0.87.0 google-genai==2.0.0 pydantic==2.12.0 aiohttp==3.11.0
-lowest:
-	rm -rf .venv-lowest
-	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install $(QUICKLY) -e '.[test]' $(LOWEST)
+lowest: $(READY_TO_TEST)
+	$(call beside,.venv-lowest)
+	$(BIN)/python -m pip --python .venv-lowest install $(QUICKLY) -e '.[test]' $(LOWEST)
 	.venv-lowest/bin/python -m pytest -q -n 2 tests/models/providers tests/test_delegator.py
 
 # What uses the files of a package: schemas, judges, the demo's files, entry points.
 IN_WHEEL := tests/e2e tests/cli/test_demo.py tests/cli/test_judge.py tests/cli/test_models.py tests/cli/test_call.py \
 	tests/cli/test_lint.py tests/test_delegator.py tests/test_public_api.py tests/test_readme.py tests/test_schemas.py
 wheel: $(READY_TO_DEVELOP)
-	rm -rf build/wheel .venv-wheel
+	rm -rf build/wheel
 	$(BIN)/python scripts/build_dists.py
 	mkdir -p build/wheel
 	tar -xzf dist/*.tar.gz -C build/wheel --strip-components 1
 	rm -r build/wheel/delegate build/wheel/judges build/wheel/schemas
-	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/python -m pip install $(QUICKLY) "$$(ls dist/*.whl)[test]"
+	$(call beside,.venv-wheel)
+	$(BIN)/python -m pip --python .venv-wheel install $(QUICKLY) --no-deps --ignore-installed dist/*.whl
+	$(BIN)/python -m pip --python .venv-wheel check
 	cd build/wheel && ../../.venv-wheel/bin/python -m pytest -q -n 2 $(IN_WHEEL)
 
 release: $(READY_TO_DEVELOP)
@@ -101,9 +104,9 @@ host-%: .venv-hosts/%/.ready
 	@test ! -f $< || { cd $(TREE) && $(TRIED) $(or $(TESTS_$*),tests/hosts -k "$(firstword $(subst @, ,$*))"); }
 TESTS_ray := tests/batch/test_ray.py
 .PRECIOUS: .venv-hosts/%/.ready
-.venv-hosts/%/.ready: tests/hosts/requirements/%.txt pyproject.toml
-	@$(PYTHON) -m venv .venv-hosts/$*
-	@.venv-hosts/$*/bin/python -m pip install $(QUICKLY) $(INSTALL) -r $< \
+.venv-hosts/%/.ready: tests/hosts/requirements/%.txt pyproject.toml | $(READY_TO_DEVELOP)
+	@$(PYTHON) -m venv --without-pip .venv-hosts/$*
+	@$(BIN)/python -m pip --python .venv-hosts/$* install $(QUICKLY) $(INSTALL) -r $< \
 		pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis \
 		&& touch $@ || echo "$* can't be installed here"
 

@@ -24,7 +24,9 @@ def main() -> None:
     if subprocess.call([sys.executable, "-m", "venv", venv]):
         sys.exit("Python can't make a virtual environment; on Debian or Ubuntu: apt-get install python3-venv")
     project = f".[{','.join(extras)}]" if extras else "."
-    count = install([f"{venv}/bin/python", "-m", "pip", "install", "--disable-pip-version-check", "-e", project])
+    count = install(
+        [f"{venv}/bin/python", "-m", "pip", "install", "--disable-pip-version-check", "--no-compile", "-e", project]
+    )
     print(f"Installed {count} packages in {time.monotonic() - started:.0f} s.", flush=True)
 
 

@@ -22,6 +22,7 @@ from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.types import Parent, Workspace
 from tests.support.git import git
+from tests.support.samples import sampled
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")
 
@@ -178,7 +179,7 @@ KEPT: dict[str, tuple[Edit, Edit]] = {
 """What the user did since, and what the child did. Both must be there afterwards."""
 
 
-@pytest.mark.parametrize("case", KEPT)
+@pytest.mark.parametrize("case", sampled(KEPT, 4))
 async def test_what_the_user_did_since_stays(case: str, children: Children) -> None:
     users, childs = KEPT[case]
     handle = await children.work(childs)
@@ -224,7 +225,7 @@ IN_THE_WAY: dict[str, tuple[Edit, Edit, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", IN_THE_WAY)
+@pytest.mark.parametrize("case", sampled(IN_THE_WAY, 4))
 async def test_what_is_in_the_way_stays_and_nothing_is_merged(case: str, children: Children) -> None:
     users, childs, why = IN_THE_WAY[case]
     handle = await children.work(childs)

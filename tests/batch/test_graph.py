@@ -184,7 +184,7 @@ def test_a_resumed_workflow_continues_after_finished_items() -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_in_any_graph_each_item_comes_once_and_after_its_needs(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 12))
     ids = [str(n) for n in range(size)]

@@ -14,10 +14,11 @@ from delegate.models import ratelimit
 from tests.budget.programs import Biller, Program, Sum, fast_limiter
 from tests.support import warm
 from tests.support.model_server import ModelServer, Reply, cut_off
+from tests.support.samples import sampled
 
 PROGRAMS, MORE_PROGRAMS = range(14), range(14, 120)
 """The random programs that the suite runs, and those of slow tests. `play(range(500), …)` runs all."""
-KILLED, MORE_KILLED = range(2), range(2, 27)
+KILLED = range(27)
 EVENTS_SECONDS = 0.2
 """More than events of a child wait until they are committed."""
 
@@ -43,6 +44,7 @@ async def test_the_bill_on_record_is_the_servers_and_within_the_limit(tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.more_cases
 @pytest.mark.timeout(300)
 async def test_the_bill_of_many_more_programs_is_the_servers(tmp_path: Path) -> None:
     await play(MORE_PROGRAMS, tmp_path)
@@ -64,7 +66,7 @@ def test_the_server_cuts_a_stream_within_any_event(share: float, whole: int) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*KILLED, *MORE_KILLED])
+@pytest.mark.parametrize("seed", sampled(KILLED, 8))
 async def test_after_a_kill_nothing_is_paid_twice_and_the_bill_is_the_servers(tmp_path: Path, seed: int) -> None:
     program, home = Program.killed(seed), tmp_path / "home"
     biller = program.biller()

@@ -415,7 +415,7 @@ def is_that_of(node: Node, limit: LimitName, error: BudgetExceeded) -> bool:
 
 _PHASES = (Phase.generate, Phase.shrink)
 _BOUNDED = settings(
-    max_examples=40, stateful_step_count=30, derandomize=True, database=None, deadline=None, phases=_PHASES
+    max_examples=20, stateful_step_count=30, derandomize=True, database=None, deadline=None, phases=_PHASES
 )
 TestAnyOrder = LedgerMachine.TestCase
 TestAnyOrder.settings = _BOUNDED

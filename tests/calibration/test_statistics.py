@@ -37,7 +37,7 @@ def test_the_interval_of_a_rate_is_that_of_scipy(k: int, n: int, lower: float, u
 
 
 @given(st.integers(1, 3_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_an_interval_contains_its_rate_and_rises_with_errors(counts: tuple[int, int]) -> None:
     k, n = counts
     lower, upper = clopper_pearson(k, n)
@@ -47,7 +47,7 @@ def test_an_interval_contains_its_rate_and_rises_with_errors(counts: tuple[int, 
 
 
 @given(st.sampled_from((0.1, 0.05, 0.02)), st.integers(0, 300), st.integers(0, 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_number_of_rulings_to_come_is_enough_and_one_less_is_not(limit: float, n: int, k: int) -> None:
     k = min(k, n)
     more = trials_until_below(limit, k, n)

@@ -1,24 +1,50 @@
-"""Runs the real command in a separate process, with the environment of the test."""
+"""Runs the real command: with the environment of the test, and in this process where that is enough."""
 
+import asyncio
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
+from unittest.mock import patch
 
+import pytest
+
+from delegate.cli import main, terminations
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
 COMMAND = [sys.executable, "-m", "delegate"]
 """For tests of start-up, of signals and of what the interpreter does."""
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ")
+"""The beginnings of variables that an interpreter heeds only when it starts."""
 
 
 def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run `delegate …` to its end and assert that it shows no traceback.
+    """Run `delegate …` to its end, in this process, and assert that it shows no traceback.
 
-    Its stdout is a pipe, and COLUMNS is not set unless it is passed in `environment`.
+    Its streams are pipes, also for the processes that it starts, and COLUMNS is not set unless it is passed in
+    `environment`. A tenth of the time of `delegate_process`, which is for signals, and for what ends with a process.
     """
+    if any(name.startswith(_READ_AT_START) for name in environment):
+        return delegate_process(*arguments, stdin=stdin, **environment)
+    with patch.dict(os.environ, environment), _Streams(stdin) as streams:
+        if "COLUMNS" not in environment:
+            os.environ.pop("COLUMNS", None)
+        status = _main(arguments)
+    return _without_traceback(subprocess.CompletedProcess(["delegate", *arguments], status, *streams.printed))
+
+
+def delegate_process(
+    *arguments: str, stdin: str | None = None, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Like `delegate`, in a process of its own."""
     inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run(
         [*warm.delegate(), *arguments],
@@ -30,8 +56,102 @@ def delegate(*arguments: str, stdin: str | None = None, **environment: str) -> "
         timeout=200,  # of a test that hangs; trying all attacks takes long where much else runs
         env={**inherited, **environment},
     )
+    return _without_traceback(done)
+
+
+def _without_traceback(done: "subprocess.CompletedProcess[str]") -> "subprocess.CompletedProcess[str]":
     assert "Traceback" not in done.stderr + done.stdout, done.stderr
     return done
+
+
+def _main(arguments: Sequence[str]) -> int:
+    """The exit code. What the command changes in its process is as before afterwards."""
+    terminations.clear()
+    handlers, on_sigterm = list(logging.getLogger().handlers), signal.getsignal(signal.SIGTERM)
+    run = _beside_the_loop if _is_in_a_loop() else main
+    try:
+        with patch.object(sys, "argv", ["delegate", *arguments]), pytest.raises(SystemExit) as end:
+            run()
+    finally:
+        logging.getLogger().handlers[:] = handlers
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _beside_the_loop() -> None:
+    """In a thread, since a thread can't run a loop of its own inside of another one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(main).result()
+
+
+class _Streams:
+    """Inside of a `with` block, pipes in place of stdin, stdout and stderr."""
+
+    def __init__(self, stdin: str | None) -> None:
+        self._stdin = stdin
+        self.printed: list[str] = []
+
+    def __enter__(self) -> "_Streams":
+        self._stack = ExitStack()
+        self._threads = ThreadPoolExecutor(3)
+        self._reading: list[Future[str]] = []
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for fd in (1, 2):
+            ours, theirs = os.pipe()
+            self._reading.append(self._threads.submit(_read, ours))
+            self._replace(fd, theirs)
+        if self._stdin is None:
+            self._replace(0, os.open(os.devnull, os.O_RDONLY))
+        else:
+            theirs, ours = os.pipe()
+            self._threads.submit(_write, ours, self._stdin)
+            self._replace(0, theirs)
+        streams = {
+            "stdin": open(0, encoding="utf-8", closefd=False),
+            "stdout": open(1, "w", encoding="utf-8", closefd=False),
+            "stderr": open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False),
+        }
+        self._stack.enter_context(patch.multiple(sys, **streams, **{f"__{n}__": s for n, s in streams.items()}))
+        return self
+
+    def _replace(self, fd: int, by: int) -> None:
+        before = os.dup(fd)
+        os.dup2(by, fd)
+        os.close(by)
+
+        def restore() -> None:
+            os.dup2(before, fd)
+            os.close(before)
+
+        self._stack.callback(restore)
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        self._stack.close()
+        self.printed = [one.result() for one in self._reading]
+        self._threads.shutdown()
+
+
+def _read(fd: int) -> str:
+    with open(fd, encoding="utf-8", newline=None) as pipe:
+        return pipe.read()
+
+
+def _write(fd: int, text: str) -> None:
+    with open(fd, "w", encoding="utf-8") as pipe:
+        pipe.write(text)
 
 
 def openai_at(server: ModelServer) -> dict[str, str]:

@@ -15,6 +15,7 @@ import pytest
 from delegate.cli.ci.logs import LogStream, inert, inert_json, inert_markup
 from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import Call, ModelServer, Reply
+from tests.support.samples import MORE_CASES
 
 COMMANDS = (
     "add-mask", "add-path", "debug", "endgroup", "error", "group", "notice", "save-state", "set-env", "set-output",
@@ -323,9 +324,9 @@ def _hostile(call: Call) -> Reply:
     "log",
     [
         {"GITHUB_ACTIONS": "true"},
-        pytest.param({}, marks=pytest.mark.slow),
-        pytest.param({"GITHUB_ACTIONS": "true", "FORCE_COLOR": "1"}, marks=pytest.mark.slow),
-        pytest.param({"BUILDKITE": "true", "COLUMNS": "40"}, marks=pytest.mark.slow),
+        pytest.param({}, marks=MORE_CASES),
+        pytest.param({"GITHUB_ACTIONS": "true", "FORCE_COLOR": "1"}, marks=MORE_CASES),
+        pytest.param({"BUILDKITE": "true", "COLUMNS": "40"}, marks=MORE_CASES),
     ],
 )
 def test_a_run_and_its_record_command_nothing(log: dict[str, str]) -> None:

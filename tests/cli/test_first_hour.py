@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import COMMAND, delegate, openai_at, worker
+from tests.cli.command import COMMAND, delegate, delegate_process, openai_at, worker
 from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
@@ -372,14 +372,14 @@ asyncio.run(main())
 def test_a_goal_of_3_mb_runs_or_says_that_it_is_too_long() -> None:
     Path("t.json").write_text(json.dumps([{"goal": "word " * 600_000}]))
     with ModelServer(worker()) as server:
-        done = delegate("run", "--file", "t.json", **openai_at(server))
+        done = delegate_process("run", "--file", "t.json", **openai_at(server))  # aiohttp warns of large bodies
     assert done.returncode == 0, done.stderr
     (warning,) = done.stderr.splitlines()
     _contains(warning, ("task 1: goal and context have 2,999,999 characters", "put long text into a file"))
     assert max(map(len, done.stdout.splitlines())) < 200
     too_long = {"error": {"message": "maximum context length is 400000 tokens", "code": "context_length_exceeded"}}
     with ModelServer(lambda _: Fault(400, too_long)) as server:
-        done = delegate("run", "--file", "t.json", **openai_at(server))
+        done = delegate_process("run", "--file", "t.json", **openai_at(server))
     assert done.returncode == 1
     said = ("context_overflow: ", "maximum context length is 400000", "put long texts into files")
     _contains(" ".join(done.stdout.split()), said)

@@ -10,6 +10,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,7 @@ def stored(path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.more_cases
 @pytest.mark.timeout(300)
 def test_no_encoding_and_no_shape_passes_any_exit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**VARIABLES, CAPTURE_CONTENT: "span_and_event"}.items():
@@ -246,10 +248,12 @@ PRINTS = {"print", "echo"}
 """Only the command may do this. Its streams are guarded by `cli/ci/logs.py`."""
 
 
-def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
-            yield node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id, node
+@cache
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    called = ((node.func, node) for node in nodes if isinstance(node, ast.Call))
+    return [(func.attr if isinstance(func, ast.Attribute) else func.id, node) for func, node in called
+            if isinstance(func, ast.Attribute | ast.Name)]  # fmt: skip
 
 
 def writes(name: str, call: ast.Call) -> bool:

@@ -349,13 +349,13 @@ def outcome(arguments: Any) -> None:
 
 
 @given(VALUES | NEAR_CALLS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_json_becomes_tasks_or_a_call_error(value: Any) -> None:
     outcome(value)
     outcome(json.dumps(value))
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_text_becomes_tasks_or_a_call_error(text: str | bytes) -> None:
     outcome(text)

@@ -10,12 +10,12 @@ from tests.failure_modes.children import SITUATIONS, Situation
 from tests.failure_modes.document import document
 from tests.failure_modes.failures import Row, Scene, WireName
 from tests.failure_modes.measure import measure, on_one_api, once_by_another_judge
-from tests.support.samples import sampled
+from tests.support.samples import MORE_CASES, sampled
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "failure-modes.md"
 
 
-@pytest.mark.parametrize("scenes_of", [on_one_api, pytest.param(once_by_another_judge, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scenes_of", [on_one_api, pytest.param(once_by_another_judge, marks=MORE_CASES)])
 @pytest.mark.timeout(240)
 async def test_every_failure_ends_as_it_should_and_only_where_it_happened(
     scenes_of: Callable[[int, WireName], Sequence[Scene]], tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -32,6 +32,6 @@ def test_the_page_is_the_one_that_the_suite_expects() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == expected, "run `make pages`"
 
 
-@pytest.mark.parametrize("situation", sampled(SITUATIONS, 10, id=lambda one: one.words))
+@pytest.mark.parametrize("situation", sampled(SITUATIONS, 5, id=lambda one: one.words))
 async def test_a_child_deals_with_a_situation_as_the_page_says(situation: Situation, tmp_path: Path) -> None:
     assert await situation.play(tmp_path) == situation.expected

@@ -57,7 +57,7 @@ def _everything_outside(folder: Folder) -> dict[str, str]:
     }
 
 
-@fuzz(75, walk=walks())
+@fuzz(25, walk=walks())
 def test_no_way_leads_out_of_any_tree(walk: tuple[dict[str, str], list[str]]) -> None:
     links, paths = walk
     with tree(links) as folder:
@@ -70,7 +70,7 @@ def test_no_way_leads_out_of_any_tree(walk: tuple[dict[str, str], list[str]]) ->
         assert _everything_outside(folder) == before
 
 
-@fuzz(75, walk=walks())
+@fuzz(25, walk=walks())
 def test_what_is_found_is_where_the_kernel_finds_it(walk: tuple[dict[str, str], list[str]]) -> None:
     links, paths = walk
     with tree(links) as folder:
@@ -89,7 +89,7 @@ def _check_against_kernel(folder: Folder, path: str) -> None:
         assert not (path and kernels.is_relative_to(folder.root))
 
 
-@fuzz(75, path=ODD_PATHS)
+@fuzz(25, path=ODD_PATHS)
 def test_any_text_is_a_place_inside_or_a_tool_error(path: str) -> None:
     with tree({"a/up": "../..", "c/out": "../../outside"}) as folder:
         check_path(folder, path)

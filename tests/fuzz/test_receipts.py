@@ -41,7 +41,7 @@ def receipts(calls: list[dict[str, Any]]) -> list[Receipt]:
 
 
 @fuzz(
-    100,
+    33,
     wanted=st.lists(ARGUMENTS, min_size=1, max_size=6),
     done=st.lists(ARGUMENTS, max_size=6),
     mode=st.sampled_from(["at_least", "exactly", "none"]),

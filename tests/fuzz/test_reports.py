@@ -64,7 +64,7 @@ def results(draw: st.DrawFn) -> TaskResult:
     )
 
 
-@fuzz(75, result=results())
+@fuzz(25, result=results())
 def test_a_childs_text_never_leaves_its_quotes_or_its_fence(result: TaskResult) -> None:
     both = (result, result.model_copy(update={"task_index": 1}))
     with ends_soon():

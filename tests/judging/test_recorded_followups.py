@@ -13,10 +13,11 @@ from delegate.ports import ChatReply, ChatRequest
 from delegate.types import ParentQuestion
 from tests.support.live import Run, rows
 from tests.support.readings import Row, replayed
+from tests.support.samples import MORE_CASES, sampled
 
 ROWS, ASKED, TOGETHER = rows("followups.jsonl"), rows("questions.jsonl"), rows("several.jsonl")
-SLOW = ("fake1",)
-"""The judge runs something for twenty seconds."""
+QUICK = ("fr", "it", "fake2")
+"""Those that `make test` plays. In `fake1`, the judge runs something for twenty seconds."""
 
 
 def judged(result: TaskResult | None) -> tuple[str, bool]:
@@ -26,7 +27,7 @@ def judged(result: TaskResult | None) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize(
-    "row", [pytest.param(row, id=row["id"], marks=[pytest.mark.slow] * (row["id"] in SLOW)) for row in ROWS]
+    "row", [pytest.param(row, id=row["id"], marks=() if row["id"] in QUICK else MORE_CASES) for row in ROWS]
 )
 async def test_work_that_goes_on_gets_a_verdict_of_its_own(row: Row, home: Path) -> None:
     part = Run(row["first"], row["first"])
@@ -55,7 +56,7 @@ def test_honest_follow_ups_pass_and_faked_ones_fail() -> None:
     assert sorted(verdicts) == [("faked", "FAIL", True)] * 2 + [("honest", "PASS", True)] * 8
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ASKED])
+@pytest.mark.parametrize("row", sampled(ASKED, id=lambda row: row["id"]))
 async def test_a_child_asks_what_only_its_parent_knows_and_nothing_else(row: Row, home: Path) -> None:
     run, folder = Run(row, row), Path("work")
     run.prepare(folder)

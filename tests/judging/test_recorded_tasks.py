@@ -13,6 +13,7 @@ from delegate.judging.versions import judge_version, reading_version
 from delegate.sandbox.processes.environment import command_environment
 from tests.support.live import ABOUT, Run, runs
 from tests.support.readings import rows
+from tests.support.samples import MORE_CASES
 
 RUNS = list(runs())
 OF_TODAY = [run for run in RUNS if not run.task["id"].startswith("first")]
@@ -38,7 +39,9 @@ def is_slow(run: Run) -> bool:
     return run.task["id"] not in QUICK
 
 
-@pytest.mark.parametrize("run", [pytest.param(run, id=run.id, marks=[pytest.mark.slow] * is_slow(run)) for run in RUNS])
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, id=run.id, marks=MORE_CASES if is_slow(run) else ()) for run in RUNS]
+)
 @pytest.mark.timeout(180)
 async def test_honest_work_passes_and_faked_work_fails(run: Run, home: Path) -> None:
     if missing := [command for command in run.task["needs"] if not works(command)]:

@@ -14,6 +14,7 @@ import pytest
 from delegate import Delegator, Report, Settings, Task
 from delegate.settings import DeclaredEndpoint, DeclaredModel
 from tests.support.model_server import Call, Fault, ModelServer, Reply
+from tests.support.samples import MORE_CASES
 
 DELEGATIONS = 30
 CRITERION = "report: The report says how many words there are."
@@ -94,7 +95,7 @@ def verdicts(reports: Sequence[Report]) -> list[str]:
     return [result.verdict.verdict if result.verdict else str(result.error) for result in results]
 
 
-@pytest.mark.parametrize(("protocol", "per_second"), [("openai", 25), ("anthropic", 25)])
+@pytest.mark.parametrize(("protocol", "per_second"), [("openai", 25), pytest.param("anthropic", 25, marks=MORE_CASES)])
 async def test_thirty_delegations_at_once_all_finish_within_a_rate_limit(
     home: Path, protocol: Literal["openai", "anthropic"], per_second: int
 ) -> None:

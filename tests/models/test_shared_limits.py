@@ -421,7 +421,13 @@ def throughput(home: Path, limited: Limited, processes: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("says", [False, True], ids=["429 with retry-after", "and headers of quotas"])
+@pytest.mark.parametrize(
+    "says",
+    [
+        pytest.param(False, id="429 with retry-after"),
+        pytest.param(True, id="and headers of quotas", marks=pytest.mark.more_cases),
+    ],
+)
 def test_twelve_processes_are_as_fast_as_one_and_none_of_their_children_fails(says: bool, tmp_path: Path) -> None:
     """The pauses after rejections depend on chance: where one round isn't enough, several are counted together."""
     one = twelve = 0.0

@@ -187,16 +187,12 @@ def denying(pattern: str, argument: str = "command") -> dict[str, Any]:
     return {"rules": [{"decision": "deny", "reason": "r", "arguments": {argument: pattern}}]}
 
 
-@pytest.mark.parametrize(("pattern", "command"), DENIED)
-def test_what_a_command_is_about_is_found_by_where_it_runs_and_what_names_lead_to(
-    pattern: str, command: str, root: str
-) -> None:
-    assert permission(root, command, denying(pattern)) == "deny"
+def test_what_a_command_is_about_is_found_by_where_it_runs_and_what_names_lead_to(root: str) -> None:
+    assert [one for one in DENIED if permission(root, one[1], denying(one[0])) != "deny"] == []
 
 
-@pytest.mark.parametrize(("pattern", "command"), ASKED)
-def test_what_cannot_be_read_from_a_command_waits_for_a_person(pattern: str, command: str, root: str) -> None:
-    assert permission(root, command, denying(pattern)) == "ask"
+def test_what_cannot_be_read_from_a_command_waits_for_a_person(root: str) -> None:
+    assert [one for one in ASKED if permission(root, one[1], denying(one[0])) != "ask"] == []
 
 
 @pytest.mark.parametrize(

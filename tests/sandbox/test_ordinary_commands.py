@@ -35,6 +35,7 @@ async def test_a_sandbox_lets_simple_commands_through() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.more_cases
 @pytest.mark.timeout(900)
 async def test_a_sandbox_lets_all_ordinary_commands_through_but_those_that_the_page_names() -> None:
     refused = await _refused()

@@ -105,7 +105,7 @@ _PATHS = st.lists(_NAMES, min_size=1, max_size=6).map("/".join)
 _TREES = st.dictionaries(st.sampled_from(["a", "b", "c", "a/x", "b/c"]), st.none() | _PATHS, max_size=5)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(tree=_TREES, path=_PATHS)
 def test_a_path_is_resolved_as_the_kernel_would_or_denied(tree: dict[str, str | None], path: str) -> None:
     """In any tree of folders and links, the resolver agrees with the kernel inside the root, and denies the rest."""
@@ -124,7 +124,7 @@ def test_a_path_is_resolved_as_the_kernel_would_or_denied(tree: dict[str, str | 
             assert resolved == (real if real.is_relative_to(root) and tried.strip() else None)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=26, deadline=None)
 @given(tree=_TREES, path=_PATHS | st.text(max_size=20))
 def test_no_path_reads_or_writes_a_file_outside(tree: dict[str, str | None], path: str) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -1,19 +1,21 @@
-"""Cases of one test of which `make test` tries a few, and `make slow` the rest."""
+"""Cases of one test of which `make test` and continuous integration try a few, and `make slow` by hand the rest."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
 
+MORE_CASES = (pytest.mark.slow, pytest.mark.more_cases)
+"""The marks of what tries more of what another test tries a few of."""
 _Param: Any = type(pytest.param())
 
 
 def sampled(cases: Iterable[Any], quick: int = 3, *, id: Callable[[Any], str] | None = None) -> list[Any]:
-    """Parameters for pytest. All but `quick` of them, which are spread evenly, are marked as slow."""
+    """Parameters for pytest. All but `quick` of them, which are spread evenly, are marked as more cases."""
     given = [case if isinstance(case, _Param) else pytest.param(*_values(case), id=id and id(case)) for case in cases]
     chosen = {round(n * (len(given) - 1) / max(quick - 1, 1)) for n in range(quick)}
     return [
-        case if n in chosen else pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.slow])
+        case if n in chosen else pytest.param(*case.values, id=case.id, marks=[*case.marks, *MORE_CASES])
         for n, case in enumerate(given)
     ]
 

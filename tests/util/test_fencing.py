@@ -75,7 +75,7 @@ def test_two_angle_brackets_are_not_a_fence() -> None:
 
 
 @given(ANY_TEXT | AWKWARD)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_cleaning_twice_changes_nothing_more(text: str) -> None:
     cleaned = clean(text).text
     assert clean(cleaned) == (cleaned, False)
@@ -83,7 +83,7 @@ def test_cleaning_twice_changes_nothing_more(text: str) -> None:
 
 
 @given(AWKWARD, st.text("<> endx\n", max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 def test_a_fence_has_one_opening_and_one_closing_line(text: str, more: str) -> None:
     lines = fence("x", text + more, "n0").split("\n")
     assert lines[0] == "<<<x n0>>>"
@@ -98,7 +98,7 @@ def test_every_nonce_is_new() -> None:
 
 
 @given(ANY_TEXT | AWKWARD, st.integers(10, 60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 def test_one_line_is_one_line_and_no_longer_than_asked(text: str, limit: int) -> None:
     line = one_line(text, limit)
     assert len(line) <= limit
@@ -179,7 +179,7 @@ def test_a_frame_reports_hidden_characters() -> None:
 
 
 @given(NEAR_MARK)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_line_between_the_marks_reads_as_a_mark(text: str) -> None:
     lines = frame(text, MARK).splitlines()
     assert lines[0].startswith(f"<<<{MARK}")

@@ -65,13 +65,11 @@ def redactor() -> Redactor:
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
-@pytest.mark.parametrize("around", ["{}", "KEY={}", "key: '{}',", "a\n{}\nb", "https://x.y/?k={}&z=1", "(see {}.)"])
-def test_a_key_of_a_known_format_is_redacted_and_its_surroundings_stay(
-    redactor: Redactor, key: str, around: str
-) -> None:
-    assert redactor.text(around.format(key)) == around.format(MARK)
-    in_json = json.dumps({"text": around.format(key)})
-    assert json.loads(redactor.json(in_json)) == {"text": around.format(MARK)}
+def test_a_key_of_a_known_format_is_redacted_and_its_surroundings_stay(redactor: Redactor, key: str) -> None:
+    for around in ("{}", "KEY={}", "key: '{}',", "a\n{}\nb", "https://x.y/?k={}&z=1", "(see {}.)"):
+        assert redactor.text(around.format(key)) == around.format(MARK)
+        in_json = json.dumps({"text": around.format(key)})
+        assert json.loads(redactor.json(in_json)) == {"text": around.format(MARK)}
 
 
 @pytest.mark.parametrize("key", OWN.values())

@@ -15,8 +15,9 @@ import pytest
 from delegate._util.redaction import MARK, Redactor
 from delegate._util.secret_names import is_secret_name
 from delegate.sandbox.processes.environment import command_environment
+from tests.support.samples import sampled
 from tests.util import secret_shapes
-from tests.util.secret_shapes import OWN, Shape
+from tests.util.secret_shapes import OWN
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = secret_shapes.every()
@@ -31,26 +32,30 @@ def test_the_held_set_is_large_and_its_names_differ() -> None:
     assert len({shape.name for shape in SHAPES}) == len(SHAPES) >= 300
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_a_secret_of_any_shape_is_redacted_as_text_and_in_json(redactor: Redactor, shape: Shape) -> None:
-    assert shape.secret in shape.text
-    assert shape.secret not in redactor.text(shape.text)
-    assert MARK in redactor.text(shape.text)
-    in_json = redactor.json(json.dumps({"it": [shape.text]}, ensure_ascii=False))
-    assert shape.secret not in json.loads(in_json)["it"][0]
+def test_a_secret_of_any_shape_is_redacted_as_text_and_in_json(redactor: Redactor) -> None:
+    for shape in SHAPES:
+        assert shape.secret in shape.text
+        assert shape.secret not in redactor.text(shape.text), shape.name
+        assert MARK in redactor.text(shape.text), shape.name
+        in_json = redactor.json(json.dumps({"it": [shape.text]}, ensure_ascii=False))
+        assert shape.secret not in json.loads(in_json)["it"][0], shape.name
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_what_is_around_a_secret_stays(redactor: Redactor, shape: Shape) -> None:
+def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
     around = "the ✓ first line\n\tand the\u200d second, with sk-no-key and https://host.example:80/@x\n"
-    redacted = redactor.text(around + shape.text.replace("\u200b", "") + "\n" + around)
-    assert redacted.startswith(around)
-    assert redacted.endswith(around)
+    for shape in SHAPES:
+        redacted = redactor.text(around + shape.text.replace("\u200b", "") + "\n" + around)
+        assert redacted.startswith(around), shape.name
+        assert redacted.endswith(around), shape.name
 
 
-@pytest.mark.parametrize("kind", secret_shapes.ENCODED)
 @pytest.mark.parametrize("encoding", secret_shapes.encodings("x"))
-def test_a_secret_is_redacted_however_it_is_encoded(redactor: Redactor, kind: str, encoding: str) -> None:
+def test_a_secret_is_redacted_however_it_is_encoded(redactor: Redactor, encoding: str) -> None:
+    for kind in secret_shapes.ENCODED:
+        assert_no_part_is_left(redactor, kind, encoding)
+
+
+def assert_no_part_is_left(redactor: Redactor, kind: str, encoding: str) -> None:
     _, secret = secret_shapes.ENCODED[kind]
     encoded, own = secret_shapes.encoded(kind, encoding)
     redacted = redactor.text(f"the first\ndata {encoded} end\nthe last")
@@ -250,7 +255,7 @@ def literals() -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("literal", literals())
+@pytest.mark.parametrize("literal", sampled(literals(), 20))
 def test_no_repeated_beginning_of_a_secret_makes_the_search_slow(redactor: Redactor, literal: str) -> None:
     for rest in ("", "a", "A1", "a" * 200, ":", "\n", " ", "\\n", "."):
         text = f"{literal}{rest}"

@@ -30,7 +30,7 @@ def steps_of(*actions: Callable[[T, int], None]) -> st.SearchStrategy[list[Step[
     return st.lists(one, max_size=25)
 
 
-bounded = settings(max_examples=100, derandomize=True, database=None, deadline=None)
+bounded = settings(max_examples=50, derandomize=True, database=None, deadline=None)
 
 
 # --------------------------------------------------------------------------------------------------------- semaphore

@@ -52,7 +52,8 @@ def is_installed(program: str) -> bool:
 
 
 def of(*truths: str) -> list[Any]:
-    return sampled(pytest.param(one, id=one["id"], marks=marks_of(one)) for one in CASES if one["truth"] in truths)
+    cases = [pytest.param(one, id=one["id"], marks=marks_of(one)) for one in CASES if one["truth"] in truths]
+    return sampled(cases, 2)
 
 
 @pytest.fixture(autouse=True)

@@ -337,7 +337,7 @@ def params(cases: Mapping[str, Case], quick: int) -> list[Any]:
     return sampled((pytest.param(case, id=name, marks=marks(name)) for name, case in cases.items()), quick)
 
 
-@pytest.mark.parametrize("case", params(BENT, 8))
+@pytest.mark.parametrize("case", params(BENT, 5))
 async def test_a_check_that_the_child_bent_is_never_a_verified_pass(case: Case, tmp_path: Path) -> None:
     # To a test runner, a sandbox makes no difference; only the small scripts are started in one.
     verdict = await verdict_on(case, tmp_path, sandbox="auto" if "check.sh" in case.files else "off")
