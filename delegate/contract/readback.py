@@ -84,14 +84,15 @@ def parse_message(arguments: Arguments) -> tuple[str, str]:
 def parse_merge(arguments: Arguments) -> tuple[list[str], str | None]:
     """Parse the arguments of a call of `merge_delegation`, and return the handles and the branch. Raises CallError."""
     fields = _fields(arguments, ("handles", "onto"))
-    handles, onto = fields.get("handles"), fields.get("onto") or None
-    if not isinstance(handles, list) or not handles:
-        message = f"`handles` is {kind_of(handles)}, not a list of handles" if handles else "`handles` is empty"
+    given, onto = fields.get("handles"), fields.get("onto") or None
+    handles = cast("list[object]", given) if isinstance(given, list) else []
+    if not handles:
+        message = "`handles` is not a list of handles" if given else "`handles` is empty"
         raise CallError("wrong_type", message, field="handles", hint='send {"handles": ["1f2e3d4c5b6a-0"]}')
     if not isinstance(onto, str | None):
         hint = "name a branch, or leave it out"
         raise CallError("wrong_type", f"`onto` is {kind_of(onto)}, not a string", field="onto", hint=hint)
-    return [_handle(one) for one in cast("list[object]", handles)], onto
+    return [_handle(one) for one in handles], onto
 
 
 def _fields(arguments: Arguments, known: Sequence[str]) -> Mapping[str, object]:

@@ -290,9 +290,7 @@ class Background:
         may_read: Callable[[str], bool] | None = None,
     ) -> str:
         """Execute a call of `stop_delegation`: stop one task, wait until it has ended, and return its result as text.
-
-        Raises:
-            CallError: The call is invalid, or there is no such task. The error says how to fix it.
+        Raises CallError if the call is invalid, or there is no such task.
         """
         handle, run_id = contract.parse_stop(arguments), self._runs.known_run(parent)
         allowed = may_read is None or may_read(contract.run_of(handle))
@@ -316,10 +314,8 @@ class Background:
     ) -> tuple[str, Delegation | None]:
         """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
 
-        Returns a text, and the call in the background if the task had ended and continues.
-
-        Raises:
-            CallError: The call is invalid, or the message can't be sent. The error says why.
+        Returns a text, and the call in the background if the task had ended and continues. Raises CallError if the call
+        is invalid, or the message can't be sent.
         """
         (handle, text), run_id = contract.parse_message(arguments), self._runs.known_run(parent)
         if may_read is not None and not may_read(contract.run_of(handle)):

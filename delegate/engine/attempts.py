@@ -9,7 +9,7 @@ another, and nothing is tried again. What they spend counts together toward the 
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from delegate.budget.ledger import Ledger
 from delegate.engine.scope import CallScope
@@ -93,6 +93,6 @@ def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:
 
 
 def _attempt(result: TaskResult, *, chosen: bool) -> Attempt:
-    judged = {name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")}
-    own = {name: getattr(result, name) for name in ("handle", "status", "model", "cost_usd")}
-    return Attempt(chosen=chosen, **own, **judged)
+    fields: dict[str, Any] = {name: getattr(result, name) for name in ("handle", "status", "model", "cost_usd")}
+    fields |= {name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")}
+    return Attempt(chosen=chosen, **fields)

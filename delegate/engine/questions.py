@@ -160,7 +160,7 @@ def _text(arguments: Mapping[str, Any]) -> str:
 
 
 def _options(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    given = arguments.get("options") or []
+    given: object = arguments.get("options") or []
     options = cast("list[object]", given) if isinstance(given, list) else [None]
     texts = tuple(one_line(redactor.text(one), MAX_OPTION_CHARS + 1) for one in options if isinstance(one, str))
     if (

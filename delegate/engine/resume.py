@@ -176,7 +176,8 @@ def continued(
     elif workspace and not os.path.isdir(workspace):
         raise _not_continued(handle, f"its workspace {workspace} isn't there any more")
     if criteria is not None:
-        task = Task(**{**task.model_dump(exclude_defaults=True), "acceptance_criteria": criteria})
+        fields: dict[str, Any] = {**task.model_dump(exclude_defaults=True), "acceptance_criteria": criteria}
+        task = Task(**fields)
     return Resumed(
         handle=continuation_of(handle),
         run_id=record["run_id"],
@@ -333,6 +334,8 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
             yield f"Claim {event['n']}: {'verified' if event['verdict'] == 'PASS' else 'refused, ' + event['code']}"
             for criterion in event["refused"]:
                 yield f"- {criterion['id']} {criterion['text']}: {_cut(criterion['reason'] or criterion['code'])}"
+        case _:
+            pass
 
 
 def _call_line(call: Mapping[str, Any]) -> str:

@@ -248,10 +248,7 @@ def make_message_tool(delegator: Delegator) -> HostTool:
 
 
 def make_merge_tool(delegator: Delegator) -> HostTool:
-    """Create the tool that merges the changes of tasks.
-
-    Raises ConfigError unless the setting `merge_tool` is on.
-    """
+    """Create the tool that merges the changes of tasks. Raises ConfigError unless the setting `merge_tool` is on."""
     if not delegator.settings.merge_tool:
         raise ConfigError("parents can't merge: the setting merge_tool is off")
 

@@ -119,14 +119,15 @@ def test_a_message_has_a_handle_and_a_text() -> None:
 def test_a_merge_has_handles_and_perhaps_a_branch() -> None:
     assert parse_merge('{"handles": ["ab-0 ", "ab-1"]}') == (["ab-0", "ab-1"], None)
     assert parse_merge({"handles": ["ab-0"], "onto": "work"}) == (["ab-0"], "work")
-    for arguments, field in (
+    invalid: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "handles"),
         ({"handles": []}, "handles"),
         ({"handles": "ab-0"}, "handles"),
         ({"handles": [7]}, "handle"),
         ({"handles": ["ab-0"], "onto": 1}, "onto"),
         ({"handles": ["ab-0"], "min_level": "said"}, "min_level"),
-    ):
+    )
+    for arguments, field in invalid:
         with pytest.raises(CallError) as refused:
             parse_merge(arguments)
         assert refused.value.field == field

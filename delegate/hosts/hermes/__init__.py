@@ -15,7 +15,7 @@ Hermes's model then has the tool `delegate_verified`. The plugin's options are i
             takeover: true                   # answer delegate_task itself
             workspace: auto                  # where children work; see below
         wait_seconds: 380
-            also: [read, think]              # additional small tools; default: [read], which reads cut reports
+            also: [read, message, think]     # additional small tools, and `merge`; default: [read], for cut reports
             settings: {max_cost_usd: 2}
 
 No key is needed besides that of Hermes's own provider. Children and judges run on the models whose keys are in the

@@ -75,8 +75,8 @@ class ClientApprovals:
         """Asks the user of this client, one request after the other."""
 
         async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
-            result = await self._ask(client, request.describe(), FORM)
-            return None if result is None else _answer(result)
+            asked = await self._ask(client, request.describe(), FORM)
+            return _answer(asked[0]) if asked else None
 
         return ask
 
@@ -84,15 +84,16 @@ class ClientApprovals:
         """Asks the user of this client what a child wants to know. No answer leaves that to the client's model."""
 
         async def ask(question: ParentQuestion) -> str | None:
-            return answer_in(await self._ask(client, describe(question), ANSWER_FORM))
+            asked = await self._ask(client, describe(question), ANSWER_FORM)
+            return answer_in(asked[0]) if asked else None
 
         return ask
 
-    async def _ask(self, client: str, message: str, form: JsonObject) -> Any:
-        """What the client sends back; None if it doesn't wait for anything now."""
+    async def _ask(self, client: str, message: str, form: JsonObject) -> tuple[Any, ...]:
+        """What the client sends back; nothing if it doesn't wait for an answer now, and so isn't asked."""
         async with self._asking.setdefault(client, asyncio.Lock()):
             waiting = self._waiting.get(client)
-            return await waiting[-1](message, form) if waiting else None
+            return (await waiting[-1](message, form),) if waiting else ()
 
 
 def answer_in(result: Any) -> str | None:
