@@ -17,7 +17,11 @@ def main() -> None:
     venv = sys.argv[1]
     host = venv.partition("@")[0]
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pyright"]
-    places = (f"delegate/hosts/{host}", f"delegate/hosts/{host}.py", "delegate/batch/ray.py")
+    places = (
+        f"delegate/hosts/{host}",
+        *(f"delegate/hosts/{at}{host}.py" for at in ("", "serve/")),
+        "delegate/batch/ray.py",
+    )
     tests = (f"tests/hosts/drivers/{host}.py", f"tests/hosts/test_{host}.py", "tests/batch/ray_scene.py")
     tests += (f"delegate/child/{host}_connection.py", f"tests/hosts/test_{host}_servers.py")
     tests += (f"tests/support/{host}_agent.py",)

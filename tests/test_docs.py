@@ -39,7 +39,7 @@ from tests.support.operator import own_settings
 from tests.support.pages import DOCS, Block
 
 ROOT = DOCS.parent
-NOT_RUN = 31
+NOT_RUN = 33
 """Blocks that can't be run here. Raise this only for what needs a framework, a cluster or a network."""
 
 

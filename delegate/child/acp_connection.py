@@ -5,9 +5,11 @@ anything.
 """
 
 import asyncio
+import errno
 import io
 import json
 import math
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -37,8 +39,8 @@ START_SECONDS = 120.0
 """How long an agent may take to begin: some are downloaded when they are started."""
 CANCEL_SECONDS = 2.0
 """How long it may take to end its turn when it is asked to stop."""
-AUTH_REQUIRED, FAILED = -32000, -32001
-"""Codes of errors: the protocol's, and the one of what an agent may not do, or what failed."""
+AUTH_REQUIRED, FAILED, NOT_FOUND = -32000, -32001, -32002
+"""Codes of errors: the protocol's, and the second one of what an agent may not do, or what failed."""
 MAX_LINE_BYTES = 16_000_000
 MAX_BYTES = 1_000_000_000
 """Of all messages together."""
@@ -53,6 +55,7 @@ MAX_REPORTED = 1_000
 """Calls of its own tools that are kept, without arguments that are longer than `_REPORTED_BYTES`."""
 _REPORTED_BYTES = 20_000
 _SHELL_SECONDS = 600
+_NO_FILE = os.strerror(errno.ENOENT)
 _EXIT_CODE = re.compile(r"exit code (\d+)\n")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _FILES: frozenset[Effect] = frozenset({"files"})
@@ -311,7 +314,7 @@ class AcpSession:
         except WorkspaceTooLarge as problem:
             self.stop(problem)
         if output.status != "ok" and not may_fail:
-            raise RequestError(FAILED, output.text)
+            raise RequestError(NOT_FOUND if output.text.endswith(_NO_FILE) else FAILED, output.text)
         return output
 
     def _next(self) -> int:

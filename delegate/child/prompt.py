@@ -217,6 +217,6 @@ def _requirements(task: Task, readings: Mapping[str, CriterionReading]) -> Itera
         yield from _whole_schemas(task)
     if task.output_schema is not None:
         yield (
-            "End your report with one ```json block that holds the requested output, and nothing after it. What it "
-            "says needn't be said before it."
+            "End your report with one ```json block that holds the requested output, and nothing after it. What is in "
+            "the block needs no repetition before it."
         )

@@ -13,13 +13,18 @@ def rubric_of(criterion: RubricCriterion) -> Rubric:
     """The criterion's rubric. Raises ValueError for an unknown name."""
     if isinstance(criterion.rubric, Rubric):
         return criterion.rubric
-    return _shipped(criterion.rubric)
+    return shipped(criterion.rubric)
+
+
+def shipped_names() -> list[str]:
+    """The names of the shipped rubrics."""
+    return sorted(file.name.removesuffix(".toml") for file in folder("judges").joinpath("rubrics").iterdir())
 
 
 @cache
-def _shipped(name: str) -> Rubric:
-    names = sorted(file.name.removesuffix(".toml") for file in folder("judges").joinpath("rubrics").iterdir())
-    if name not in names:
+def shipped(name: str) -> Rubric:
+    """A shipped rubric. Raises ValueError for an unknown name."""
+    if name not in (names := shipped_names()):
         raise ValueError(f"there is no rubric {name!r}; use one of {', '.join(names)}, or give a rubric inline")
     try:
         return Rubric.model_validate(tomllib.loads(text("judges", f"rubrics/{name}.toml")))

@@ -1,7 +1,7 @@
 """Defines `Submission`, a finished run to be judged, and creates the results of its criteria."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,7 @@ def result(
     evidence: str | None = None,
     source: str | None = None,
     score: float | None = None,
+    scores: Mapping[str, float] | None = None,
     reading: CriterionReading | None = None,
     parts: Sequence[PartResult] = (),
     citations: Sequence[Citation] = (),
@@ -117,6 +118,7 @@ def result(
         reason=reason,
         evidence=evidence,
         source=source,
+        scores=dict(scores or {}),
         reading=reading,
         parts=tuple(parts),
         citations=tuple(citations),

@@ -291,15 +291,15 @@ class CitationsCriterion(CriterionBase):
     def describe(self) -> str:
         each = {
             None: "",
-            "claim": "; each sentence that claims something cites one",
-            "paragraph": "; each paragraph or list item cites one",
-            "row": "; each row of a table, or object of JSON, cites one",
+            "claim": "; each sentence that claims something cites one, not what is only said to be missing",
+            "paragraph": "; each paragraph or list item that claims something cites one",
+            "row": "; each row of a table, or object of JSON, cites at least one",
         }[self.every]
         hosts = f", all of {', '.join(self.hosts)}," if self.hosts else ""
         sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts} by link or path{each}"
         return (
-            f"{self.file or 'the report'} cites at least {sources}. Each was fetched or read; numbers, and what is "
-            "quoted, stand there as they do here"
+            f"{self.file or 'the report'} cites at least {sources}. Each source was opened before; what is quoted from "
+            "it stands there literally, and numbers in digits or words"
         )
 
 

@@ -142,6 +142,8 @@ class CriterionResult(Value):
     findings_only: bool = False
     score: float | None = None
     """A rubric's score, 0 to 1. None for all other kinds of criteria."""
+    scores: dict[str, float] = Field(default_factory=dict)
+    """The score of each dimension of a rubric."""
     level: Level | None = None
     """What it rests on, if it is met or on trust, or would be if that were enough (`below_min_level`)."""
     held_before: bool = False

@@ -13,11 +13,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.clients.driven import ALL, ROOT, Setup, cache, installed
+from scripts.clients.driven import ALL, ROOT, Driven, Setup, cache, installed
 from scripts.clients.fakes import serving
 from scripts.clients.wire import answered, calling, listed
 from tests.support.model_server import Call, Reply
@@ -25,11 +25,13 @@ from tests.support.model_server import Call, Reply
 Json = dict[str, Any]
 PROMPT = "Write made.txt with the word done.\n\nAcceptance criteria:\n- file: made.txt\n"
 TOLD = "delegate: FAIL"
-_SHELL: Mapping[str, Callable[[str], Json]] = {
+SHELLS: Mapping[str, Callable[[str], Json]] = {
     "Bash": lambda command: {"command": command, "description": "Write the file"},
     "exec_command": lambda command: {"cmd": command},
     "shell_command": lambda command: {"command": command},
     "run_shell_command": lambda command: {"command": command},
+    "bash": lambda command: {"command": command, "description": "Do the work"},
+    "terminal": lambda command: {"command": command},
 }
 """The shell tool of each client, and its arguments for a command."""
 
@@ -39,33 +41,97 @@ class Host:
     """How a client installs the plugin, and is started."""
 
     install: tuple[tuple[str, ...], ...]
-    argv: Callable[[Setup], list[str]]
+    argv: Callable[[Setup, str], list[str]]
+    """The command line for a prompt."""
+    files: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Files that are copied, below the home folder, where the client has no command for a plugin on this machine."""
     by_subagent: bool = False
     settings: str = ""
     """Its settings file, below the home folder, for what names the model."""
+    transcript: Callable[[Setup, Mapping[str, str], list[Json]], str] = lambda setup, env, told: _told_of(told)
+    """Its session, from where it is, or from what the hook was told."""
 
 
+def _told_of(told: list[Json]) -> str:
+    of_subagents = [one["agent_transcript_path"] for one in told if one.get("agent_transcript_path")]
+    return Path(of_subagents[-1] if of_subagents else told[-1]["transcript_path"]).read_text(encoding="utf-8")
+
+
+def _exported(setup: Setup, env: Mapping[str, str], session: str) -> str:
+    done = run([setup.program, "export", session], setup.project, dict(env))
+    return done.stdout[done.stdout.index("{") :]
+
+
+def _hermes(setup: Setup, *arguments: str) -> list[str]:
+    return [str(Path(setup.program).with_name("hermes")), *arguments]
+
+
+def _of_hermes(setup: Setup, env: Mapping[str, str]) -> str:
+    sessions = run(_hermes(setup, "sessions", "export", "-"), setup.project, dict(env)).stdout.splitlines()
+    return max(sessions, key=lambda line: json.loads(line)["started_at"])
+
+
+HERMES = Driven(
+    "hermes",
+    "hermes-agent==0.19.0",
+    lambda setup: [],
+    env=lambda setup: {"HERMES_HOME": str(setup.home / ".hermes"), "OPENAI_API_KEY": "test"},
+    more_settings=lambda setup: {
+        "model": {
+            "provider": "custom",
+            "base_url": f"{setup.model_url}/v1",
+            "default": "test-model",
+            "context_length": 128_000,
+        },
+    },
+)
 _MARKETPLACE = ("plugin", "marketplace", "add", str(ROOT))
 HOSTS: Mapping[str, Host] = {
     "claude": Host(
         (_MARKETPLACE, ("plugin", "install", "delegate@delegate")),
-        lambda setup: [setup.program, "-p", "Let an agent write the file.", "--allowedTools", "Bash", "Agent", "Task"],
+        lambda setup, _: [
+            *(setup.program, "-p", "Let an agent do the work.", "--allowedTools", "Bash", "Agent", "Task"),
+        ],
         by_subagent=True,
     ),
     "codex-gpt-5.5": Host(
         (_MARKETPLACE, ("plugin", "add", "delegate@delegate")),
-        lambda setup: [
+        lambda setup, prompt: [
             *(setup.program, "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"),
-            *("--dangerously-bypass-approvals-and-sandbox", PROMPT),
+            *("--dangerously-bypass-approvals-and-sandbox", prompt),
         ],
         settings=".codex/config.toml",
     ),
     "gemini": Host(
         (("extensions", "install", str(ROOT / "plugins" / "gemini-cli"), "--consent"),),
-        lambda setup: [setup.program, "--skip-trust", "--yolo", "-m", "gemini-2.5-pro", "-p", PROMPT],
+        lambda setup, prompt: [setup.program, "--skip-trust", "--yolo", "-m", "gemini-2.5-pro", "-p", prompt],
         settings=".gemini/settings.json",
     ),
+    "opencode": Host(
+        (),
+        lambda setup, _: [setup.program, "run", "Let an agent do the work."],
+        files={".config/opencode/plugin/delegate.js": ROOT / "plugins" / "opencode" / "delegate.js"},
+        by_subagent=True,
+        settings=".config/opencode/opencode.json",
+        transcript=lambda setup, env, told: _exported(setup, env, told[-1]["agent_id"]),
+    ),
+    "hermes": Host(
+        (),
+        lambda setup, prompt: _hermes(setup, "-z", prompt, "--yolo"),
+        settings=".hermes/config.yaml",
+        transcript=lambda setup, env, told: _of_hermes(setup, env),
+    ),
 }
+
+
+AGENTS = {"Agent": "general-purpose", "Task": "general-purpose", "task": "general"}
+"""The tool that starts a subagent in each client, and the kind of subagent."""
+
+
+def asking(tools: Mapping[str, Any], prompt: str) -> Reply:
+    """The reply that starts a subagent."""
+    name = next(name for name in AGENTS if name in tools)
+    return Reply(tool_calls=((name, {"description": "Work", "prompt": prompt, "subagent_type": AGENTS[name]}),))
 
 
 class Model:
@@ -84,22 +150,24 @@ class Model:
         self.has_tool = self.has_tool or "delegate_task" in call.raw.decode()
         text, done = call.raw.decode(), {one.tool for one in answered(call)}
         if self.host.by_subagent and "made.txt with the word" not in text:
-            agent = next(name for name in ("Agent", "Task") if name in tools)
-            return Reply(
-                tool_calls=((agent, {"description": "Write", "prompt": PROMPT, "subagent_type": "general-purpose"}),)
-            )
-        if self.host.by_subagent and done & {"Agent", "Task"}:
+            return asking(tools, PROMPT)
+        if self.host.by_subagent and done & AGENTS.keys():
             return Reply("It is written.")
-        shell = next(tools[name] for name in _SHELL if name in tools)
+        shell = next(tools[name] for name in SHELLS if name in tools)
         self.told += TOLD in text
         if shell.name not in done and (TOLD in text or not self.lies):
-            return calling(call, shell, [_SHELL[shell.name]("echo done > made.txt")], "function")
+            return calling(call, shell, [SHELLS[shell.name]("echo done > made.txt")], "function")
         return Reply("I wrote made.txt, as I was asked.")
+
+
+def client_of(name: str) -> Driven:
+    """The client of a host."""
+    return next(one for one in (*ALL, HERMES) if one.name == name)
 
 
 def play(name: str, *, lies: bool) -> str:
     """Play one client; what was seen, or how it failed."""
-    host, client = HOSTS[name], next(one for one in ALL if one.name == name)
+    host, client = HOSTS[name], client_of(name)
     program, version = installed(client)
     folder = cache() / "plugins" / name / ("lies" if lies else "honest")
     shutil.rmtree(folder, ignore_errors=True)
@@ -108,9 +176,9 @@ def play(name: str, *, lies: bool) -> str:
     subprocess.run(["git", "init", "--quiet", str(project)], check=True)
     shim = folder / "bin" / "delegate-task"
     shim.parent.mkdir()
-    run = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
-    keeping = f"tee -a {folder}/told.jsonl | {run} hook | tee -a {folder}/answers.jsonl"
-    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {run} "$@"\n{keeping}\n')
+    start = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
+    keeping = f"tee -a {folder}/told.jsonl | {start} hook | tee -a {folder}/answers.jsonl"
+    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {start} "$@"\n{keeping}\n')
     shim.chmod(0o755)
     model = Model(host, lies=lies)
     with serving(model) as server:
@@ -119,11 +187,14 @@ def play(name: str, *, lies: bool) -> str:
         env = {"PATH": path, "HOME": str(home), "TERM": "dumb", "CI": "1", **client.env(setup)}
         if host.settings:
             more = client.more_settings(setup)
-            (home / host.settings).parent.mkdir(parents=True)
+            (home / host.settings).parent.mkdir(parents=True, exist_ok=True)
             (home / host.settings).write_text(more if isinstance(more, str) else json.dumps(more))
+        for path, file in host.files.items():
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, home / path)
         for command in host.install:
-            _run([program, *command], project, env).check_returncode()
-        ended = _run(host.argv(setup), project, env)
+            run([program, *command], project, env).check_returncode()
+        ended = run(host.argv(setup, PROMPT), project, env)
     answers = folder / "answers.jsonl"
     said = answers.read_text().strip() if answers.exists() else "the hook was never run"
     written = (project / "made.txt").exists()
@@ -133,17 +204,17 @@ def play(name: str, *, lies: bool) -> str:
     return f"{name} {version}: {'yes' if passed else 'no'} ({seen}): {said}{failure}"
 
 
-def _run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], folder: Path, env: dict[str, str], answer: str = "y\n") -> subprocess.CompletedProcess[str]:
     """Run a command of the client. It may ask whether it is meant so."""
     return subprocess.run(
-        command, cwd=folder, env=env, input="y\n", capture_output=True, text=True, timeout=180, check=False
+        command, cwd=folder, env=env, input=answer, capture_output=True, text=True, timeout=180, check=False
     )
 
 
 def main() -> None:
     """Play the clients that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clients", nargs="*", default=list(HOSTS), metavar="CLIENT")
+    parser.add_argument("clients", nargs="*", default=[name for name in HOSTS if name != "hermes"], metavar="CLIENT")
     for name in parser.parse_args().clients:
         for lies in (True, False):
             print(("lies" if lies else "honest") + ": " + play(name, lies=lies), flush=True)

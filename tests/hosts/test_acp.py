@@ -111,8 +111,8 @@ async def test_the_session_is_in_the_workspace_and_has_no_keys(monkeypatch: pyte
 async def test_files_are_read_as_they_are() -> None:
     text = "one\ntwo\x0cstill two\nthree"
     result = await done(["write", "a", text], ["read", "a"], ["read", "a", 2, 1], ["read", "a", 3], ["read", "b"])
-    assert said(result) == [
-        "written", text, "two\x0cstill two\n", "three", "b can't be read: No such file or directory"]  # fmt: skip
+    missing = "b can't be read: No such file or directory (not found)"
+    assert said(result) == ["written", text, "two\x0cstill two\n", "three", missing]
 
 
 async def test_terminals_are_commands_of_the_workspace() -> None:

@@ -145,7 +145,7 @@ async def test_without_the_token_nothing_is_answered_but_what_the_server_is() ->
             assert error["error"]["code"] == "no_api_key"
         assert (await served.ask("/healthz", token="")) == {"status": "ok"}
         assert (await served.ask("/openapi.json", token=""))["openapi"] == "3.1.0"
-        assert (await served.ask("/v1/version"))["api"] == "v1"
+        assert (await served.ask("/v1/version"))["wireVersion"] == "1.0.0"
         await served.ask("/v1/version", status=421, Host="evil.example")
 
 
@@ -368,6 +368,64 @@ async def test_a_unix_socket_is_reached_by_its_user_alone_and_replaced_if_nobody
             await running
 
 
+# ---------------------------------------------------------------------------------------------------------- scores
+
+STYLE: dict[str, Any] = {
+    "name": "style", "description": "Whether it is well written.", "systemPrompt": "You review voices.",
+    "dimensions": [{"id": "clear", "description": "It is clear.", "weight": 3, "max": 4},
+                   {"id": "short", "description": "It is short."}],
+    "failureModes": [{"id": "cadence", "description": "It has the cadence of a machine."}],
+    "wins": [{"id": "joke", "description": "It has a joke."}],
+}  # fmt: skip
+TEXT = "A river walks into a bar."
+
+
+def scores(request: ChatRequest) -> Any:
+    """A judge that scores each dimension that it is asked for, with a quote if the text is there."""
+    page = request.messages[0].text
+    asked = [id for id in ("clear", "short", "complete", "readable", "tested") if f"{id} (from" in page]
+    quote = "walks into a bar" if TEXT in page else "not there"
+    answers = [{"id": id, "evidence": quote, "reason": "plain", "score": 1} for id in asked]
+    wins = ["joke"] if "You review voices." in page else []
+    return json.dumps({"scores": answers, "failure_modes": [], "wins": wins})
+
+
+async def test_a_text_is_scored_on_a_rubric_of_ones_own_and_on_a_shipped_one() -> None:
+    async with serving(scores) as served:
+        scored = await served.ask("/v1/judge", {"content": TEXT, "rubric": STYLE, "context": {"reads": 7}})
+        assert scored["composite"] == pytest.approx((3 * 0.25 + 1) / 4)
+        assert (scored["dimensions"], scored["failureModes"]) == ({"clear": 1, "short": 1}, [])
+        assert scored["wins"] == ["joke"]
+        assert "walks into a bar" in scored["rationale"]
+        (first, *_) = (await served.ask("/v1/rubrics"))["rubrics"]
+        shipped = await served.ask("/v1/judge", {"content": TEXT, "rubricName": first["name"]})
+        assert shipped["rubricVersion"] == first["rubricVersion"]
+        lighter = {**STYLE, "dimensions": [{**STYLE["dimensions"][0], "weight": 1}, STYLE["dimensions"][1]]}
+        again = await served.ask("/v1/judge", {"content": TEXT, "rubric": lighter})
+        assert again["rubricVersion"] != scored["rubricVersion"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "said"),
+    [
+        ({"content": TEXT}, 400, "validation_error", "exactly one"),
+        ({"content": "", "rubric": STYLE}, 400, "validation_error", "content"),
+        ({"content": TEXT, "rubric": STYLE, "model": "gpt-6"}, 400, "validation_error", "settings"),
+        ({"content": TEXT, "rubric": {**STYLE, "dimensions": []}}, 400, "validation_error", "dimensions"),
+        ({"content": TEXT, "rubricName": "nope"}, 404, "rubric_not_found", "code_change"),
+        ({"content": "Another text.", "rubric": STYLE}, 503, "judge_error", "quote"),
+    ],
+)
+async def test_what_cannot_be_scored_is_an_error_and_never_a_low_score(
+    body: Any, status: int, code: str, said: str
+) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with serving(scores) as served, served.web.post(f"{served.url}/v1/judge", json=body, headers=headers) as sent:
+        error = (await sent.json())["error"]
+        assert (sent.status, error["code"]) == (status, code)
+        assert said in error["message"]
+
+
 # -------------------------------------------------------------------------------------------------------- commands
 
 
@@ -389,7 +447,7 @@ def test_rpc_answers_each_line_and_names_what_is_wrong(home: Path) -> None:
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     answers = {str(one["id"]): one for one in map(json.loads, done.stdout.splitlines()) if one["id"] is not None}
-    assert answers["1"]["result"]["api"] == "v1"
+    assert answers["1"]["result"]["package"] == "delegate-task"
     assert answers["two"]["result"]["verdict"] == "PASS"
     assert answers["3"]["error"]["code"] == "unknown_handle"
     assert "no method 'fly'" in answers["4"]["error"]["message"]

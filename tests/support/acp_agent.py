@@ -49,7 +49,7 @@ class Agent:
             try:
                 result = await getattr(self, f"do_{name}")(*arguments)
             except acp.RequestError as error:
-                result = f"{error}"
+                result = f"{error}" + (" (not found)" if error.code == -32002 else "")
             if result is not None:
                 await self.say(json.dumps(result) + "\n")
         return acp.PromptResponse(stop_reason="cancelled" if self.cancelled.is_set() else "end_turn")

@@ -74,8 +74,9 @@ def judge(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The session of a coding agent (Claude Code, Codex, Gemini CLI, `opencode export`), an ATIF "
-            "trajectory, or messages of OpenAI or Anthropic: calls, report (the last message) and model.",
+            help="The session of a coding agent (Claude Code, Codex, Gemini CLI, `opencode export`, `hermes sessions "
+            "export`), an ATIF trajectory, or messages of OpenAI or Anthropic: calls, report (the last message) and "
+            "model.",
         ),
     ] = None,
     recorded: Annotated[

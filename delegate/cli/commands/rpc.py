@@ -12,11 +12,15 @@ from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutpu
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
 from delegate.events import EventSink
-from delegate.hosts.serve.rpc import serve_lines
+from delegate.hosts.serve.rpc import answer, serve_lines
 from delegate.types import JsonObject
 
 
 def rpc(
+    method: Annotated[
+        str | None,
+        typer.Argument(help="Answer one request of this method, whose parameters are on stdin as JSON, and exit."),
+    ] = None,
     max_open: Annotated[int, typer.Option(min=1, help="How many calls may run at a time.")] = 100,
     runner: RunnerOption = None,
     runner_output: RunnerOutputOption = None,
@@ -26,20 +30,31 @@ def rpc(
 
     `{"id": 1, "method": "call", "params": {"call": {"goal": "…"}}}` is answered
     with `{"id": 1, "result": …}` or `{"id": 1, "error": …}`. The methods are
-    version, call, read, stop, message, messages, events, judge, approvals and
-    approve; their parameters and results are those of `delegate serve`. At the
+    version, call, read, stop, message, messages, events, judge, listRubrics,
+    approvals and approve; their parameters and results are those of `delegate serve`. At the
     end of stdin, what was asked for is answered first.
+
+    With METHOD (judge, listRubrics or version), it answers one request as
+    `agent-eval rpc METHOD` does, so that clients of agent-eval can start it.
     """
     delegator = Delegator(runner=runner_of(runner, runner_output, runner_env))
+    answers: list[JsonObject] = []
+
+    async def answer_one(method: str) -> None:
+        answers.append(await answer(delegator, method, await asyncio.to_thread(sys.stdin.read)))
+        _write(answers[0])
 
     async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
-        serving = asyncio.ensure_future(serve_lines(delegator, _line, _write, max_open=max_open))
+        lines = serve_lines(delegator, _line, _write, max_open=max_open) if method is None else answer_one(method)
+        serving = asyncio.ensure_future(lines)
         with cancellation.linked(_Task(serving)):
             await asyncio.wait([serving])
         if not serving.cancelled():
             serving.result()
 
     stoppable(delegator, call, titles=None)
+    if answers and "error" in answers[0]:
+        raise typer.Exit(1)
 
 
 class _Task:

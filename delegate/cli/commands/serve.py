@@ -43,6 +43,9 @@ def serve(
         ),
     ] = None,
     max_open: Annotated[int, typer.Option(min=1, help="How many calls one client may have running at a time.")] = 100,
+    a2a: Annotated[
+        bool, typer.Option("--a2a", help="Serve agents of the Agent2Agent protocol too, at /a2a, with an agent card.")
+    ] = False,
     runner: RunnerOption = None,
     runner_output: RunnerOutputOption = None,
     runner_env: RunnerEnvOption = None,
@@ -54,6 +57,9 @@ def serve(
     """
     with needs(("starlette", "uvicorn"), "`delegate serve` needs starlette and uvicorn", extra="serve"):
         module: Any = import_module("delegate.hosts.serve.http")
+    if a2a:
+        with needs(("a2a", "sse_starlette", "google"), "`delegate serve --a2a` needs a2a-sdk", extra="a2a"):
+            import_module("delegate.hosts.serve.a2a")
     clients = _clients(token, tokens)
     if not is_loopback(host):
         raise typer.BadParameter("other machines could run children at your cost; use 127.0.0.1", param_hint="--host")
@@ -65,7 +71,7 @@ def serve(
         bearer = next(iter(clients.values()))
         _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
     delegator = Delegator(runner=worker)
-    serving = partial(module.serve, delegator, listener, tokens=clients, max_open=max_open)
+    serving = partial(module.serve, delegator, listener, tokens=clients, max_open=max_open, a2a=a2a)
 
     async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
         await serving(cancellation=cancellation)

@@ -5,8 +5,7 @@ transcript, and the criteria are in what it was asked for, or in a file of the p
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -17,6 +16,7 @@ from delegate import trust
 from delegate.cli import PROGRAM
 from delegate.cli.input.documents import read_document, read_text
 from delegate.cli.input.workfile import LocatedCriterion, listed_criteria, to_task, typed
+from delegate.contract.brief import criteria_in
 from delegate.errors import CallError
 from delegate.judging.transcripts.sessions import Session, read_session
 from delegate.types import Task
@@ -34,9 +34,6 @@ TOLD = f"{PROGRAM}: FAIL ("
 EVENTS = ("SubagentStop", "Stop", "TaskCompleted", "AfterAgent")
 _MOST_BYTES = 32 << 20
 """How long a transcript may be."""
-_SECTION = re.compile(r"^\W*acceptance[ _]criteria\b\W*$", re.IGNORECASE)
-"""The line that begins the list of criteria in a brief."""
-_ITEM = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+(.*)$")
 
 
 class _Listed(BaseModel, extra="forbid"):
@@ -86,7 +83,7 @@ def read_ending(text: str) -> Ending | None:
     brief = _brief(event, session)
     agent = str(event["agent_type"]) if name == "SubagentStop" and event.get("agent_type") else None
     of_project, is_trusted = _of_project(folder, is_main=name != "SubagentStop", agent=agent)
-    of_brief = tuple(_of_brief(brief))
+    of_brief = tuple(typed(f"the brief, criterion {n}", text) for n, text in enumerate(criteria_in(brief), start=1))
     return Ending(
         event=name,
         folder=folder,
@@ -120,20 +117,6 @@ def _brief(event: Json, session: Session) -> str:
     prompts = [*session.prompts, *([str(event["prompt"])] if event.get("prompt") else [])]
     own = [prompt for prompt in prompts if not prompt.startswith(TOLD)]
     return own[0 if name == "SubagentStop" else -1] if own else ""
-
-
-def _of_brief(brief: str) -> Iterator[LocatedCriterion]:
-    """The items below a line `Acceptance criteria`, up to the first line that is none."""
-    lines = iter(brief.splitlines())
-    if not any(_SECTION.match(line) for line in lines):
-        return
-    n = 0
-    for line in lines:
-        if item := _ITEM.match(line):
-            n += 1
-            yield typed(f"the brief, criterion {n}", item[1].strip())
-        elif line.strip() and (n == 0 or not line.startswith((" ", "\t"))):
-            return
 
 
 def _of_project(folder: Path, *, is_main: bool, agent: str | None) -> tuple[tuple[LocatedCriterion, ...], bool]:

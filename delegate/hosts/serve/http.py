@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from delegate._util.cancellation import Cancellation
 from delegate.contract.reading import MAX_CALL_CHARS
@@ -22,13 +22,13 @@ from delegate.delegator import Delegator
 from delegate.engine.error_mapping import error_detail
 from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.hosts.serve import openapi
+from delegate.hosts.serve.scoring import WireError, list_rubrics
 from delegate.hosts.serve.service import (
     MAX_OPEN,
     MAX_WAIT_SECONDS,
     ApprovalReply,
     CallRequest,
     CallState,
-    JudgeRequest,
     MessageRequest,
     Service,
     TooMany,
@@ -41,7 +41,7 @@ __all__ = ["LOOPBACK", "listen", "listen_on_path", "serve"]
 
 MAX_BODY_BYTES = 16 * MAX_CALL_CHARS
 """How long a request may be: reports and receipts to be judged are longer than calls."""
-_FREE = ("/openapi.json", "/healthz")
+_FREE = ("/openapi.json", "/healthz", "/.well-known/agent-card.json")
 """What needs no token."""
 _STATUS: Mapping[str, int] = {"unknown_handle": 404, "invalid_json": 400, "too_large": 413}
 """The status of refusals, by their code; 422 for all others."""
@@ -82,6 +82,7 @@ async def serve(
     tokens: Mapping[str, str],
     names: Sequence[str] = LOOPBACK,
     max_open: int = MAX_OPEN,
+    a2a: bool = False,
     cancellation: Cancellation | None = None,
 ) -> None:
     """Serve on `listener` until canceled, then stop all running calls and close the listener.
@@ -93,23 +94,39 @@ async def serve(
             tasks.
         names: The host names and addresses that a client's Host header may contain, without a port.
         max_open: How many calls one client may have running at a time.
+        a2a: Also serves A2A agents, at `/a2a`, with an agent card. Needs the extra `a2a`.
         cancellation: Stops the server.
     """
     service = Service(delegator, max_open=max_open, shared_records=len(tokens) == 1)
-    app = _App(service, tokens, names if listener.family != socket.AF_UNIX else ())
+    more: list[Route] = []
+    if a2a:
+        from delegate.hosts.serve import a2a as agents  # its types take 0.2 s to load
+
+        more = agents.routes(service, _url(listener), service.version().version)
+    app = _App(service, tokens, names if listener.family != socket.AF_UNIX else (), more)
     with listener, (cancellation or Cancellation()).linked(WebServer(app)) as web_server:
         await web_server.serve(sockets=[listener])
+
+
+def _url(listener: socket.socket) -> str:
+    """What the server is reached at."""
+    if listener.family == socket.AF_UNIX:
+        return "http://localhost"
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _App:
     """The ASGI app: knows the client of each request by its token, and answers every error as JSON."""
 
-    def __init__(self, service: Service, tokens: Mapping[str, str], names: Sequence[str]) -> None:
+    def __init__(
+        self, service: Service, tokens: Mapping[str, str], names: Sequence[str], more: Sequence[Route] = ()
+    ) -> None:
         self._tokens = tokens
         self._names = names
         self._open = OpenRequests()
         self._app = Starlette(
-            routes=_routes(service),
+            routes=[*_routes(service), *more],
             exception_handlers={HTTPException: _http_error, DelegateError: _refused, ClientDisconnect: _gone},
         )
 
@@ -125,7 +142,7 @@ class _App:
             await self._app(scope, receive, send)
         else:
             with self._open.one():
-                await self._app(scope, receive, send)
+                await self._app(scope, _limited(receive), send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Why a request isn't answered, and which client made it."""
@@ -148,6 +165,21 @@ class _App:
 def _host(scope: Scope) -> str:
     host = Headers(scope=scope).get("host", "")
     return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+
+
+def _limited(receive: Receive) -> Receive:
+    """Receive a body, up to a length. Longer ones raise HTTPException."""
+    left = MAX_BODY_BYTES
+
+    async def limited() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise HTTPException(413, f"the body has over {MAX_BODY_BYTES:,} bytes")
+        return message
+
+    return limited
 
 
 class _Endpoints:
@@ -190,7 +222,10 @@ class _Endpoints:
         return StreamingResponse(_sse(first, stream), media_type="text/event-stream", headers=_UNBUFFERED)
 
     async def judge(self, request: Request) -> Response:
-        return _json(await self._service.judge(parse(JudgeRequest, await _body(request))))
+        return _json(await self._service.judge_any(await _body(request)))
+
+    async def rubrics(self, request: Request) -> Response:
+        return _json(list_rubrics())
 
     async def approvals(self, request: Request) -> Response:
         return JSONResponse([one.model_dump(mode="json") for one in self._service.approvals(_client(request))])
@@ -214,6 +249,7 @@ def _routes(service: Service) -> list[Route]:
         Route("/v1/tasks/{handle}/messages", of.message, methods=["POST"]),
         Route("/v1/tasks/{handle}/events", of.events),
         Route("/v1/judge", of.judge, methods=["POST"]),
+        Route("/v1/rubrics", of.rubrics),
         Route("/v1/approvals", of.approvals),
         Route("/v1/approvals/{sha256}", of.approve, methods=["POST"]),
     ]
@@ -236,11 +272,7 @@ async def _sse(first: Any, events: AsyncGenerator[Any]) -> AsyncGenerator[bytes]
 
 async def _body(request: Request) -> Any:
     """The JSON in a request. Raises CallError."""
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > MAX_BODY_BYTES:
-            raise CallError("too_large", f"the body has over {MAX_BODY_BYTES:,} bytes", hint="send less")
+    data = await request.body()
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -264,7 +296,7 @@ def _client(request: Request) -> str:
 
 
 def _json(model: BaseModel, status: int = 200) -> Response:
-    return Response(model.model_dump_json(), status, media_type="application/json")
+    return Response(model.model_dump_json(by_alias=True), status, media_type="application/json")
 
 
 def _status_of(state: CallState) -> int:
@@ -278,6 +310,8 @@ def _error(status: int, detail: ErrorDetail, headers: Mapping[str, str] | None =
 
 
 async def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, WireError):
+        return JSONResponse(error.body, error.status)
     if isinstance(error, TooMany):
         return _error(429, error_detail(error), {"Retry-After": _AGAIN_SECONDS})
     if isinstance(error, CallError):
@@ -287,7 +321,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = ErrorDetail(code="wrong_type", message=f"{request.method} {request.url.path}: {error.detail}")
+    code = "too_large" if error.status_code == 413 else "wrong_type"
+    detail = ErrorDetail(code=code, message=f"{request.method} {request.url.path}: {error.detail}")
     return _error(error.status_code, detail, error.headers)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from delegate._util import resources
+from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult
 from delegate.hosts.serve.service import (
     MAX_WAIT_SECONDS,
     ApprovalReply,
@@ -24,8 +25,8 @@ from delegate.types import ErrorDetail, Verdict
 
 Json = dict[str, Any]
 
-_SENT = (CallRequest, JudgeRequest, MessageRequest, ApprovalReply)
-_ANSWERED = (CallState, TaskState, SentMessage, Verdict, PendingApproval, Version, ErrorDetail)
+_SENT = (CallRequest, JudgeRequest, ScoreRequest, MessageRequest, ApprovalReply)
+_ANSWERED = (CallState, TaskState, SentMessage, Verdict, PendingApproval, Version, ErrorDetail, ScoreResult, RubricList)
 _HANDLE: Json = {"name": "handle", "in": "path", "required": True, "schema": {"type": "string"}}
 _SHA256: Json = {**_HANDLE, "name": "sha256"}
 _WAIT: Json = {
@@ -84,6 +85,9 @@ def _paths() -> Json:
         "description": "Server-sent events: the data of each is an event, and the last one is `end`.",
         "content": {"text/event-stream": {"schema": _ref("Event")}},
     }
+    judged = _operation("judge", "Judge existing work, or score a text on a rubric.", Verdict, JudgeRequest)
+    judged["requestBody"]["content"] = _one_of(JudgeRequest, ScoreRequest)
+    judged["responses"]["200"]["content"] = _one_of(Verdict, ScoreResult)
     document = _operation("openapi", "This document.", None)
     document["responses"]["200"] = _content({"type": "object"})
     healthy = _operation("healthz", "Whether the server answers.", None)
@@ -98,7 +102,8 @@ def _paths() -> Json:
         },
         "/v1/tasks/{handle}/messages": {"get": told, "post": sent},
         "/v1/tasks/{handle}/events": {"get": stream},
-        "/v1/judge": {"post": _operation("judge", "Judge existing work.", Verdict, JudgeRequest)},
+        "/v1/judge": {"post": judged},
+        "/v1/rubrics": {"get": _operation("listRubrics", "List the rubrics that are shipped.", RubricList)},
         "/v1/approvals": {"get": listed},
         "/v1/approvals/{sha256}": {"post": answered},
         "/v1/version": {"get": _operation("version", "What the server is.", Version)},
@@ -125,6 +130,10 @@ def _operation(id: str, about: str, answer: Any, sent: Any = None, *, parameters
         schema = _ref(sent.__name__)
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return operation
+
+
+def _one_of(*models: Any) -> Json:
+    return {"application/json": {"schema": {"oneOf": [_ref(model.__name__) for model in models]}}}
 
 
 def _content(schema: Json) -> Json:

@@ -18,12 +18,12 @@ from pydantic import Field, TypeAdapter
 from delegate.delegator import Delegator
 from delegate.engine.error_mapping import error_detail
 from delegate.errors import CallError, DelegateError
+from delegate.hosts.serve.scoring import METHODS, WireError, list_rubrics
 from delegate.hosts.serve.service import (
     MAX_OPEN,
     MAX_WAIT_SECONDS,
     ApprovalReply,
     CallRequest,
-    JudgeRequest,
     MessageRequest,
     Request,
     Service,
@@ -84,7 +84,9 @@ class Rpc:
             message = _message(line)
             id = message.get("id")
             result = await self._result(id, str(message.get("method")), message.get("params") or {})
-            self._send({"id": id, "result": _PLAIN.dump_python(result, mode="json")})
+            self._send({"id": id, "result": _plain(result)})
+        except WireError as error:
+            self._send({"id": id, **error.body})
         except DelegateError as error:
             self._send({"id": id, "error": _detail(error).model_dump(mode="json")})
 
@@ -110,7 +112,9 @@ class Rpc:
                     self._send({"method": "event", "params": {"id": id, "event": event}})
                 return {}
             case "judge":
-                return await service.judge(parse(JudgeRequest, params))
+                return await service.judge_any(params)
+            case "listRubrics":
+                return list_rubrics()
             case "approvals":
                 return service.approvals(_CLIENT)
             case "approve":
@@ -118,15 +122,22 @@ class Rpc:
                 service.approve(_CLIENT, reply.sha256, ApprovalReply(**reply.model_dump(exclude={"sha256"})))
                 return {}
             case _:
-                hint = "use version, call, read, stop, message, messages, events, judge, approvals or approve"
+                hint = (
+                    "use version, call, read, stop, message, messages, events, judge, listRubrics, approvals or approve"
+                )
                 raise CallError("wrong_type", f"there is no method {method!r:.60}", field="method", hint=hint)
 
 
-def _message(line: str) -> Mapping[str, Any]:
+def _read(text: str) -> Any:
+    """The JSON in a text. Raises CallError."""
     try:
-        message = json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CallError("invalid_json", f"the line is not valid JSON: {error}") from None
+
+
+def _message(line: str) -> Mapping[str, Any]:
+    message = _read(line)
     if not isinstance(message, dict):
         raise CallError("wrong_type", "the line is not a JSON object", hint="send one with `id`, `method`, `params`")
     return cast("Mapping[str, Any]", message)
@@ -136,6 +147,31 @@ def _detail(error: DelegateError) -> ErrorDetail:
     if isinstance(error, CallError):
         return error_detail(error)
     return ErrorDetail(code="config_error", message=str(error))
+
+
+def _plain(result: Any) -> Any:
+    return _PLAIN.dump_python(result, mode="json", by_alias=True)
+
+
+async def answer(delegator: Delegator, method: str, text: str) -> JsonObject:
+    """The answer to one request of agent-eval's protocol: its `result`, or its `error`."""
+    service = Service(delegator)
+    try:
+        match method:
+            case "judge":
+                return {"result": _plain(await service.judge_any(_read(text)))}
+            case "listRubrics":
+                return {"result": _plain(list_rubrics())}
+            case "version":
+                return {"result": _plain(service.version())}
+            case _:
+                raise WireError(
+                    "unknown_method", f"there is no method {method!r:.60}; use one of {', '.join(METHODS)}", 400
+                )
+    except WireError as error:
+        return error.body
+    except DelegateError as error:
+        return {"error": _detail(error).model_dump(mode="json")}
 
 
 async def serve_lines(

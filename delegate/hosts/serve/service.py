@@ -4,6 +4,7 @@ Who may read or stop a task is who made its call: a client is known by its token
 """
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from delegate import contract
 from delegate.budget.runs import KEPT_RUNS
@@ -18,16 +20,19 @@ from delegate.delegator import Delegator
 from delegate.engine.delegation import Delegation
 from delegate.errors import CallError
 from delegate.events import as_json
+from delegate.hosts.serve import scoring
+from delegate.hosts.serve.scoring import ScoreRequest, ScoreResult, WireError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.records.mailbox import SentMessage
 from delegate.types import JsonObject, Parent, ParentQuestion, Receipt, Report, RunStatus, TaskResult, Verdict
+from delegate.types.faults import error_text
 
 M = TypeVar("M", bound=BaseModel)
 
-API = "v1"
 MAX_OPEN = 100
 """How many calls one client may have running at a time."""
 MAX_WAIT_SECONDS = 3_600.0
+_LISTED_RUNS = 100
 
 
 class Request(BaseModel):
@@ -123,9 +128,14 @@ class PendingApproval(BaseModel):
 class Version(BaseModel):
     """What the server is."""
 
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, use_attribute_docstrings=True)
+
     package: str
     version: str
-    api: str
+    wire_version: str
+    """The version of the protocol for scores, which is agent-eval's."""
+    api_surface: list[str]
+    """The methods of that protocol."""
 
 
 def parse(model: type[M], data: object) -> M:
@@ -151,7 +161,8 @@ class TooMany(CallError):
 class _Client:
     """What one client has made."""
 
-    runs: "OrderedDict[str, None]" = field(default_factory=lambda: OrderedDict[str, None]())
+    runs: "OrderedDict[str, str]" = field(default_factory=lambda: OrderedDict[str, str]())
+    """By their ids, with the ids that the client gave them, or else their own."""
     open: set[Delegation] = field(default_factory=set[Delegation])
     starting: int = 0
     asked: dict[str, tuple[ApprovalRequest, "asyncio.Future[ApprovalAnswer]"]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
@@ -168,7 +179,12 @@ class Service:
         self._clients: dict[str, _Client] = {}
 
     def version(self) -> Version:
-        return Version(package="delegate-task", version=version("delegate-task"), api=API)
+        return Version(
+            package="delegate-task",
+            version=version("delegate-task"),
+            wire_version=scoring.WIRE_VERSION,
+            api_surface=list(scoring.METHODS),
+        )
 
     async def call(self, client: str, request: CallRequest) -> CallState:
         """Make a call. Raises TooMany; a call that is refused has a report that says why."""
@@ -178,14 +194,18 @@ class Service:
         known.starting += 1
         try:
             delegation = await self._delegator.background.start_call(
-                request.call, parent=request.parent, on_approval=self._asker(known), asks=request.asks
+                request.call,
+                parent=self._parent(client, request.parent),
+                on_approval=self._asker(known),
+                asks=request.asks,
             )
         finally:
             known.starting -= 1
         known.open.add(delegation)
         delegation.add_done_callback(lambda: known.open.discard(delegation))
         for handle in delegation.handles:
-            known.runs[contract.run_of(handle)] = None
+            run = contract.run_of(handle)
+            known.runs[run] = request.parent.run_id or run
         while len(known.runs) > KEPT_RUNS:
             known.runs.popitem(last=False)
         if await delegation.wait(request.wait_seconds, or_question=True):
@@ -249,6 +269,36 @@ class Service:
         async for event in delegation.events():
             yield as_json(event)
 
+    def delegation(self, client: str, handle: str) -> Delegation | None:
+        """The call of a task, if this process remembers it. Raises CallError for a handle that isn't this client's."""
+        self._check(client, handle)
+        return self._delegator.background.delegation(handle)
+
+    def context_of(self, client: str, handle: str) -> str:
+        """What the client calls the run of a task, as far as this process knows it, or else the run's own id."""
+        known, run = self._clients.get(client), contract.run_of(handle)
+        return known.runs.get(run, run) if known else run
+
+    async def handles(self, client: str) -> list[str]:
+        """The latest tasks that this client may read, newest first: those of at most 100 runs."""
+        known, records = self._clients.get(client), self._delegator.records
+        own = list(reversed(known.runs)) if known else []
+        runs = [run.run_id for run in await records.runs(_LISTED_RUNS)] if self._shared else own[:_LISTED_RUNS]
+        return [task.handle for run in runs for task in reversed(await records.tasks(run)) if task.depth == 0]
+
+    async def judge_any(self, body: object) -> Verdict | ScoreResult:
+        """Judge existing work, or score a text on a rubric: one that has `content`.
+
+        Raises CallError and WireError.
+        """
+        if isinstance(body, dict) and "content" in body:
+            try:
+                request = ScoreRequest.model_validate(body)
+            except ValidationError as error:
+                raise WireError("validation_error", error_text(error), 400) from None
+            return await scoring.score(self._delegator, request)
+        return await self.judge(parse(JudgeRequest, body))
+
     async def judge(self, request: JudgeRequest) -> Verdict:
         """Judge existing work. Raises CallError if it can't be judged as it is given."""
         given: dict[str, Any] = {name: getattr(request, name) for name in type(request).model_fields}
@@ -277,6 +327,12 @@ class Service:
         _, future = known.asked.pop(sha256)
         if not future.done():
             future.set_result(ApprovalAnswer(**reply.model_dump(), sha256=sha256))
+
+    def _parent(self, client: str, parent: Parent) -> Parent:
+        """The parent, with a run of its own: the same id of another client is another run."""
+        if self._shared or parent.run_id is None:
+            return parent
+        return parent.model_copy(update={"run_id": json.dumps([client, parent.run_id])})
 
     def _check(self, client: str, handle: str) -> None:
         known = self._clients.get(client)

@@ -73,7 +73,15 @@ def read_reply(
     outcome = "met" if score >= threshold and total else "not_met"
     quote, source = _first_quote(reply, evidence)
     criterion_result = result(
-        criterion, outcome, "judge", outcome, reason, evidence=quote, source=source, score=round(score, 6)
+        criterion,
+        outcome,
+        "judge",
+        outcome,
+        reason,
+        evidence=quote,
+        source=source,
+        score=round(score, 6),
+        scores=scores,
     )
     return criterion_result, findings
 

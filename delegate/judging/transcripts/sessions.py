@@ -137,6 +137,11 @@ def _messages(session: Session, messages: Sequence[Json]) -> None:
             session.says(text_in(message.get("content")), message.get("model"))
 
 
+def _hermes(session: Session, records: Sequence[Json]) -> None:
+    _messages(session, objects_in(records[0].get("messages")))
+    session.says("", records[0].get("model"))
+
+
 def _codex(session: Session, records: Sequence[Json]) -> None:
     for record in records:
         item = _object(record, "payload")
@@ -251,6 +256,7 @@ FORMATS: Mapping[str, _Format] = {
     "Codex": (lambda record: record.get("type") in {"session_meta", "response_item"}, _codex),
     "Gemini CLI": (lambda record: "projectHash" in record, _gemini),
     "opencode": (lambda record: "info" in record and "messages" in record, _opencode),
+    "Hermes": (lambda record: "message_count" in record and "messages" in record, _hermes),
     "ATIF": (lambda record: str(record.get("schema_version", "")).startswith("ATIF-"), _atif),
     "messages of OpenAI or Anthropic": (is_message, _messages),
 }

@@ -1,4 +1,4 @@
-"""Fifty reports that a capable model researched on pages in ten languages, and faults that another one planted in some,
+"""Reports that a capable model researched on pages in fifteen languages, and faults that another one planted in some,
 as a third one judged them. None of them knew this code.
 """
 
@@ -41,8 +41,8 @@ async def test_research_with_a_planted_fault_is_judged_as_it_was(row: dict[str, 
 
 def test_honest_citations_pass_and_34_of_36_faults_do_not() -> None:
     """What passes is a name from an outdated page, which is what is cited, and a figure told without its "about"."""
-    honest = Counter((row["verdict"], row["wrong"] is None) for row in WORKS)
-    assert honest == {("PASS", True): 48, ("FAIL", False): 2}
+    honest = Counter((row["round"], row["verdict"], row["wrong"] is None) for row in WORKS)
+    assert honest == {(1, "PASS", True): 48, (1, "FAIL", False): 2, (2, "PASS", True): 25}
     missed = sorted(row["fault"] for row in FAULTS if row["verdict"] == "PASS")
     assert missed == ["denial or limit left out", "wrong person or thing"]
     assert len(FAULTS) == 36
