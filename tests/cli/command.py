@@ -122,7 +122,7 @@ class _Streams:
             "stdout": open(1, "w", encoding="utf-8", closefd=False),
             "stderr": open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False),
         }
-        self._stack.enter_context(patch.multiple(sys, **streams, **{f"__{n}__": s for n, s in streams.items()}))
+        self._stack.enter_context(patch.dict(vars(sys), {**streams, **{f"__{n}__": s for n, s in streams.items()}}))
         return self
 
     def _replace(self, fd: int, by: int) -> None:
