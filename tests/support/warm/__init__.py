@@ -56,6 +56,8 @@ class _Warm:
             self._process = subprocess.Popen(
                 command,
                 stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,  # not those of who is first to need it, and may wait for their end
+                stderr=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
                 cwd=HERE.parents[2],
                 start_new_session=True,
