@@ -55,7 +55,11 @@ def test_of_two_processes_at_once_one_answers_a_question(tmp_path: Path) -> None
         ) as process:
             assert process.stdin
             assert process.stdout
-            call = {"id": 1, "method": "call", "params": {"call": {"goal": "Paint it."}, "wait_seconds": 60}}
+            call = {
+                "id": 1,
+                "method": "call",
+                "params": {"call": {"goal": "Paint it."}, "asks": True, "wait_seconds": 60},
+            }
             print(json.dumps(call), file=process.stdin, flush=True)
             asked = json.loads(process.stdout.readline())["result"]
             (handle,) = asked["handles"]

@@ -492,7 +492,7 @@ async def test_siblings_share_texts_only_where_the_parent_asks_and_as_anothers_w
         report = await delegator.call({"tasks": pair, "scratch": True})
         assert report.all_pass, str(report.error or report)
         replies = [reply.text for message in seen_by(client, "Two").messages for reply in message.tool_replies]
-        assert "note (by the child of task 1" in replies[1]
+        assert "note (by the agent that does task 1" in replies[1]
         assert "Written by the agent that does task 1, and no evidence" in replies[2]
         assert "note is a text of the agent that does task 1" in replies[3]
         assert "`name` has to be" in replies[4]

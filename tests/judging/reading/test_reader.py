@@ -317,7 +317,7 @@ async def test_the_child_is_told_what_shows_a_criterion_where_that_is_known(home
     criteria = ["deed: the mail went out", "report: it names m-1", "says more"]
     await results_of(model, {"goal": "mail Ann", "acceptance_criteria": criteria})
     system = next(request.system for request in model.requests if not is_judge(request))
-    assert "- c1: the mail went out [shown by your calls; where a tool can read the state" in system
+    assert "- c1: the mail went out [shown by your calls; where a tool can show what came of them" in system
     assert "- c2: it names m-1 [shown by your report]" in system
     assert "- c3: says more\n" in system
 
