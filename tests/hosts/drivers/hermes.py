@@ -56,7 +56,8 @@ def plug_in(delegator: Delegator | None, *, plugin: JsonObject | None = None, gr
     model = {"context_length": 128_000, **more.pop("model", {})}  # otherwise Hermes looks it up on the network
     plugins = {"enabled": [PLUGIN], "entries": {PLUGIN: entry}}
     (HOME / "config.yaml").write_text(yaml.safe_dump({"plugins": plugins, **more, "model": model}))
-    for name in (hermes.OWN_NAME, "delegate_task", "read_delegation", "message_delegation", "merge_delegation", "think"):
+    ours = ("delegate_task", "read_delegation", "message_delegation", "merge_delegation", "think")
+    for name in (hermes.OWN_NAME, *ours):
         if registry.get_toolset_for_tool(name) == "delegate":
             registry.deregister(name)
     discover_plugins(force=True)
