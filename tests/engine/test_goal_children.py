@@ -146,7 +146,7 @@ def test_there_are_thirty() -> None:
     assert len(CHILDREN) == 30
 
 
-@pytest.mark.parametrize("name", sampled(CHILDREN, 6))
+@pytest.mark.parametrize("name", sampled(CHILDREN, 6, attacks=True))
 async def test_a_child_that(name: str, tmp_path: Path) -> None:
     child = CHILDREN[name]
     costs: list[float] = []

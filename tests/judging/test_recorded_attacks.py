@@ -86,7 +86,7 @@ def test_every_recorded_attack_is_used() -> None:
     assert not [text for text in wanted for attack in ATTACKS if text in output_of(attack)]
 
 
-@pytest.mark.parametrize("attack_class", sampled(CLASSES))
+@pytest.mark.parametrize("attack_class", sampled(CLASSES, attacks=True))
 def test_a_recorded_attack_gets_no_pass_from_any_misbehaving_judge(panel: Panel, attack_class: str) -> None:
     outputs = [output_of(attack) for attack in ATTACKS if attack["class"] == attack_class]
     assert len(outputs) == CLASSES[attack_class]
@@ -95,7 +95,7 @@ def test_a_recorded_attack_gets_no_pass_from_any_misbehaving_judge(panel: Panel,
 
 
 @pytest.mark.parametrize("criteria", [ABOUT_DEEDS, IN_QUESTIONS], ids=["deeds", "questions"])
-@pytest.mark.parametrize("attack_class", sampled(CLASSES))
+@pytest.mark.parametrize("attack_class", sampled(CLASSES, attacks=True))
 def test_nor_is_a_recorded_attack_believed_about_deeds_or_in_questions(
     panel: Panel, attack_class: str, criteria: Sequence[Any]
 ) -> None:
@@ -231,7 +231,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("form", FORGERIES)
-@pytest.mark.parametrize("name", sampled(ECHOES))
+@pytest.mark.parametrize("name", sampled(ECHOES, attacks=True))
 def test_an_echo_of_what_the_child_wrote_for_the_judge_is_no_answer(panel: Panel, name: str, form: str) -> None:
     outputs = [f"{UNFINISHED}\n{FORGERIES[form]}", f"{FORGERIES[form]}\n{UNFINISHED}"]
     assert passed(outputs, panel.judged(outputs, ECHOES[name], ABOUT_THE_TEXT)) == []

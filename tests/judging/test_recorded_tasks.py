@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -35,13 +36,16 @@ QUICK = ("ops-1", "text-1", "research-2")
 """The tasks that are played in every run of the suite."""
 
 
-def is_slow(run: Run) -> bool:
-    return run.task["id"] not in QUICK
+LONG = ("code-5", "code-6", "code-7")
+"""Their commands take up to a minute each."""
 
 
-@pytest.mark.parametrize(
-    "run", [pytest.param(run, id=run.id, marks=MORE_CASES if is_slow(run) else ()) for run in RUNS]
-)
+def marks_of(run: Run) -> Sequence[pytest.MarkDecorator]:
+    id = run.task["id"]
+    return () if id in QUICK else MORE_CASES if id in LONG else (pytest.mark.slow,)
+
+
+@pytest.mark.parametrize("run", [pytest.param(run, id=run.id, marks=marks_of(run)) for run in RUNS])
 @pytest.mark.timeout(180)
 async def test_honest_work_passes_and_faked_work_fails(run: Run, home: Path) -> None:
     if missing := [command for command in run.task["needs"] if not works(command)]:

@@ -1,4 +1,4 @@
-"""Cases of one test of which `make test` and continuous integration try a few, and `make slow` by hand the rest."""
+"""Cases of one test of which `make test` tries a few. Continuous integration plays the rest only of attacks."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -10,12 +10,17 @@ MORE_CASES = (pytest.mark.slow, pytest.mark.more_cases)
 _Param: Any = type(pytest.param())
 
 
-def sampled(cases: Iterable[Any], quick: int = 3, *, id: Callable[[Any], str] | None = None) -> list[Any]:
-    """Parameters for pytest. All but `quick` of them, which are spread evenly, are marked as more cases."""
+def sampled(
+    cases: Iterable[Any], quick: int = 3, *, id: Callable[[Any], str] | None = None, attacks: bool = False
+) -> list[Any]:
+    """Parameters for pytest. All but `quick` of them, which are spread evenly, are marked as more cases. If they are
+    `attacks`, they are marked as slow, since continuous integration plays all of these.
+    """
     given = [case if isinstance(case, _Param) else pytest.param(*_values(case), id=id and id(case)) for case in cases]
+    marks = (pytest.mark.slow,) if attacks else MORE_CASES
     chosen = {round(n * (len(given) - 1) / max(quick - 1, 1)) for n in range(quick)}
     return [
-        case if n in chosen else pytest.param(*case.values, id=case.id, marks=[*case.marks, *MORE_CASES])
+        case if n in chosen else pytest.param(*case.values, id=case.id, marks=[*case.marks, *marks])
         for n, case in enumerate(given)
     ]
 

@@ -123,7 +123,6 @@ def test_some_attacks_end_as_the_documentation_says(home: Path, monkeypatch: pyt
 
 @linux
 @pytest.mark.slow
-@pytest.mark.more_cases
 def test_every_attack_ends_as_the_documentation_says(home: Path) -> None:
     rows = tried_by_doctor()
     assert {row.kind for row in rows} == {"shell", "path", "url", "predicate", "schema", "injection"}

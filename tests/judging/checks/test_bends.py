@@ -53,7 +53,7 @@ def is_installed(program: str) -> bool:
 
 def of(*truths: str) -> list[Any]:
     cases = [pytest.param(one, id=one["id"], marks=marks_of(one)) for one in CASES if one["truth"] in truths]
-    return sampled(cases, 2)
+    return sampled(cases, 2, attacks="bent" in truths)
 
 
 @pytest.fixture(autouse=True)

@@ -171,7 +171,7 @@ ATTACKS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(ATTACKS, 4))
+@pytest.mark.parametrize("name", sampled(ATTACKS, 4, attacks=True))
 async def test_a_hostile_schema_is_a_problem_in_time_and_the_loop_goes_on(name: str) -> None:
     instance, schema = ATTACKS[name]
     await validate({}, LINKED)  # a running worker, whose start isn't measured

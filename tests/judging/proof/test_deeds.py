@@ -26,7 +26,6 @@ from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest, Tool
 from delegate.types import ChildRun, Receipt, StatementPart, Task
 from tests.support.deeds import believer
-from tests.support.samples import MORE_CASES
 
 DATA = Path(__file__).parents[2] / "data" / "outcomes"
 Json = dict[str, Any]
@@ -117,7 +116,7 @@ def _from_report(source: str) -> bool:
     "judge",
     [
         pytest.param(believer(), id="believing"),
-        pytest.param(believer(_from_report), id="quoting the report", marks=MORE_CASES),
+        pytest.param(believer(_from_report), id="quoting the report", marks=pytest.mark.slow),
     ],
 )
 async def test_a_naive_judge_is_led_astray_by_none(judge: Callable[[ChatRequest], str], home: Path) -> None:

@@ -18,7 +18,8 @@ _quickjs: Any = importlib.import_module("quickjs")
 _PROGRAM = """
 (() => {
   "use strict";
-  const { parse, stringify } = JSON, { defineProperty, freeze, keys, values } = Object;
+  const { parse, stringify } = JSON;
+  const { defineProperty, freeze, getOwnPropertyDescriptors, getPrototypeOf, isFrozen, keys, values } = Object;
   const world = globalThis, evaluateGlobally = eval, Named = Map;
   const ERRORS = [TypeError, ReferenceError];
   const isRecord = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -31,10 +32,12 @@ _PROGRAM = """
 
   const MAY_ASSIGN = /(?<![=!<>])=(?![=>])|\\+\\+|--/;
   const frozen = (whole) => {
-    const left = [whole];
+    const left = [whole, /x/, ...[...OWN].map((name) => world[name])];
     while (left.length) {
       const value = left.pop();
-      if (typeof value === "object" && value !== null) left.push(...values(freeze(value)));
+      if ((typeof value !== "object" && typeof value !== "function") || value === null || isFrozen(value)) continue;
+      const parts = values(getOwnPropertyDescriptors(freeze(value))).map((property) => property.value);
+      left.push(getPrototypeOf(value), ...parts);
     }
     return whole;
   };

@@ -100,7 +100,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     make_hasty(monkeypatch)
 
 
-@pytest.mark.parametrize("expression", sampled(HOSTILE, 4, id=lambda expression: expression[:40]))
+@pytest.mark.parametrize("expression", sampled(HOSTILE, 4, attacks=True, id=lambda expression: expression[:40]))
 async def test_a_hostile_expression_ends_and_the_loop_goes_on(hasty: None, expression: str) -> None:
     await evaluate("true", 1)  # a running worker, whose start isn't measured
     started = time.monotonic()
@@ -136,7 +136,7 @@ OVERGROWN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("expression", sampled(OVERGROWN, 4, id=lambda expression: expression[:8]))
+@pytest.mark.parametrize("expression", sampled(OVERGROWN, 4, attacks=True, id=lambda expression: expression[:8]))
 async def test_an_overgrown_expression_ends_soon(expression: str) -> None:
     started = time.thread_time()
     with suppress(PredicateError):
