@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, cast
 from urllib.parse import unquote
@@ -60,7 +61,7 @@ _WORDS_OF_NAME = re.compile(r"[A-Z]?[^\W_A-Z]+|[A-Z]+")
 _LAST_WORD = re.compile(r"[^\s(\[（„“\"«]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """A sentence, or the cells of a row, with the sources that it cites, in order."""
 
@@ -108,27 +109,27 @@ class Statement:
     def said_by(self, n: int) -> str:
         """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone."""
         at = next((at for at, marks in enumerate(self._marks) if n in marks), 0) if self.cells else 0
-        said = [at] if self.cells and _says(self.cells[at]) else self._named_after.get(at, [])
+        said = [at] if self.cells and _says(self.cells[at]) else sorted(self._named_after.get(at, ()))
         fields = [(self.columns[cell], " ".join(self.cells[cell].replace(MARK, " ").split())) for cell in said]
         return "; ".join(f"{name}: {value}" if name else value for name, value in fields) or self.shown
 
-    @property
+    @cached_property
     def _marks(self) -> list[range]:
         """The indexes of the marks in each cell."""
         ends = list(accumulate((cell.count(MARK) for cell in self.cells), initial=0))
         return [range(start, end) for start, end in pairwise(ends)]
 
-    @property
-    def _named_after(self) -> dict[int, list[int]]:
+    @cached_property
+    def _named_after(self) -> dict[int, frozenset[int]]:
         """The cells after which each cell is named that only cites: those with all words of its name but one."""
         says = [at for at, cell in enumerate(self.cells) if _says(cell)]
         names = [list(map(str.casefold, _WORDS_OF_NAME.findall(name))) for name in self.columns]
-        found: dict[int, list[int]] = {}
+        found: dict[int, frozenset[int]] = {}
         for at, cell in enumerate(self.cells):
             if MARK not in cell or _says(cell):
                 continue
             for words in (names[at][:-1], names[at][1:]):
-                if words and (cells := [other for other in says if names[other][: len(words)] == words]):
+                if words and (cells := frozenset(other for other in says if names[other][: len(words)] == words)):
                     found[at] = cells
                     break
         return found
