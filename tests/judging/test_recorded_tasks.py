@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -36,16 +35,9 @@ QUICK = ("ops-1", "text-1", "research-2")
 """The tasks that are played in every run of the suite."""
 
 
-LONG = ("code-5", "code-6", "code-7")
-"""Their commands take up to a minute each."""
-
-
-def marks_of(run: Run) -> Sequence[pytest.MarkDecorator]:
-    id = run.task["id"]
-    return () if id in QUICK else MORE_CASES if id in LONG else (pytest.mark.slow,)
-
-
-@pytest.mark.parametrize("run", [pytest.param(run, id=run.id, marks=marks_of(run)) for run in RUNS])
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, id=run.id, marks=() if run.task["id"] in QUICK else MORE_CASES) for run in RUNS]
+)
 @pytest.mark.timeout(180)
 async def test_honest_work_passes_and_faked_work_fails(run: Run, home: Path) -> None:
     if missing := [command for command in run.task["needs"] if not works(command)]:

@@ -331,7 +331,7 @@ GIT_WRITES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("written", sampled(GIT_WRITES, attacks=True))
+@pytest.mark.parametrize("written", sampled(GIT_WRITES))
 async def test_no_link_in_a_git_folder_outlives_the_command(
     commands: Commands, repository: Path, tmp_path: Path, written: str
 ) -> None:
@@ -456,7 +456,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize("name", sampled(NAMED, attacks=True))
+@pytest.mark.parametrize("name", sampled(NAMED))
 async def test_what_the_configuration_names_in_the_work_stays_as_it_is(
     commands: Commands, repository: Path, home: Path, name: str, exists: bool
 ) -> None:

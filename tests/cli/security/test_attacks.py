@@ -16,7 +16,7 @@ import pytest
 from delegate.cli.doctor.security import commands
 from delegate.cli.doctor.security.attacks import ATTACKS
 from delegate.cli.doctor.security.commands import MechanismUnderTest, Row, mechanisms, shell_attacks
-from delegate.cli.doctor.security.criteria import PREDICATES, SCHEMAS
+from delegate.cli.doctor.security.criteria import PREDICATES, SCHEMAS, criterion_attacks
 from delegate.sandbox.commands.confinement import Confinement
 from delegate.sandbox.commands.launcher import landlock_is_available
 from scripts.write_attacks import COLUMNS, FILE, FORBID_NAMESPACES, ROOT, outcome, table_in
@@ -121,8 +121,16 @@ def test_some_attacks_end_as_the_documentation_says(home: Path, monkeypatch: pyt
     assert list(Path("/var/tmp").glob(f"delegate-attacks-{os.getpid()}-*")) == []
 
 
+@pytest.mark.slow
+async def test_no_attack_by_a_criterion_succeeds(home: Path) -> None:
+    rows = await criterion_attacks()
+    assert [row.attack for row in rows] == [*PREDICATES, *SCHEMAS]
+    assert [row for row in rows if row.outcome != "stopped"] == []
+
+
 @linux
 @pytest.mark.slow
+@pytest.mark.more_cases
 def test_every_attack_ends_as_the_documentation_says(home: Path) -> None:
     rows = tried_by_doctor()
     assert {row.kind for row in rows} == {"shell", "path", "url", "predicate", "schema", "injection"}

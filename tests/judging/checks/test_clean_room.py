@@ -334,9 +334,7 @@ def marks(name: str) -> Sequence[Any]:
 
 
 def params(cases: Mapping[str, Case], quick: int) -> list[Any]:
-    return sampled(
-        (pytest.param(case, id=name, marks=marks(name)) for name, case in cases.items()), quick, attacks=True
-    )
+    return sampled((pytest.param(case, id=name, marks=marks(name)) for name, case in cases.items()), quick)
 
 
 @pytest.mark.parametrize("case", params(BENT, 5))
