@@ -162,7 +162,7 @@ class Merges:
                 again = task.model_copy(update={"acceptance_criteria": criteria, "min_level": "trusted"})
                 run = ChildRun.model_validate(record["run"])
                 run = run.model_copy(update={"artifacts": await folder.artifacts()})
-                # What a model asked for stays a model's, whoever merges it.
+                # What a model asked for stays a model's, also where a person merges it.
                 author = "model" if await self._records.author(handle) == "model" else "person"
                 submission = Submission(again, run, folder, author, None, has_receipts=False)
                 verdict = await standalone.judge(self._judging, submission, self._context, None)

@@ -109,17 +109,21 @@ def receiver(connection: sqlite3.Connection, handle: str) -> str:
     if row is None:
         raise CallError("unknown_handle", "there is no record with this handle", field="handle")
     process, has_ended, has_stopped, takes_messages, is_full = row
-    for is_so, why, hint in (
-        (has_ended, "it has ended", "delegate a new task"),
-        (not is_alive(str(process)), "its process was lost", f"`delegate run --resume {handle}` goes on with it"),
-        (not takes_messages, "its runner takes no messages", "wait for its result, or stop it"),
-        (has_stopped, "it has stopped working, and its verdict is being made", "wait for its result"),
-        (is_full, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result"),
-    ):
-        if is_so:
-            why = f"{handle} can't be sent a message: {why}"
-            raise CallError("cannot_message", why, field="handle", hint=hint)
+    if has_ended:
+        raise _refused(handle, "it has ended", "delegate a new task")
+    if not is_alive(str(process)):
+        raise _refused(handle, "its process was lost", f"`delegate run --resume {handle}` goes on with it")
+    if not takes_messages:
+        raise _refused(handle, "its runner takes no messages", "wait for its result, or stop it")
+    if has_stopped:
+        raise _refused(handle, "it has stopped working, and its verdict is being made", "wait for its result")
+    if is_full:
+        raise _refused(handle, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result")
     return str(process)
+
+
+def _refused(handle: str, why: str, hint: str) -> CallError:
+    return CallError("cannot_message", f"{handle} can't be sent a message: {why}", field="handle", hint=hint)
 
 
 def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement]:

@@ -165,6 +165,17 @@ def client_of(name: str) -> Driven:
     return next(one for one in (*ALL, HERMES) if one.name == name)
 
 
+def recording_command(folder: Path) -> Path:
+    """The command that plugins start. What a hook is told is kept in `told.jsonl`, its answers in `answers.jsonl`."""
+    shim = folder / "bin" / "delegate-task"
+    shim.parent.mkdir()
+    start = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
+    keeping = f"tee -a {folder}/told.jsonl | {start} hook | tee -a {folder}/answers.jsonl"
+    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {start} "$@"\n{keeping}\n')
+    shim.chmod(0o755)
+    return shim
+
+
 def play(name: str, *, lies: bool) -> str:
     """Play one client; what was seen, or how it failed."""
     host, client = HOSTS[name], client_of(name)
@@ -174,12 +185,7 @@ def play(name: str, *, lies: bool) -> str:
     home, project = folder / "home", folder / "project"
     home.mkdir(parents=True)
     subprocess.run(["git", "init", "--quiet", str(project)], check=True)
-    shim = folder / "bin" / "delegate-task"
-    shim.parent.mkdir()
-    start = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
-    keeping = f"tee -a {folder}/told.jsonl | {start} hook | tee -a {folder}/answers.jsonl"
-    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {start} "$@"\n{keeping}\n')
-    shim.chmod(0o755)
+    shim = recording_command(folder)
     model = Model(host, lies=lies)
     with serving(model) as server:
         setup = Setup(home, project, server.url, program, {})

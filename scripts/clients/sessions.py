@@ -11,13 +11,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from scripts.clients.driven import ROOT, Setup, cache, installed
-from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, TOLD, Host, asking, client_of, run
+from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, TOLD, Host, asking, client_of, recording_command, run
 from scripts.clients.wire import answered, calling, listed
 from scripts.clients.work import ALL as WORK
 from scripts.clients.work import PAGE, PLACE, Work
@@ -85,12 +84,7 @@ def record(name: str) -> Iterator[Json]:
     shutil.rmtree(folder, ignore_errors=True)
     home = folder / "home"
     home.mkdir(parents=True)
-    shim = folder / "bin" / "delegate-task"
-    shim.parent.mkdir()
-    start = f"env PYTHONPATH={ROOT} DELEGATE_HOME={folder}/delegate {sys.executable} -m delegate"
-    keeping = f"tee -a {folder}/told.jsonl | {start} hook | tee -a {folder}/answers.jsonl"
-    shim.write_text(f'#!/bin/sh\n[ "$1" = hook ] || exec {start} "$@"\n{keeping}\n')
-    shim.chmod(0o755)
+    shim = recording_command(folder)
     for number, work in enumerate(WORK):
         project = folder / "work" / work.name / "project"
         _write(project, work.before)

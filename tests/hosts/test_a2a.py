@@ -22,6 +22,7 @@ from delegate import Cancellation, Delegator
 from delegate.hosts.serve import http
 from delegate.ports import ChatRequest
 from delegate.testing import Scripted
+from tests.support.gate import Gate
 
 SOON = 20
 TOKENS = {"ann": "a" * 32, "bob": "b" * 32}
@@ -43,19 +44,6 @@ def asks(request: ChatRequest) -> Any:
     if any(message.role == "tool" for message in request.messages):
         return f"Used {request.messages[-1].text}"
     return Scripted.call("ask_parent", question="Which one?", options=["A", "B"])
-
-
-class Gate:
-    """A child that waits until it is let on."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-        self.waiting = asyncio.Event()
-
-    async def __call__(self, request: ChatRequest) -> Any:
-        self.waiting.set()
-        await self.open.wait()
-        return "Done."
 
 
 class Agent:

@@ -24,6 +24,7 @@ from delegate.policy.rules import Policy, Rule
 from delegate.ports import ChatRequest
 from delegate.testing import Scripted
 from tests.support import warm
+from tests.support.gate import Gate
 
 TOKEN = "a" * 32
 TASK = {"goal": "Write a.txt.", "acceptance_criteria": ["file: a.txt"]}
@@ -70,19 +71,6 @@ async def serving(
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-
-
-class Gate:
-    """A child that waits until it is let on."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-        self.waiting = asyncio.Event()
-
-    async def __call__(self, request: ChatRequest) -> Any:
-        self.waiting.set()
-        await self.open.wait()
-        return "Done."
 
 
 async def test_a_call_is_answered_with_its_verdict_and_can_be_read_again() -> None:

@@ -151,10 +151,11 @@ class _Handler(RequestHandler):
         after = params.status_timestamp_after.ToDatetime()
         found: list[types.Task] = []
         for handle in handles:
+            if params.context_id not in ("", self._service.context_of(client, handle)):
+                continue
             task = await self._task(client, handle)
             if (
-                params.context_id in ("", task.context_id)
-                and params.status in (types.TASK_STATE_UNSPECIFIED, task.status.state)
+                params.status in (types.TASK_STATE_UNSPECIFIED, task.status.state)
                 and task.status.timestamp.ToDatetime() >= after
             ):
                 if not params.include_artifacts:

@@ -93,8 +93,6 @@ class Rpc:
     async def _result(self, id: object, method: str, params: object) -> Any:  # noqa: C901 - one case for each method
         service = self._service
         match method:
-            case "version":
-                return service.version()
             case "call":
                 return await service.call(_CLIENT, parse(CallRequest, params))
             case "read":
@@ -111,10 +109,8 @@ class Rpc:
                 async for event in service.events(_CLIENT, parse(HandleRequest, params).handle):
                     self._send({"method": "event", "params": {"id": id, "event": event}})
                 return {}
-            case "judge":
-                return await service.judge_any(params)
-            case "listRubrics":
-                return list_rubrics()
+            case "judge" | "listRubrics" | "version":
+                return await _shared(service, method, params)
             case "approvals":
                 return service.approvals(_CLIENT)
             case "approve":
@@ -153,21 +149,25 @@ def _plain(result: Any) -> Any:
     return _PLAIN.dump_python(result, mode="json", by_alias=True)
 
 
+async def _shared(service: Service, method: str, params: Any) -> Any:
+    """The result of a method that agent-eval's protocol has too."""
+    match method:
+        case "judge":
+            return await service.judge_any(params)
+        case "listRubrics":
+            return list_rubrics()
+        case _:
+            return service.version()
+
+
 async def answer(delegator: Delegator, method: str, text: str) -> JsonObject:
     """The answer to one request of agent-eval's protocol: its `result`, or its `error`."""
-    service = Service(delegator)
     try:
-        match method:
-            case "judge":
-                return {"result": _plain(await service.judge_any(_read(text)))}
-            case "listRubrics":
-                return {"result": _plain(list_rubrics())}
-            case "version":
-                return {"result": _plain(service.version())}
-            case _:
-                raise WireError(
-                    "unknown_method", f"there is no method {method!r:.60}; use one of {', '.join(METHODS)}", 400
-                )
+        if method not in METHODS:
+            message = f"there is no method {method!r:.60}; use one of {', '.join(METHODS)}"
+            raise WireError("unknown_method", message, 400)
+        params = _read(text) if method == "judge" else None
+        return {"result": _plain(await _shared(Service(delegator), method, params))}
     except WireError as error:
         return error.body
     except DelegateError as error:

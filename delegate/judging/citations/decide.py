@@ -19,7 +19,7 @@ from delegate.judging.citations.compare import (
     width,
 )
 from delegate.judging.citations.opened import Opened, Source, is_of
-from delegate.judging.citations.report import MARK, Statement, statements
+from delegate.judging.citations.report import MARK, Statement, says_something, statements
 from delegate.judging.output import json_text
 from delegate.judging.submission import Submission, result
 from delegate.types import (
@@ -251,7 +251,7 @@ def _cuts_quotes(pieces: Sequence[str]) -> bool:
 def _of_cell(statement: Statement, at: int, every: list[int]) -> tuple[str, list[int], list[int]]:
     """A cell: one that cites stands by its own sources alone, the others may be said by any of the row's."""
     cell = statement.cells[at]
-    says = MARK in cell and any(map(str.isalnum, cell))
+    says = MARK in cell and says_something(cell)
     indexes = statement.marks_of(at)
     return cell.replace(MARK, " "), indexes, indexes if says else every
 

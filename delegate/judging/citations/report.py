@@ -95,13 +95,13 @@ class Statement:
         after it, as `staff_source` is, or else all that stand for no other cell alone.
         """
         own = self._marks[cell]
-        if own and _says(self.cells[cell]):
+        if own and says_something(self.cells[cell]):
             return list(own)
         named_after = [n for other, cells in self._named_after.items() if cell in cells for n in self._marks[other]]
         shared = [
             n
             for other, marks in enumerate(self._marks)
-            if other not in self._named_after and not _says(self.cells[other])
+            if other not in self._named_after and not says_something(self.cells[other])
             for n in marks
         ]
         return named_after or shared or list(range(len(self.targets)))
@@ -109,7 +109,7 @@ class Statement:
     def said_by(self, n: int) -> str:
         """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone."""
         at = next((at for at, marks in enumerate(self._marks) if n in marks), 0) if self.cells else 0
-        said = [at] if self.cells and _says(self.cells[at]) else sorted(self._named_after.get(at, ()))
+        said = [at] if self.cells and says_something(self.cells[at]) else sorted(self._named_after.get(at, ()))
         fields = [(self.columns[cell], " ".join(self.cells[cell].replace(MARK, " ").split())) for cell in said]
         return "; ".join(f"{name}: {value}" if name else value for name, value in fields) or self.shown
 
@@ -122,11 +122,11 @@ class Statement:
     @cached_property
     def _named_after(self) -> dict[int, frozenset[int]]:
         """The cells after which each cell is named that only cites: those with all words of its name but one."""
-        says = [at for at, cell in enumerate(self.cells) if _says(cell)]
+        says = [at for at, cell in enumerate(self.cells) if says_something(cell)]
         names = [list(map(str.casefold, _WORDS_OF_NAME.findall(name))) for name in self.columns]
         found: dict[int, frozenset[int]] = {}
         for at, cell in enumerate(self.cells):
-            if MARK not in cell or _says(cell):
+            if MARK not in cell or says_something(cell):
                 continue
             for words in (names[at][:-1], names[at][1:]):
                 if words and (cells := frozenset(other for other in says if names[other][: len(words)] == words)):
@@ -135,8 +135,9 @@ class Statement:
         return found
 
 
-def _says(cell: str) -> bool:
-    return any(map(str.isalnum, cell))
+def says_something(text: str) -> bool:
+    """Whether a text has more than marks and punctuation."""
+    return any(map(str.isalnum, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def _statements_of(block: _Block, unit: int, every: Every | None) -> Iterator[St
         yield Statement(block.text, block.targets, counts, unit, block.cells, block.columns)
         return
     text = block.text.replace(_SOFT_BREAK, " ")
-    if block.only_links or not any(map(str.isalnum, text)):
+    if block.only_links or not says_something(text):
         if block.targets:
             yield Statement(text.replace(LABEL, ""), block.targets, unit=unit, only_cites=True)
         return
@@ -209,7 +210,7 @@ def _sentences(text: str) -> list[str]:
         if leading and sentences and MARK not in sentences[-1]:
             sentences[-1] += leading[0]
             piece = piece[leading.end() :]
-        says = any(map(str.isalnum, piece))
+        says = says_something(piece)
         if sentences and (not says or _may_go_on(sentences[-1])):
             sentences[-1] += f" {piece.strip()}" if says else piece
         elif says or MARK in piece:
@@ -474,7 +475,7 @@ def _with_sources_below(blocks: Sequence[_Block]) -> list[_Block]:
 def _only_cites(block: _Block) -> bool:
     before, _, after = block.text.partition(MARK)
     leads_on = not after and LABEL not in before and _LEADS_ON.fullmatch(before) is not None
-    says_nothing = not any(map(str.isalnum, block.text))
+    says_nothing = not says_something(block.text)
     return bool(block.targets) and not block.cells and (block.only_links or says_nothing or leads_on)
 
 

@@ -43,6 +43,7 @@ def questions(
 def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dict[str, Cited], Evidence]:
     page: dict[str, str] = {}
     sources: dict[str, str] = {}
+    names: dict[str, str] = {}
     for id, each in cited.items():
         page[f"statement {id}"] = _cleaned(each.says[:_STATEMENT_CHARS])
         if each.source is None:
@@ -52,10 +53,10 @@ def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dic
         shown = nearest(each)
         extent = "parts of it are shown" if _LEFT_OUT in shown else "all of it is shown"
         page[f"address {id}"] = _cleaned(f"{each.target}{host}: {extent}")
-        source = _cleaned(shown)
-        same = next((name for name, other in sources.items() if other == source), None)
-        sources[f"source {id}"] = source
-        page[f"source {id}"] = f"the same as `{same}`" if same else source
+        name, source = f"source {id}", _cleaned(shown)
+        first = names.setdefault(source, name)
+        sources[name] = source
+        page[name] = source if first == name else f"the same as `{first}`"
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
     question = JudgeQuestion(

@@ -51,13 +51,14 @@ def read_reply(reply: str, texts: Mapping[str, tuple[str, str]]) -> dict[str, fr
     items: Any = one_object(reply).get("numbers")
     if not isinstance(items, list):
         raise UnparseableReply("the reply has no list `numbers`")
+    shown = {id: plain(part) for id, (part, _) in texts.items()}
     found: dict[str, set[int]] = {}
     for item in cast("list[Any]", items):
         fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-        words, value, shown = fields.get("words"), fields.get("value"), texts.get(str(fields.get("id")))
-        if not isinstance(words, str) or type(value) is not int or shown is None or not 0 < value < _MAX_VALUE:
+        words, value, id = fields.get("words"), fields.get("value"), str(fields.get("id"))
+        if not isinstance(words, str) or type(value) is not int or id not in texts or not 0 < value < _MAX_VALUE:
             continue
         is_in_words = any(map(str.isalpha, words)) and not any(map(str.isdecimal, words))
-        if is_in_words and plain(words) in plain(shown[0]):
-            found.setdefault(shown[1], set()).add(value)
+        if is_in_words and plain(words) in shown[id]:
+            found.setdefault(texts[id][1], set()).add(value)
     return {source: frozenset(values) for source, values in found.items()}

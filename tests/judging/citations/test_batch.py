@@ -10,6 +10,7 @@ from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
+from tests.judging.citations.test_cases import source_of
 from tests.support.web import Web
 from tests.support.words import asked_ids, is_judge
 
@@ -42,7 +43,8 @@ def pages(count: int) -> dict[str, str]:
 
 def researcher(web: Web, request: ChatRequest) -> ChatReply | str:
     if is_judge(request):
-        return judge_reply(**{id: ("met", _line_of(request, id)) for id in asked_ids(request)})
+        lines = {id: max(source_of(request, id).splitlines(), key=len) for id in asked_ids(request)}
+        return judge_reply(**{id: ("met", line) for id, line in lines.items()})
     found = re.search(r"company (\d+)\b", "\n".join(message.text for message in request.messages))
     assert found
     n, turn = int(found[1]), sum(message.role == "assistant" for message in request.messages)
@@ -56,12 +58,6 @@ def researcher(web: Web, request: ChatRequest) -> ChatReply | str:
         fact["chief"] += ': "We have never made any rope"'
     sources = {f"{field}_source": f"{web.address}/{n}/{field}" for field in FIELDS}
     return json.dumps({name: {**fact, **sources}[name] for name in SCHEMA["properties"]})
-
-
-def _line_of(request: ChatRequest, id: str) -> str:
-    source = re.search(rf"^<<<source {re.escape(id)} [^\n]*\n(.*?)\n<<<end", request.messages[0].text, re.S | re.M)
-    assert source
-    return max(source[1].splitlines(), key=len)
 
 
 async def test_a_batch_of_fifty_companies_ends_with_a_source_for_every_value(web: Web, tmp_path: Path) -> None:
