@@ -67,7 +67,7 @@ def _crewai_tool(host_tool: HostTool, strict: JsonObject | None = None, llm: Bas
         description=host_tool.description,
         # It shows the parameters but has no fields, so that CrewAI validates nothing.
         args_schema=create_model(host_tool.name, __config__=ConfigDict(extra="allow", json_schema_extra=parameters)),
-        cache_function=_never_cached,
+        cache_function=lambda _arguments=None, _result=None: False,
     )
     tool.wrap(host_tool, llm)
     return tool
@@ -82,10 +82,6 @@ _STRICT: Mapping[str, Callable[[contract.Dialect], JsonObject]] = {
 read_tool, think_tool, follow_up_tools = small_tools(_crewai_tool)
 
 
-def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
-    return False
-
-
 class DelegateTool(BaseTool):
     """A `HostTool` as a CrewAI tool."""
 
@@ -96,8 +92,11 @@ class DelegateTool(BaseTool):
         self._host_tool, self._llm = host_tool, llm
 
     def _run(self, **arguments: Any) -> Any:
+        def progress_event(event: Event) -> None:
+            crewai_event_bus.emit(self, DelegationProgressEvent(text=progress.line(event)))
+
         parent = Parent(run_id=get_execution_uuid(), model=self._llm.model if self._llm else None)
-        invocation = Invocation(parent=parent, session=id(self), on_event=self._emit_progress)
+        invocation = Invocation(parent=parent, session=id(self), on_event=progress_event)
         answer = self._host_tool.call_sync(arguments, invocation)
         if answer.structured:
             crewai_event_bus.emit(self, DelegationReportEvent(report=answer.structured))
@@ -105,9 +104,6 @@ class DelegateTool(BaseTool):
             with _usage_lock:
                 _count(self._llm, answer.usage)
         return ToolFailure(message=answer.text) if answer.is_error else answer.text
-
-    def _emit_progress(self, event: Event) -> None:
-        crewai_event_bus.emit(self, DelegationProgressEvent(text=progress.line(event)))
 
 
 _usage_lock = threading.Lock()

@@ -6,6 +6,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Annotated, Any, Unpack, cast
 from uuid import uuid4
@@ -119,20 +120,16 @@ def content_and_artifact(
 def _invocation(runtime: AnyToolRuntime | None) -> Invocation:
     if runtime is None:  # called outside of a graph
         return Invocation(session=object())
-    graph = _graph_runtime()
+    graph: Runtime[Any] | None = None
+    with suppress(RuntimeError, KeyError):  # called outside of a graph
+        graph = cast("Runtime[Any] | None", get_runtime())
+    last = next((one for one in reversed(messages(runtime.state)) if isinstance(one, AIMessage)), None)
     parent = Parent(
         run_id=_run_id(graph.control) if graph and graph.control else None,
-        model=_model_name(runtime.state),
+        model=(last and last.response_metadata.get("model_name")) or None,  # by the name in the provider's response
         tools=tuple(one.name for one in runtime.tools) or None,
     )
     return Invocation(parent=parent, session=object(), on_event=_sink(runtime, graph))
-
-
-def _graph_runtime() -> Runtime[Any] | None:
-    try:
-        return cast("Runtime[Any] | None", get_runtime())
-    except (RuntimeError, KeyError):  # called outside of a graph
-        return None
 
 
 _run_ids: OrderedDict[RunControl, str] = OrderedDict()
@@ -147,14 +144,6 @@ def _run_id(control: RunControl) -> str:
         if len(_run_ids) > KEPT_RUNS:
             _run_ids.popitem(last=False)
         return run_id
-
-
-def _model_name(state: object) -> str | None:
-    """The model that wrote the last `AIMessage`, by the name in the provider's response."""
-    for message in reversed(messages(state)):
-        if isinstance(message, AIMessage):
-            return message.response_metadata.get("model_name") or None
-    return None
 
 
 def messages(state: object) -> Sequence[object]:

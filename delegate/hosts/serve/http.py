@@ -116,8 +116,8 @@ class _App:
         self._open = OpenRequests()
         self._app = Starlette(
             routes=[
-                Route("/healthz", _healthz),
-                Route("/openapi.json", _document),
+                Route("/healthz", lambda _: JSONResponse({"status": "ok"})),
+                Route("/openapi.json", lambda _: JSONResponse(openapi.document())),
                 *(_route(service, one) for one in OPERATIONS),
                 *more,
             ],
@@ -140,7 +140,9 @@ class _App:
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Why a request isn't answered, and which client made it."""
-        if self._names and _host(scope) not in self._names:
+        host = Headers(scope=scope).get("host", "")
+        host = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        if self._names and host not in self._names:
             return _error(421, ErrorDetail(code="wrong_type", message="this server has another name", field="Host"))
         if scope["path"] in _FREE:
             return None
@@ -156,11 +158,6 @@ class _App:
         return None
 
 
-def _host(scope: Scope) -> str:
-    host = Headers(scope=scope).get("host", "")
-    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-
-
 def _limited(receive: Receive) -> Receive:
     """Receive a body, up to a length. Longer ones raise HTTPException."""
     left = MAX_BODY_BYTES
@@ -174,14 +171,6 @@ def _limited(receive: Receive) -> Receive:
         return message
 
     return limited
-
-
-async def _healthz(request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
-
-
-async def _document(request: Request) -> Response:
-    return JSONResponse(openapi.document())
 
 
 def _route(service: Service, operation: Operation) -> Route:
