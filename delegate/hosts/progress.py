@@ -86,11 +86,16 @@ def is_news(event: Event) -> bool:
             return kind in _NEWS
 
 
-def lines(write: Callable[[str], None]) -> EventSink:
-    """An event sink that passes what happens to `write`, line by line."""
+def news(write: Callable[[Event, str], None], *, content: bool = True) -> EventSink:
+    """An event sink that passes what a reader of lines wants to know to `write`, each event with its line."""
 
     def sink(event: Event) -> None:
         if is_news(event):
-            write(line(event))
+            write(event, line(event, content=content))
 
     return sink
+
+
+def lines(write: Callable[[str], None]) -> EventSink:
+    """An event sink that passes what happens to `write`, line by line."""
+    return news(lambda _, line: write(line))

@@ -67,10 +67,14 @@ def _crewai_tool(host_tool: HostTool, strict: JsonObject | None = None, llm: Bas
         description=host_tool.description,
         # It shows the parameters but has no fields, so that CrewAI validates nothing.
         args_schema=create_model(host_tool.name, __config__=ConfigDict(extra="allow", json_schema_extra=parameters)),
-        cache_function=lambda _arguments=None, _result=None: False,
+        cache_function=_never_cached,
     )
     tool.wrap(host_tool, llm)
     return tool
+
+
+def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
+    return False
 
 
 _STRICT: Mapping[str, Callable[[contract.Dialect], JsonObject]] = {

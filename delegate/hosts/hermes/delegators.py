@@ -17,8 +17,7 @@ from delegate.hosts.hermes import models
 from delegate.hosts.hermes.compat import terminal_folder
 from delegate.hosts.hermes.models import HermesClient, hermes_model
 from delegate.hosts.hermes.options import Options
-from delegate.hosts.hermes.runner import HermesChildren
-from delegate.hosts.hermes.tools import child_tools
+from delegate.hosts.hermes.runner import HermesChildren, child_tools
 from delegate.hosts.host_tool import HostTool, make_delegate_tool
 from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints

@@ -157,17 +157,14 @@ def messages(state: object) -> Sequence[object]:
 
 
 def _sink(runtime: AnyToolRuntime, graph: Runtime[Any] | None) -> EventSink:
-    def sink(event: Event) -> None:
-        if not progress.is_news(event):
-            return
-        line = progress.line(event)
+    def write(event: Event, line: str) -> None:
         data = {"kind": event.kind, "task_index": event.task_index, "text": line}
         runtime.stream_writer({"tool_call_id": runtime.tool_call_id, "delegate": data})
         runtime.emit_output_delta(line)
         if graph is not None:
             graph.heartbeat()
 
-    return sink
+    return progress.news(write)
 
 
 # -------------------------------------------------------------------------------------------------------- usage

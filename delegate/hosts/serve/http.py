@@ -116,8 +116,8 @@ class _App:
         self._open = OpenRequests()
         self._app = Starlette(
             routes=[
-                Route("/healthz", lambda _: JSONResponse({"status": "ok"})),
-                Route("/openapi.json", lambda _: JSONResponse(openapi.document())),
+                Route("/healthz", _healthz),
+                Route("/openapi.json", _document),
                 *(_route(service, one) for one in OPERATIONS),
                 *more,
             ],
@@ -171,6 +171,14 @@ def _limited(receive: Receive) -> Receive:
         return message
 
     return limited
+
+
+async def _healthz(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _document(request: Request) -> Response:
+    return JSONResponse(openapi.document())
 
 
 def _route(service: Service, operation: Operation) -> Route:
