@@ -80,9 +80,9 @@ class Opening:
             return {"ping": {}, "tools/list": {"tools": self._tools}}.get(request.method)
         if self._protocol == "unknown" and request.method == "initialize":
             requested = request.params.get("protocolVersion")
-            capabilities = _CAPABILITIES if self._sdk > 1 else {"experimental": {}, **_CAPABILITIES}
+            capabilities: JsonObject = _CAPABILITIES if self._sdk > 1 else {"experimental": {}, **_CAPABILITIES}
             about = {"serverInfo": self._server, "instructions": INSTRUCTIONS}
-            answer = {"protocolVersion": requested, "capabilities": capabilities, **about}
+            answer: JsonObject = {"protocolVersion": requested, "capabilities": capabilities, **about}
             return answer if requested in _HANDSHAKE_VERSIONS else None
         return self._without_handshake(request.method, request.params)
 
