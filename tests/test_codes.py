@@ -1,10 +1,8 @@
-"""docs/verdicts.md and why-fail.md list every code of `delegate.codes`, and no other. Pyright checks that no other is given."""
+"""docs/verdicts.md and docs/why-fail.md list every code of `delegate.codes`. Pyright checks that no other is given."""
 
 import re
 from pathlib import Path
 from typing import Any, get_args
-
-import pytest
 
 import delegate
 from delegate import Report, TaskResult, Verdict, codes
