@@ -41,7 +41,7 @@ class TerminalApprovals:
     async def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
         """The person's answer. Everything but a clear yes is a no."""
         reply = (await self._reply(request.describe(), QUESTION)).lower()
-        return ApprovalAnswer(approved=reply in _YES + _AGAIN, by=_user(), same_again=reply in _AGAIN)
+        return ApprovalAnswer(approved=reply in _YES + _AGAIN, by=user(), same_again=reply in _AGAIN)
 
     async def answer(self, question: ParentQuestion) -> str | None:
         """The person's answer to a question of a child. None if there is none."""
@@ -78,7 +78,8 @@ class TerminalApprovals:
         self._stderr.flush()
 
 
-def _user() -> str:
-    with suppress(OSError, KeyError):
+def user() -> str:
+    """The name of this process's user. Empty if it has none, as in some containers."""
+    with suppress(OSError, KeyError, ImportError):
         return getpass.getuser()
     return ""
