@@ -13,8 +13,7 @@ from delegate._util.fencing import one_line
 from delegate.cli.input.documents import name_of, read_text
 from delegate.cli.input.options import Format, FormatOption
 from delegate.cli.input.recorded import complete_run, find, records_of
-from delegate.cli.screen.approvals import user
-from delegate.cli.screen.output import console, plain, print_as_json, refusals_as
+from delegate.cli.screen.output import console, plain, print_as_json, refusals_as, user
 from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
 from delegate.errors import CallError

@@ -4,14 +4,13 @@ What several children ask waits for each other.
 """
 
 import asyncio
-import getpass
 import os
 import sys
 import termios
-from contextlib import suppress
 from typing import TextIO
 
 from delegate.cli.screen import progress
+from delegate.cli.screen.output import user
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.policy.questions import describe
 from delegate.types import ParentQuestion
@@ -76,10 +75,3 @@ class TerminalApprovals:
     def _write(self, text: str) -> None:
         self._stderr.write(text)
         self._stderr.flush()
-
-
-def user() -> str:
-    """The name of this process's user. Empty if it has none, as in some containers."""
-    with suppress(OSError, KeyError, ImportError):
-        return getpass.getuser()
-    return ""
