@@ -2,9 +2,10 @@
 
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -87,26 +88,17 @@ async def _write(lines: AsyncGenerator[str], out: Path | None) -> None:
     """Write the lines. The file is opened only once there is something to write."""
     async with aclosing(lines):
         first = await anext(lines, None)
-        with _opened(out) as write:
+        try:
+            opened = out.open("w", encoding="utf-8") if out else nullcontext()
+        except OSError as error:
+            raise typer.BadParameter(f"{out} can't be written: {error.strerror}", param_hint="-o") from None
+        with opened as file:
+            write = print_as_is if file is None else partial(print, file=file)
             if first is not None:
                 write(first)
                 async for line in lines:
                     write(line)
-
-
-@contextmanager
-def _opened(out: Path | None) -> Generator[Callable[[str], None]]:
-    """What writes a line to the file, or to stdout."""
-    if out is None:
-        yield print_as_is
-        sys.stdout.flush()
-        return
-    try:
-        file = out.open("w", encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{out} can't be written: {error.strerror}", param_hint="-o") from None
-    with file:
-        yield lambda line: print(line, file=file)
+    sys.stdout.flush()
 
 
 class _Source(NamedTuple):
@@ -166,10 +158,7 @@ async def _preferences(delegator: Delegator, text: str, *, attempts: bool, with_
     async for task in _recorded(delegator, tasks):
         if example := preferences.example(task):
             yield as_json(example)
-    _print_counts(preferences)
 
-
-def _print_counts(preferences: Preferences) -> None:
     def listed(counts: Counter[Any]) -> str:
         return ", ".join(f"{number} {name}" for name, number in counts.most_common())
 

@@ -46,7 +46,13 @@ def report(
     if output != Path("-"):
         _refuse_unusable(output)
     delegator = Delegator()
-    view = work(delegator, lambda _: _read(delegator, run, number, page))
+
+    async def read() -> ReportView:
+        id = await _id_of(delegator, run, number)
+        async with Reports(delegator.settings.home) as reports:
+            return await reports.report(id, page)
+
+    view = work(delegator, lambda _: read())
     html = report_page(view).html
     if output == Path("-"):
         print_as_is(inert_markup(html), end="")
@@ -54,12 +60,6 @@ def report(
     _write(output, html)
     pages = [f"page {page} of {view.pages.of}"] if view.pages.of > 1 else []
     print(f"{output}: {', '.join([view.tally, *view.figures, *pages])}")
-
-
-async def _read(delegator: Delegator, text: str, number: int | None, page: int) -> ReportView:
-    id = await _id_of(delegator, text, number)
-    async with Reports(delegator.settings.home) as reports:
-        return await reports.report(id, page)
 
 
 async def _id_of(delegator: Delegator, text: str, number: int | None) -> str:
