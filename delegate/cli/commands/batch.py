@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -30,13 +30,6 @@ from delegate.delegator import Delegator, engine_of
 from delegate.errors import CallError
 from delegate.events import EventSink
 from delegate.settings import Settings
-
-
-class EngineName(StrEnum):
-    """The backend that runs the tasks."""
-
-    local = "local"
-    ray = "ray"
 
 
 class RerunName(StrEnum):
@@ -69,7 +62,7 @@ FailuresOption = Annotated[
 MinutesOption = Annotated[
     float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are canceled.")
 ]
-EngineOption = Annotated[EngineName, typer.Option(help="local: in this process. ray: on a Ray cluster.")]
+EngineOption = Annotated[Literal["local", "ray"], typer.Option(help="local: in this process. ray: on a Ray cluster.")]
 ResumeOption = Annotated[
     str | None,
     typer.Option(
@@ -100,7 +93,7 @@ def batch(
     resume: ResumeOption = None,
     rerun: RerunOption = None,
     again: Annotated[bool, typer.Option("--again", help="Run these tasks even if they were run before.")] = False,
-    engine: EngineOption = EngineName.local,
+    engine: EngineOption = "local",
     address: Annotated[str | None, typer.Option(help="With --engine ray: the cluster's address.")] = None,
     plan: PlanOption = False,
     trace: TraceOption = None,
@@ -129,7 +122,7 @@ def batch(
     """
     templates = {"--goal": goal, "--criterion": criteria, "--output-schema": output_schema, "--tier": tier}
     others = {"--model": model, "--skip-bad": skip_bad, "--again": again, "--plan": plan}
-    if address is not None and engine is not EngineName.ray:
+    if address is not None and engine != "ray":
         raise typer.BadParameter("can only be used with --engine ray", param_hint="--address")
     if resume is None:
         _refuse_missing(tasks, results, rerun, plan=plan)
@@ -137,7 +130,7 @@ def batch(
         message = f"can't be used with {conflicts[0]}; remove {conflicts[0]}, since the tasks are stored with the batch"
         raise typer.BadParameter(message, param_hint="--resume")
     with refusals_as(format):
-        fields = {"tier": tier.value if tier else None, "model": model}
+        fields = {"tier": tier, "model": model}
         stored = {
             "tasks": str(tasks.absolute()) if tasks else None,
             "name": str(tasks),
@@ -152,7 +145,7 @@ def batch(
         _raise_file_limit(concurrency)
         limits = {"max_cost_usd": max_cost, "max_minutes": max_minutes, "stop_after_failures": stop_after_failures}
         options = {**limits, "concurrency": concurrency, "rerun": [name.value for name in rerun or ()]}
-        backend = partial(_ray, address, concurrency) if engine is EngineName.ray else None
+        backend = partial(_ray, address, concurrency) if engine == "ray" else None
         finished = _run(stored, results, resume, backend, **options, once=not again, trace=trace)
     _print(finished, format)
     raise typer.Exit(exits.of_batch(finished.tally))

@@ -4,15 +4,14 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, nullcontext
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from delegate.cli.ci.logs import print_as_is
-from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.input.recorded import RunArgument, find
 from delegate.cli.screen.output import as_json
 from delegate.cli.work import work
 from delegate.contract.amounts import counted
@@ -23,31 +22,10 @@ from delegate.report.atif import RecordedTask, run_trajectory, trajectories
 from delegate.report.preference import Preferences
 
 
-class ExportFormat(StrEnum):
-    """The format of the export."""
-
-    atif = "atif"
-    preference = "preference"
-
-
-class Labels(StrEnum):
-    """Whose word is enough for a label."""
-
-    without_judges = "code"
-    judge = "judge"
-
-
 def export(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="The id of a run or a batch, its first characters, `last`, or the handle of a task.",
-            autocompletion=complete_run,
-        ),
-    ],
+    run: RunArgument,
     kind: Annotated[
-        ExportFormat,
+        Literal["atif", "preference"],
         typer.Option("--format", help="atif: trajectories (ATIF 1.8). preference: TRL's unpaired preference data."),
     ],
     out: Annotated[
@@ -57,7 +35,7 @@ def export(
         bool, typer.Option("--attempts", help="Also the attempts at rows of a batch that were run again since.")
     ] = False,
     labels: Annotated[
-        Labels | None,
+        Literal["code", "judge"] | None,
         typer.Option(
             "--labels",
             help="For preference data: code: labels by people and by code. judge: also by judges.  [default: code]",
@@ -74,13 +52,13 @@ def export(
     Labels come from people and from code. What has none is left out, and
     counted on stderr.
     """
-    if labels is not None and kind is not ExportFormat.preference:
+    if labels is not None and kind != "preference":
         raise typer.BadParameter("can only be used with --format preference", param_hint="--labels")
     delegator = Delegator()
-    if kind is ExportFormat.atif:
+    if kind == "atif":
         lines = _trajectories(delegator, run, attempts=attempts)
     else:
-        lines = _preferences(delegator, run, attempts=attempts, with_judges=labels is Labels.judge)
+        lines = _preferences(delegator, run, attempts=attempts, with_judges=labels == "judge")
     work(delegator, lambda _: _write(lines, out))
 
 

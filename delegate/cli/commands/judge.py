@@ -26,21 +26,10 @@ from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.events import EventSink
 from delegate.judging.transcripts.sessions import Session, read_session
-from delegate.types import Task, Verdict
+from delegate.types import RunStatus, Task, Verdict
 
 PIPE_SECONDS = 2.0
 """Time without a word on stdin after which it is said that it is read."""
-
-
-class Status(StrEnum):
-    """How the work ended."""
-
-    completed = "completed"
-    failed = "failed"
-    timeout = "timeout"
-    cancelled = "cancelled"
-    budget_exceeded = "budget_exceeded"
-    max_steps = "max_steps"
 
 
 class JudgeFormat(StrEnum):
@@ -87,9 +76,9 @@ def judge(
             help="The transcript lay where the worker couldn't write. Without it, its calls prove nothing.",
         ),
     ] = False,
-    status: Annotated[Status, typer.Option(help="How the work ended; anything but completed is a FAIL.")] = (
-        Status.completed
-    ),
+    status: Annotated[
+        RunStatus, typer.Option(help="How the work ended; anything but completed is a FAIL.")
+    ] = "completed",
     worker_model: Annotated[
         str | None,
         typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
@@ -136,7 +125,7 @@ def judge(
         if goal is None:
             raise CallError("empty", "there is no goal", field="goal", hint="give it with --goal TEXT")
         task = to_task(goal, located)
-        work: dict[str, Any] = {"workspace": workspace, "status": status.value, "worker_model": worker_model}
+        work: dict[str, Any] = {"workspace": workspace, "status": status, "worker_model": worker_model}
         if session is not None:
             work |= {"worker_model": worker_model or session.model, "recorded": recorded, "receipts": session.receipts}
         elif receipts is not None:

@@ -1,7 +1,6 @@
 """`delegate rule`: records what a person says about a criterion that was judged."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -29,20 +28,6 @@ SHOWN_CALLS = 8
 KEYS = "[y] met  [n] not met  [a] all of the evidence  [s] skip  [q] quit"
 
 
-class RulingName(StrEnum):
-    """Whether the criterion is really met."""
-
-    met = "met"
-    not_met = "not_met"
-
-
-class SamplingName(StrEnum):
-    """How the criteria were selected."""
-
-    random = "random"
-    chosen = "chosen"
-
-
 def rule(
     handle: Annotated[
         str | None,
@@ -54,7 +39,7 @@ def rule(
         ),
     ] = None,
     criterion: Annotated[str | None, typer.Argument(metavar="[CRITERION]", help="Its id, such as c1.")] = None,
-    ruling: Annotated[RulingName | None, typer.Argument(help="Whether the criterion is really met.")] = None,
+    ruling: Annotated[RulingWord | None, typer.Argument(help="Whether the criterion is really met.")] = None,
     because: Annotated[str, typer.Option(metavar="TEXT", help="The reason.")] = "",
     by: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who rules, or which check. Default: the user.")
@@ -73,8 +58,8 @@ def rule(
         Path | None, typer.Option("--import", metavar="FILE", help="Read rulings from JSON lines; `-` is stdin.")
     ] = None,
     sampling: Annotated[
-        SamplingName, typer.Option(help="How the criteria of --import were selected, where a line doesn't say.")
-    ] = SamplingName.chosen,
+        Sampling, typer.Option(help="How the criteria of --import were selected, where a line doesn't say.")
+    ] = "chosen",
     format: FormatOption = Format.pretty,
 ) -> None:
     """Say whether a criterion is really met. `delegate calibrate` measures the judges by that.
@@ -91,12 +76,12 @@ def rule(
         with Delegator() as delegator:
             if import_ is not None:
                 text, name = read_text(import_), name_of(import_)
-                reading = delegator.records.import_rulings(text, by=by, sampling=sampling.value, name=name)
+                reading = delegator.records.import_rulings(text, by=by, sampling=sampling, name=name)
                 count = delegator.wait_for(reading)
                 if not print_as_json(format, {"imported": count}):
                     print(f"{counted(count, 'ruling')} recorded")
             elif handle is not None and criterion is not None and ruling is not None:
-                _rule_one(delegator, handle, criterion, ruling.value, because, by, format)
+                _rule_one(delegator, handle, criterion, ruling, because, by, format)
             elif format is not Format.pretty:
                 _print_drawn(delegator, review, sample, format)
             else:
@@ -106,7 +91,7 @@ def rule(
 def _refuse_mixed(
     handle: str | None,
     criterion: str | None,
-    ruling: RulingName | None,
+    ruling: RulingWord | None,
     review: str | None,
     sample: int | None,
     import_: Path | None,

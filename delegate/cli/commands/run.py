@@ -192,7 +192,7 @@ def run(
         "context": context,
         "acceptance_criteria": criteria,
         "output_schema": output_schema,
-        "tier": tier.value if tier else None,
+        "tier": tier,
         "model": model,
         "workspace": workspace if folder is not None or worktree or copy else None,
         "timeout_seconds": timeout,

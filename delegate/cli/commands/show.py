@@ -12,7 +12,7 @@ from rich.text import Text
 from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run, find, numbers, other_attempts, rows_of, short_ids
+from delegate.cli.input.recorded import RunArgument, find, numbers, other_attempts, rows_of, short_ids
 from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
 from delegate.cli.screen.output import (
     VERY_ROOMY,
@@ -40,14 +40,7 @@ _ROW_CHARS = 20
 
 
 def show(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="The id of a run, its first characters, `last`, or the handle of a task such as 1f2e3d4c5b6a-0.",
-            autocompletion=complete_run,
-        ),
-    ],
+    run: RunArgument,
     number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
     transcript: Annotated[
         bool,
