@@ -10,9 +10,10 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from delegate.codes import WorkCode
-from delegate.judging.proof.calls import Calls, leaves
+from delegate.judging.proof.calls import Calls
 from delegate.judging.proof.files import same_file
 from delegate.judging.proof.literals import missing
+from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
 from delegate.types import ReadBy, Receipt, StatementPart
 

@@ -20,9 +20,10 @@ from delegate.judging.judge.sources import folded
 from delegate.judging.looks.look import Look
 from delegate.judging.looks.work import TELLING_CHARS
 from delegate.judging.proof import absences
-from delegate.judging.proof.calls import Calls, failed, leaves, records_in
+from delegate.judging.proof.calls import Calls, failed
 from delegate.judging.proof.literals import fold, missing
 from delegate.judging.proof.subject import Subject
+from delegate.judging.proof.values import leaves, records_in
 from delegate.types import Receipt
 
 
