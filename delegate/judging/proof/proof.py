@@ -56,7 +56,6 @@ _EMPTY_CHARS = 100
 """Length of a report that may be one of these."""
 
 
-_BEST: tuple[WorkCode, ...] = ("met", "unclear_result")
 _PROPER_NAME = re.compile(r"[^\W\d_]+(?:[ '.-]+[^\W\d_]+)*\.?")
 """Letters only: no id, address, number or date."""
 
@@ -296,8 +295,8 @@ class Proof(Subject):
                 receipts = [receipt for receipt in self.calls.receipts if receipt.tool in tools]
                 worths = {self._worth(receipt) for receipt in receipts if self._shows(receipt)}
                 if tools:
-                    best: WorkCode = next((code for code in _BEST if code in worths), "unconfirmed")
-                    return Shown(source, best)
+                    weaker: WorkCode = "unclear_result" if "unclear_result" in worths else "unconfirmed"
+                    return Shown(source, "met" if "met" in worths else weaker)
             case ProbeCriterion() if names:
                 if not missing(names, "\n".join(leaves([criterion.args, criterion.expr, criterion.schema_]))):
                     return Shown(source)

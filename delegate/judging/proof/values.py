@@ -52,8 +52,14 @@ def records_in(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def fields_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """All fields of all objects in a JSON value."""
-    return ((str(key), part) for record in records_in(value) for key, part in record.items())
+    """All fields of all objects in a JSON value, those of an object before what follows it."""
+    if isinstance(value, Mapping):
+        for key, part in cast("Mapping[str, Any]", value).items():
+            yield str(key), part
+            yield from fields_in(part)
+    elif isinstance(value, (list, tuple)):
+        for part in cast("Sequence[Any]", value):
+            yield from fields_in(part)
 
 
 def with_texts(value: Any, change: Callable[[tuple[str, ...], str], Any], path: tuple[str, ...] = ()) -> Any:
