@@ -119,17 +119,17 @@ def _of_look_up(text: str) -> Said:
     """What a look-up says, of which only the envelope is about the call."""
     names, broken = words("fields"), words("values")["broken"]
     for entry in values_in(text):
-        fields: Any = entry.value if entry.is_whole and isinstance(entry.value, Mapping) else {}
-        for name, value in cast("Mapping[str, Any]", fields).items():
+        value: object = entry.value if entry.is_whole else None
+        for name, part in cast("Mapping[str, Any]", value).items() if isinstance(value, Mapping) else ():
             key = tokens_of(str(name))
             if _is_error(key):
-                has_failed = isinstance(value, (bool, str, Mapping, list)) and not _is_nothing(value)
+                has_failed = isinstance(part, (bool, str, Mapping, list)) and not _is_nothing(part)
             elif len(key) == 1 and key[0] in names["success"]:
-                has_failed = _truth(value) is False
+                has_failed = _truth(part) is False
             elif " ".join(key) in names["exit"]:
-                has_failed = _number(value) not in (None, 0)
+                has_failed = _number(part) not in (None, 0)
             else:
-                said_words = set(tokens_of(value)) if key == ("status",) and isinstance(value, str) else set[str]()
+                said_words = set(tokens_of(part)) if key == ("status",) and isinstance(part, str) else set[str]()
                 has_failed = bool(said_words) and said_words <= broken
             if has_failed:
                 return "no"
@@ -321,7 +321,8 @@ class _Result:
             yield answer
 
     def _object(self, fields: Mapping[str, Any], *, envelope: bool, depth: int) -> Iterator[_Signal]:
-        names, counts, signals, call = words("fields"), list[int](), list[_Signal](), self._call
+        names, call, counts = words("fields"), self._call, list[int]()
+        signals: list[_Signal] = []
         status = fields.get("status")
         finished = "id" in fields and isinstance(status, str) and _word(status, call) == "yes"
         for name, value in fields.items():

@@ -27,8 +27,7 @@ from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
 from delegate.judging.proof.literals import fold, missing
-from delegate.judging.proof.seen import Seen, Shown
-from delegate.judging.proof.subject import Subject
+from delegate.judging.proof.seen import Seen, Shown, Subject
 from delegate.judging.proof.undoing import is_undone, may_be_changed
 from delegate.judging.proof.values import leaves
 from delegate.types import (
