@@ -321,7 +321,7 @@ class Records:
             if trouble.kind in ("full", "failing", "not_writable"):
                 message = f"records can't be written to {self._path}: {trouble.why}"
                 raise CallError("home_not_writable", message, hint=f"nothing was run; {trouble.fix}") from None
-            self._store.set_aside(error, *inserts)
+            await self._write(*inserts)
             return
         self._schedule_cleanup()
 
@@ -362,10 +362,8 @@ class Records:
         await self._write(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
 
     async def _write(self, *statements: Statement) -> None:
-        try:
-            await self._store.write(*statements)
-        except (sqlite3.Error, OSError, ValueError) as error:
-            self._store.set_aside(error, *statements)
+        with suppress(sqlite3.Error, OSError, ValueError):
+            await self._store.write(*statements, keep=True)
 
     async def start(self, handle: str) -> JsonObject | None:
         """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing.
@@ -412,13 +410,11 @@ class Records:
         kept = self._started.pop(result.handle or "", None)
         if kept is not None:
             self._store.post((_INSERT_START, (result.handle, kept)) if kept else (_DELETE_START, (result.handle,)))
-        try:
-            if await self._store.write(*lists, (_FINISH_TASK, row), now=now):
+        with suppress(sqlite3.Error, OSError, ValueError):
+            if await self._store.write(*lists, (_FINISH_TASK, row), now=now, keep=True):
                 if result.handle is None or result.summary == run.output:
                     return result
                 return result.with_report(partial(_read_report, self._path, result.handle))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            self._store.set_aside(error, *lists, (_FINISH_TASK, row))
         result = result.model_copy(update={"handle": None})
         return result.with_report(partial(redactor.text, run.output))
 
