@@ -189,13 +189,7 @@ def _batch_view(
     rulings: Mapping[str, Sequence[Ruling]],
 ) -> ReportView:
     """The report of a batch, with the `rows` of this page. `outcomes` are those of all."""
-    rows = [
-        (
-            outcome and replace(outcome, input={name: redactor.text(value) for name, value in outcome.input.items()}),
-            handle,
-        )
-        for outcome, handle in rows
-    ]
+    rows = [(outcome and _redacted(outcome), handle) for outcome, handle in rows]
     keys = _Keys(len(rows), [outcome for outcome, _ in rows if outcome])
     views, courses = list[TaskView](), list[Course]()
     for outcome, handle in rows:
@@ -244,6 +238,10 @@ def _batch_view(
         notes=[*notes, *_page_notes(pages, batch.run_id)],
         pages=pages,
     )
+
+
+def _redacted(outcome: ItemOutcome) -> ItemOutcome:
+    return replace(outcome, input={name: redactor.text(value) for name, value in outcome.input.items()})
 
 
 def _in_order(tasks: Sequence[TaskSummary]) -> list[TaskSummary]:
