@@ -153,7 +153,7 @@ def _text(message: JsonObject) -> str:
 
 
 def _calls(items: list[JsonObject]) -> tuple[ToolCall, ...]:
-    functions = ({**(item.get("function") or {}), "id": item.get("id")} for item in items)
+    functions: list[JsonObject] = [{**(item.get("function") or {}), "id": item.get("id")} for item in items]
     calls: list[ToolCall] = []
     for call in with_ids(functions):
         value = call.get("arguments") or ""

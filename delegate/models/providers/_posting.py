@@ -127,8 +127,7 @@ class PostingClient(SdkClient):
             body = {"content": content} if self.endpoint.platform is None else {"body": parse_object(content)}
             return await self._build_and_send(path, headers, **body)
         url = f"{self.endpoint.url}{path}"
-        repeated = self._repeating.repeat(url, content)
-        answer = None if repeated is None else await repeated
+        answer = await self._repeating.repeat(url, content)
         if answer is not None and answer.status == SUCCESS:
             return answer
         with self._repeating.asking(url, answer):

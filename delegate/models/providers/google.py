@@ -174,8 +174,9 @@ class GenerateContent(SdkClient):
         if endpoint.platform is None or endpoint.base_url is not None:
             options.base_url, options.api_version = split_version(endpoint.url)
         if endpoint.platform == "vertex":
-            place = {"project": endpoint.project, "location": endpoint.region}
-            self._client = genai.Client(vertexai=True, http_options=options, **place)
+            self._client = genai.Client(
+                vertexai=True, project=endpoint.project, location=endpoint.region, http_options=options
+            )
         else:
             self._client = genai.Client(vertexai=False, api_key=self.key.text, http_options=options)
         return self._client

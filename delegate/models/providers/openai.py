@@ -46,7 +46,7 @@ class OpenAI(PostingClient):
         super().__init__(openai, openai.AsyncOpenAI, endpoint, profiles, timeout_seconds)
         if not endpoint.is_openai_itself:  # those in the environment are meant for OpenAI itself
             self.sdk_client.organization = self.sdk_client.project = None
-        self.lessons = (self._switch, self._newer_limit, self._other_format, *_LESSONS)
+        self.lessons = (self._switch, self._newer_limit, self._other_format, _fields, effort_lesson, _reasoning)
         self.searches_web = endpoint.speaks_responses
         self._origin = f"chat {endpoint.url}"
         self._first_api: Api = "responses" if endpoint.speaks_responses else "chat"
@@ -101,7 +101,7 @@ class OpenAI(PostingClient):
         return None
 
 
-# ---------------------------------------------------------------------------------------------------------- lessons
+# ------------------------------------- lessons, which nothing but the texts of refusals tells
 
 _NEEDS_RESPONSES = re.compile(r"v1/responses|not a chat model|chatcompletion operation does not work", re.IGNORECASE)
 _NEEDS_CHAT = re.compile(r"responses operation does not work|resource not found", re.IGNORECASE)
@@ -109,23 +109,18 @@ _REFUSES_REASONING = re.compile(rf"\b(?:{'|'.join(CARRIED)})\b")
 _DEMANDS_REASONING = re.compile(r"must be passed back|missing", re.IGNORECASE)
 
 
-def _encrypted_reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
-    refused = profile.encrypted_reasoning is not False and "ncrypted content is not supported" in text
-    return {"encrypted_reasoning": False} if refused else None
-
-
-def _caching(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+def _fields(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+    """To leave out a field that the server or the model doesn't take."""
+    if profile.encrypted_reasoning is not False and "ncrypted content is not supported" in text:
+        return {"encrypted_reasoning": False}
     return {"caching": False} if profile.caching is not False and "prompt_cache" in text else None
 
 
 def _reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+    """To send no reasoning back."""
     if profile.carries_reasoning is False or _DEMANDS_REASONING.search(text) or not _REFUSES_REASONING.search(text):
         return None
     return {"carries_reasoning": False}
-
-
-_LESSONS = (_encrypted_reasoning, _caching, effort_lesson, _reasoning)
-"""What the text of a refusal shows. Nothing but the texts identifies these."""
 
 
 # ------------------------------------------------------------------------------------------------------ prompt cache
