@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from delegate.models.providers._profile import KEPT_SECONDS, MAX_PROFILES, Profi
 from delegate.ports import ChatClient, ChatRequest, Message
 from delegate.testing import Scripted
 from tests.models.providers.conftest import KEY, WIRES, Opener
+from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 SCHEMA: dict[str, Any] = {"type": "object", "required": ["ok"]}
@@ -223,7 +223,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 def test_processes_that_write_at_once_leave_a_whole_file(tmp_path: Path) -> None:
     file = tmp_path / "home" / "endpoints.json"
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file.parent), name]) for name in "ab"]
+    writers = [subprocess.Popen([*warm.python(), "-c", WRITER, str(file.parent), name]) for name in "ab"]
     while any(writer.poll() is None for writer in writers):
         with suppress(FileNotFoundError):
             json.loads(file.read_bytes())
