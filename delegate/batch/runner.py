@@ -13,6 +13,7 @@ from delegate.budget.runs import RunContext
 from delegate.codes import CallErrorCode
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
+from delegate.engine.scope import CallOptions
 from delegate.errors import CallError
 from delegate.events import Event, EventKind, EventSink
 from delegate.judging.validate import refuse_undecidable
@@ -65,17 +66,16 @@ class BatchRunner:
             own_kinds = on_event.kinds if isinstance(on_event, Consumer) else None
             kinds = None if own_kinds is None else {*own_kinds, *kinds}
 
-        report = await self.admission.execute(
-            (item.task,),
+        options = CallOptions(
             "person",
             self.context.for_one_task(self.admission.settings),
             first_index=item.row - 1 if item.row else 0,
-            consumer=Consumer(receive, direct=True, kinds=kinds),
             is_run=False,
             cancellation=cancellation,
             template=item.template,
             handle=handle,
         )
+        report = await self.admission.execute((item.task,), options, Consumer(receive, direct=True, kinds=kinds))
         (result,) = report.results
         no_call = result.status == "budget_exceeded" and not result.usage.model_calls
         if (no_call and item.task.max_cost_usd is None) or (result.status == "cancelled" and not started):

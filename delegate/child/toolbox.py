@@ -86,23 +86,13 @@ def toolbox_specs() -> tuple[ToolSpec, ...]:
     )
 
 
-def toolbox_definitions(commands: Commands, *, can_ask: bool = False) -> "tuple[_Definition, ...]":
-    """The built-in tools that a child will get, without a workspace and without the tool for thinking.
+def toolbox_definitions(commands: Commands | None = None, *, can_ask: bool = False) -> "tuple[_Definition, ...]":
+    """The built-in tools, without the tool for thinking. With `commands`, only those that a child will get.
 
     `can_ask`: whether a person can be asked about commands.
     """
-    has_shell = commands.refusal("model", can_ask=can_ask) is None
+    has_shell = commands is None or commands.refusal("model", can_ask=can_ask) is None
     return tuple(definition for definition in _DEFINITIONS if definition is not _RUN_SHELL or has_shell)
-
-
-def toolbox_names() -> tuple[str, ...]:
-    """The names of the built-in tools, also of those that a child may not be offered."""
-    return (*(definition.name for definition in _DEFINITIONS), _think_tool().name)
-
-
-def read_only_tools() -> dict[str, bool]:
-    """The names of the built-in tools, and whether each is read-only. A request to a web page may change something."""
-    return {definition.name: definition.read_only for definition in _DEFINITIONS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,14 +257,15 @@ class Delegator:
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
+        from delegate.engine.scope import CallOptions
+
         await self._preparation.wait(_CHILDREN)
         try:
             arguments, scratch = contract.take_flag(arguments, "scratch")
             tasks = self._admission.parse(arguments)
             context = self._runs.context(parent, author="model", on_approval=on_approval, on_question=on_question)
-            return await self._admission.execute(
-                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation, scratch=scratch
-            )
+            options = CallOptions("model", context, cancellation=cancellation, scratch=scratch)
+            return await self._admission.execute(tasks, options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)
 
@@ -317,16 +318,13 @@ class Delegator:
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
         """
+        from delegate.engine.scope import CallOptions
+
         await self._preparation.wait(_CHILDREN)
         try:
-            return await self._admission.execute(
-                tasks,
-                "person",
-                self._runs.context(parent, on_approval=on_approval, on_question=on_question),
-                consumer=as_consumer(on_event),
-                cancellation=cancellation,
-                scratch=scratch,
-            )
+            context = self._runs.context(parent, on_approval=on_approval, on_question=on_question)
+            options = CallOptions("person", context, cancellation=cancellation, scratch=scratch)
+            return await self._admission.execute(tasks, options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)
 
@@ -352,7 +350,7 @@ class Delegator:
             process = await self._records.lost_process(handle)
             record = resume.refuse_unless_lost(await self._records.read(handle))
             records, task, run, author = await self._on_record(record, "cannot_resume")
-            if not self._admission.executor.services.reads_record:
+            if not self._admission.executor.services.runner_has("reads_record"):
                 hint = "resume it without `runner`"
                 raise CallError("cannot_resume", "this runner can't go on from a record", field="handle", hint=hint)
             start = await self._records.start(handle)
@@ -386,7 +384,7 @@ class Delegator:
         await self._preparation.wait(_CHILDREN)
         try:
             records, task, run, written_by = await self._on_record(record, "cannot_message")
-            if not self._admission.executor.services.takes_messages:
+            if not self._admission.executor.services.runner_has("takes_messages"):
                 raise CallError("cannot_message", "the runner of its child takes no messages", field="handle")
             if criteria is None and written_by == "model":  # nobody else has read what its checks run
                 author = "model"
@@ -442,15 +440,10 @@ class Delegator:
         cancellation: Cancellation | None,
     ) -> Report:
         """Run a task that goes on where its record ends."""
-        return await self._admission.execute(
-            (resumed.task,),
-            author,
-            context,
-            first_index=resumed.index,
-            consumer=as_consumer(on_event),
-            cancellation=cancellation,
-            resumed=resumed,
-        )
+        from delegate.engine.scope import CallOptions
+
+        options = CallOptions(author, context, resumed.index, cancellation=cancellation, resumed=resumed)
+        return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
 
     async def judge(
         self,
