@@ -25,8 +25,8 @@ from pydantic import ValidationError
 from delegate._util.encoding import json_bytes
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
-from delegate.child.agent_faults import AgentEnded, AgentFault
 from delegate.child.cli_output import MAX_COUNT
+from delegate.child.command import AgentEnded, AgentFault
 from delegate.child.job import Job, call_tool
 from delegate.child.tool_calls import ToolCalls
 from delegate.child.toolbox import whole_text

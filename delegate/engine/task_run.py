@@ -33,7 +33,7 @@ from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
-from delegate.engine.task_folder import fill_from, may_be_run, open_folder, start_of
+from delegate.engine.task_folder import fill_from, open_folder, start_of
 from delegate.errors import DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
@@ -417,11 +417,14 @@ class TaskRun:
         services, resumed = self.call.services, self.resumed
         if results := [(name, needed.result()) for name, needed in self.needs.items()]:
             await folder.give(await run_in_thread(lambda: [given(*one) for one in results]))
-        has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
+        kinds = {criterion.kind for criterion in self.task.criteria}
+        has_shell = "shell" in kinds
         if has_shell or not services.uses_toolbox:
             folder.make()
-        is_new = resumed is None or resumed.start is None
-        if is_new and (has_shell or may_be_run(self.call, self.task, folder)):
+        # A judge may run commands on what the child leaves, and there may be something now that decides them.
+        may_be_run = not kinds.isdisjoint(("text", "question", "rubric")) and bool(services.settings.judge_looks)
+        may_be_run = may_be_run and folder.exists and services.commands.confines()
+        if (has_shell or may_be_run) and (resumed is None or resumed.start is None):
             await folder.record_start()
         if has_shell:
             from delegate.judging.checks.before import ChecksBefore  # loaded only where commands run
