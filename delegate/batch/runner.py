@@ -22,6 +22,13 @@ from delegate.records.history import Records
 from delegate.types import Task, TaskResult
 
 
+def _refuse_attempts(task: Task) -> None:
+    """Raise CallError for several attempts: the journal knows one record of each task, and resumes from it."""
+    if task.attempts > 1:
+        message = "a task of a batch has one attempt; several are for calls"
+        raise CallError("bad_attempts", message, field="attempts", hint="leave out `attempts`")
+
+
 @dataclass(frozen=True, slots=True)
 class BatchRunner:
     """A `Backend` that runs items on the event loop of this process, in the run of `context`.
@@ -86,7 +93,7 @@ class BatchRunner:
 
     def admit(self, task: Task) -> None:
         """Raise CallError for a task that can't be run."""
-        self._refuse_attempts(task)
+        _refuse_attempts(task)
         self.models(task)
 
     def models(self, task: Task) -> list[Model | None]:
@@ -95,16 +102,9 @@ class BatchRunner:
         first = self.admission.admit(done_in_role, self.context)
         return self.admission.models_of_attempts(done_in_role, first, self.context)
 
-    @staticmethod
-    def _refuse_attempts(task: Task) -> None:
-        """Raise CallError for several attempts: the journal knows one record of each task, and resumes from it."""
-        if task.attempts > 1:
-            message = "a task of a batch has one attempt; several are for calls"
-            raise CallError("bad_attempts", message, field="attempts", hint="leave out `attempts`")
-
     def check(self, task: Task) -> None:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
-        self._refuse_attempts(task)
+        _refuse_attempts(task)
         refuse_undecidable(task)
 
     async def resume(self, batch: BatchSummary) -> None:
