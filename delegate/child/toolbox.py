@@ -4,7 +4,7 @@ import asyncio
 import io
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget.nested import child_environment
-from delegate.child.fetch_policy import FetchPolicy
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
 from delegate.sandbox.commands.commands import Approve, Commands
@@ -47,7 +46,7 @@ def toolbox(
     folder: Folder,
     commands: Commands,
     *,
-    fetch: FetchPolicy | None = None,
+    fetch_hosts: Sequence[str] = (),
     attachments: Set[str] = frozenset(),
     approve: Approve | None = None,
 ) -> tuple[Tool, ...]:
@@ -59,7 +58,7 @@ def toolbox(
     """
     definitions = toolbox_definitions(commands, can_ask=approve is not None)
     has_shell = _RUN_SHELL in definitions
-    context = _Context(folder, commands, fetch or FetchPolicy(), frozenset(attachments), has_shell, approve)
+    context = _Context(folder, commands, fetch_hosts, frozenset(attachments), has_shell, approve)
     tools: list[Tool] = []
     for definition in definitions:
         description, effects = definition.description, definition.effects
@@ -94,7 +93,7 @@ class _Context:
 
     folder: Folder
     commands: Commands
-    fetch: FetchPolicy
+    fetch_hosts: Sequence[str]
     attachments: frozenset[str]
     """Media types that the model reads."""
     has_shell: bool
@@ -354,7 +353,7 @@ class _FetchUrl(_Arguments):
 async def _fetch_url(context: _Context, args: _FetchUrl) -> str:
     from delegate.child.fetch import fetch_url  # an HTTP client, which most children never need
 
-    text = await fetch_url(args.url, context.fetch)
+    text = await fetch_url(args.url, context.fetch_hosts)
     surplus = len(text) - MAX_TEXT_CHARS
     return text if surplus <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {surplus:,} more characters are cut …]"
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delegate.budget.runs import RunContext
-from delegate.child.fetch_policy import FetchPolicy
 from delegate.child.job import Waiting
 from delegate.child.toolbox import toolbox
 from delegate.engine.scope import CallScope
@@ -147,11 +146,10 @@ class ChildTools:
             servers = for_model(servers, readable)
         if services.host_tools is not None:
             return (*services.host_tools, *servers)
-        hosts = services.settings.fetch_hosts
         built_in = toolbox(
             self.folder,
             services.commands,
-            fetch=FetchPolicy(allowed_hosts=hosts) if hosts else None,
+            fetch_hosts=services.settings.fetch_hosts,
             attachments=readable,
             approve=self.permissions.command_approval() if self.permissions else None,
         )

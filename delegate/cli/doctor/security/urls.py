@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from delegate.child.fetch import fetch_url
-from delegate.child.fetch_policy import FetchPolicy
+from delegate.child.fetch import MAX_BYTES, fetch_url
 from delegate.cli.doctor.security.commands import Row
 from delegate.errors import ToolError
 
@@ -87,7 +86,7 @@ class _Server:
 
     async def refused(self, attack: str, urls: Sequence[str]) -> Row:
         """Fetch URLs that no policy allows."""
-        faults = [f"{url}: {fault}" for url in urls if (fault := await self._fault(url, FetchPolicy()))]
+        faults = [f"{url}: {fault}" for url in urls if (fault := await self._fault(url))]
         return _row(attack, faults, f"refused before a connection is made ({len(urls)} tried)")
 
     async def redirected(self, attack: str, targets: Sequence[str]) -> Row:
@@ -95,36 +94,36 @@ class _Server:
         faults: list[str] = []
         for target in targets:
             self.location = target.format(port=self.port)
-            fault = await self._fault(f"{self._base}/redirect", self._allowed)
+            fault = await self._fault(f"{self._base}/redirect", (self._host,))
             faults += [f"{target}: {fault}"] if fault else []
         return _row(attack, faults, "each redirect is checked like the first URL; at most five are followed")
 
     async def bounded(self, attack: str, path: str) -> Row:
         """Fetch from an allowed server that sends too much, or nothing."""
-        fault = await self._fault(f"{self._base}{path}", self._allowed, refused=False)
+        fault = await self._fault(f"{self._base}{path}", (self._host,), refused=False)
         return _row(attack, [fault] if fault else [], "size and time are limited")
 
-    async def _fault(self, url: str, policy: FetchPolicy, *, refused: bool = True) -> str | None:
+    async def _fault(self, url: str, allowed: Sequence[str] = (), *, refused: bool = True) -> str | None:
         """How the attack succeeded, or None if it was stopped."""
         self.reached, started, length = False, time.monotonic(), 0
         fault = "not refused" if refused else None
         try:
-            length = len(await fetch_url(url, policy))
+            length = len(await fetch_url(url, allowed, timeout_seconds=SECONDS))
         except ToolError:
             fault = None
         if time.monotonic() - started > 2 * SECONDS:
             return "not in time"
-        if length > policy.max_bytes + 1_000:
+        if length > MAX_BYTES + 1_000:
             return f"{length:,} characters were returned"
         return "the protected page was returned" if self.reached else fault
 
     @property
     def _base(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._host}"
 
     @property
-    def _allowed(self) -> FetchPolicy:
-        return FetchPolicy((f"127.0.0.1:{self.port}",), timeout_seconds=SECONDS)
+    def _host(self) -> str:
+        return f"127.0.0.1:{self.port}"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
