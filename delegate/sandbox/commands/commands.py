@@ -371,8 +371,7 @@ def how_to_get_sandbox(setting: _SandboxPolicy = "auto") -> str:
         return "use a Linux machine or container, where sandboxes work"
     if bubblewrap.installed() is not None:
         return "permit user namespaces, which the installed bubblewrap needs"
-    command = bubblewrap.how_to_install()
-    return f"install bubblewrap (`{command}`)" if command else "install bubblewrap"
+    return "install bubblewrap"
 
 
 async def _with_repository(spec: CommandSpec) -> CommandSpec:

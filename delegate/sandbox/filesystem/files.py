@@ -5,7 +5,7 @@ Paths given here are already resolved (`paths.resolve`), and opening them follow
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,8 +103,11 @@ def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
         size -= len(chunk)
 
 
-def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Regular files and links under `root`, with their relative paths; links to folders aren't followed.
+def walk(
+    root: Path, unseen: set[str] | None = None, *, without: Collection[str] = IGNORED_FOLDERS
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Regular files and links under `root`, with their relative paths; links to folders aren't followed, nor those
+    called as in `without`.
 
     An entry is valid only until the next one is yielded. Folders that can't be read are added to `unseen`, as `path/`.
     """
@@ -117,7 +120,7 @@ def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.D
             with paths.entries(root, folder) as entries:
                 for entry in entries:
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    if entry.name in IGNORED_FOLDERS and (is_folder or entry.name == ".git"):
+                    if entry.name in without and (is_folder or entry.name == ".git"):
                         continue  # in a worktree, `.git` is a file
                     if is_folder:
                         folders.append(f"{folder}{entry.name}/")
