@@ -111,22 +111,19 @@ def _situations(action: Action, policy: Policy, left: BudgetLeft) -> Iterator[De
         yield Decision(policy.outside_scope, "outside_scope", f"{action.tool} is not in the scope of an open step")
     if action.irreversible:
         yield Decision(policy.irreversible, "irreversible", f"what {action.tool} does can't be undone")
-    if over := _over_budget(action, left):
-        yield Decision(policy.budget_would_break, "budget_would_break", over)
+    over = ""
+    if left.cost_usd is not None and action.cost_usd > left.cost_usd:
+        over = f"cost {usd(action.cost_usd, 'exact')}, and {usd(max(left.cost_usd, 0), 'exact')} are left"
+    elif left.seconds is not None and action.seconds > left.seconds:
+        over = f"take {action.seconds:.4g} s, and {max(left.seconds, 0):.4g} s are left"
+    if over:
+        yield Decision(policy.budget_would_break, "budget_would_break", f"the call may {over}")
     if action.effects is None:
         reason = f"{action.tool} doesn't declare what a call may change"
         yield Decision(policy.undeclared_effect, "undeclared_effect", reason)
     if not action.expected.strip():
         reason = "the call doesn't say what is to come of it: send `expected_outcome`"
         yield Decision(policy.no_expected_outcome, "no_expected_outcome", reason)
-
-
-def _over_budget(action: Action, left: BudgetLeft) -> str:
-    if left.cost_usd is not None and action.cost_usd > left.cost_usd:
-        return f"the call may cost {usd(action.cost_usd, 'exact')}, and {usd(max(left.cost_usd, 0), 'exact')} are left"
-    if left.seconds is not None and action.seconds > left.seconds:
-        return f"the call may take {action.seconds:.4g} s, and {max(left.seconds, 0):.4g} s are left"
-    return ""
 
 
 class _Compared:
