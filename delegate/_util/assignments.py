@@ -55,7 +55,6 @@ def assigned_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _assigned(text: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Where the value of an assignment is, if it is a secret."""
     group = "bare" if match["bare"] else "quoted"
     value = match[group].rstrip(".,;:!?") if group == "bare" else match[group]
     start, end = match.start(group), match.start(group) + len(value)

@@ -141,7 +141,6 @@ def _source_in(places: Sequence[int]) -> Callable[[int, int], tuple[int, int]]:
 
 
 def _character(escape: re.Match[str]) -> str:
-    """What an escape stands for; nothing if that isn't displayed."""
     if entity := escape["entity"]:
         character = html.unescape(f"&{entity};")[:1] or " "
         return "" if re.fullmatch(_HIDDEN, f"{ord(character):04x}") else character

@@ -85,7 +85,6 @@ def _stripped(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _joined(text: str) -> str:
-    """The text without line breaks and their indentation."""
     return "".join(_stripped(_lines(text)))
 
 
@@ -108,7 +107,6 @@ def _replace_broken(text: str, joined_form: str) -> str:
 
 
 def _secrets_of(environ: Mapping[str, str], secret_variables: Collection[str]) -> set[str]:
-    """The values of an environment that may be secrets."""
     values: set[str] = set()
     for name, value in environ.items():
         if name in secret_variables or is_secret_name(name):
@@ -199,7 +197,6 @@ class Redactor:
                 self._seen = None
 
     def _current(self) -> _Own:
-        """What is secret at this moment."""
         now = getattr(self._environ, "_data", self._environ)
         if now != self._seen:
             with self._lock:

@@ -299,7 +299,6 @@ def _derived_by_way(command: Simple, words: tuple[str, ...], depth: int) -> Iter
 
 
 def _derived(command: Simple, depth: int) -> Iterator[Reading]:
-    """What a command runs besides, or under another name."""
     words = command.words
     if _OPEN in words[0] or depth > MAX_DEPTH:
         yield Reading(words[0].partition(_OPEN)[0] if depth <= MAX_DEPTH else "", is_open=True)
@@ -315,7 +314,6 @@ def _derived(command: Simple, depth: int) -> Iterator[Reading]:
 
 
 def _inner(command: Simple, depth: int) -> Iterator[Reading]:
-    """What a wrapper, a shell or a program such as find runs."""
     program, arguments = command.words[0], command.words[1:]
     yield from _run_by_wrapper(command, depth)
     if program in _SHELLS:
@@ -374,7 +372,6 @@ def _may_run(command: Simple) -> Iterator[Reading]:
 
 
 def _may_begin(command: Simple) -> Iterator[Reading]:
-    """The commands that may begin at one of a program's words."""
     program, words = command.words[0], command.words
     first = 1
     if (after := _RUN_AFTER.get(program)) is not None:

@@ -106,7 +106,6 @@ def decide(action: Action, policy: Policy, left: BudgetLeft = _NO_LIMITS) -> Dec
 
 
 def _situations(action: Action, policy: Policy, left: BudgetLeft) -> Iterator[Decision]:
-    """What the situation of a call leads to."""
     if not action.in_scope:
         yield Decision(policy.outside_scope, "outside_scope", f"{action.tool} is not in the scope of an open step")
     if action.irreversible:
@@ -211,7 +210,6 @@ class _Compared:
         return all(any(map(is_whole, texts)) for texts in line.spellings(only_followed=not is_each))
 
     def _readings(self, name: str, value: Any) -> Iterator[Reading]:
-        """What an argument says, in all the ways that mean the same."""
         yield Reading(_text(value))
         for text in strings(value):
             yield Reading(text)
@@ -273,7 +271,6 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
-    """An argument with other texts in it."""
     if isinstance(value, str):
         return texts.get(value, value)
     if isinstance(value, Mapping):
@@ -291,7 +288,6 @@ def command_line(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """An argument as the text that patterns are searched in."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

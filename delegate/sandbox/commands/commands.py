@@ -279,7 +279,6 @@ class Commands:
         return mechanism, allowed
 
     async def _network(self, asked: Network | None, mechanism: Mechanism) -> Network:
-        """The network of a command. Raises `CommandsNotAllowed`."""
         if asked is None:
             return "host" if mechanism == "process" or self.network == "open" else "none"
         if asked == "none" and (mechanism == "process" or not await self._works(mechanism, "none")):

@@ -191,7 +191,6 @@ def _mounts(spec: CommandSpec) -> Generator[_Mounts]:
 def _in_sandbox(
     spec: CommandSpec, sandbox: Sandbox, mounts: _Mounts, status_fd: int, filter_fd: int | None = None
 ) -> list[str]:
-    """The command line that runs the program in bubblewrap or under Landlock. Raises FileNotFoundError."""
     if sandbox == "landlock":
         return under_landlock(
             spec.argv,

@@ -178,7 +178,6 @@ def _become(
     command: Sequence[str], rules: Mapping[str, list[str]], status: int, *, own: int, write: set[str],
     temporary: str = "",
 ) -> "NoReturn":  # fmt: skip
-    """Restrict this process, and run the command in its place."""
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     if own == _NONE:
         _restrict_files(write, _real(rules["read"]), {*rules["hidden"], *_UNREADABLE})
@@ -304,7 +303,6 @@ def _mount_devices(devices: Iterable[tuple[str, int]]) -> None:
 
 
 def _cover(path: str) -> None:
-    """Let a folder or a file look empty, if it is there."""
     if os.path.isdir(path):
         _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, _COVER)
     elif os.path.lexists(path):
@@ -397,7 +395,6 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
 
 
 def _restrict_calls(instructions: bytes) -> None:
-    """Load a filter of `system_calls`."""
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
     length, pointer = len(instructions) // 8, ctypes.addressof(buffer)
     header = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)

@@ -127,7 +127,6 @@ def _descendants() -> dict[int, int]:
 
 
 def _parent(pid: int) -> int:
-    """The parent of a process; 0 if it has exited."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return int(file.read(512).rpartition(b") ")[2].split(b" ", 2)[1])

@@ -59,8 +59,6 @@ def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Col
 
 
 class _Copy:
-    """The progress of one copy."""
-
     def __init__(self, source: Path, stop: threading.Event) -> None:
         self._source, self._stop = source, stop
         self._reflinks = sys.platform == "linux"

@@ -187,7 +187,6 @@ class Deliverables:
 
     @cached_property
     def _data_of_command(self) -> frozenset[str]:
-        """The files of before, other than code, that the command names."""
         words = _words(self.criterion.command)
         return frozenset(path for path in self._before if not _is_code(path) and _is_word(path, words, any_name=True))
 
@@ -274,7 +273,6 @@ class Deliverables:
         return change.change == "added" or not change.path.endswith(_RECORDS)
 
     def _is_link(self, change: Difference) -> bool:
-        """Whether it is a link now, or something else that is no file."""
         if change.change == "deleted":
             return change.path in self.frozen.replaced
         return stat.S_ISLNK(self.frozen.end.origin[change.path].mode)
@@ -285,7 +283,6 @@ class Deliverables:
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        """The words of the goal, the context and the other criteria that may be paths."""
         texts = [criterion.describe() for criterion in self.task.criteria if not isinstance(criterion, ShellCriterion)]
         return _words("\n".join([self.task.goal, self.task.context or "", *texts]))
 
@@ -341,7 +338,6 @@ def _is_word(path: str, words: Collection[str], *, any_name: bool = False) -> bo
 
 
 def _is_product(path: str) -> bool:
-    """Whether programs write such a file, or one that this glob names, unless somebody asks for it."""
     return _PRODUCT.fullmatch(path) is not None
 
 
@@ -361,7 +357,6 @@ def _refers(text: str, path: str) -> bool:
 
 
 def _environment_of(path: str) -> str:
-    """The outermost folder of installed packages."""
     parts, machinery = path.split("/"), Machinery()
     place = next((n for n, part in enumerate(parts) if machinery.folder_role("", part) == "environment"), 0)
     return "/".join(parts[: place + 1]) + "/"

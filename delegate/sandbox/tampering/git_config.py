@@ -100,7 +100,6 @@ def _values(configuration: bytes) -> tuple[tuple[str, str], ...]:
 
 
 def _programs(work: Path, command: str) -> Iterator[Path]:
-    """The words of a command line that are files in `work`, or could be."""
     for word in _WORD.findall(command):
         path = work / os.path.expanduser(word)
         if path.is_file() or ("/" in word and word[0] not in "-$%"):

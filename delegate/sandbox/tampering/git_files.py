@@ -235,7 +235,6 @@ def _repositories_below(root: Path) -> Iterator[Path]:
 
 
 def _operations(folder: Path) -> list[Path]:
-    """The operations in a git folder that wait to be continued."""
     with suppress(OSError):
         return [folder / name for name in os.listdir(folder) if _OPERATION.fullmatch(name)]
     return []
@@ -315,15 +314,12 @@ def _state(deciding: list[Path], repositories: Iterable[Path] = ()) -> State:
                 with suppress(OSError):
                     waiting += [path / name for name in sorted(os.listdir(path)) if not name.endswith(".sample")]
         elif mode and path.parts[-2:] != ("info", "refs"):  # `git gc` writes it
-            contents[path] = mode, _content(path, mode)
+            content = b""
+            with suppress(OSError):
+                if stat.S_ISLNK(mode):
+                    content = os.fsencode(os.readlink(path))
+                elif stat.S_ISREG(mode):
+                    with open(path, "rb") as file:
+                        content = file.read(MAX_BYTES)
+            contents[path] = mode, content
     return contents
-
-
-def _content(path: Path, mode: int) -> bytes:
-    with suppress(OSError):
-        if stat.S_ISLNK(mode):
-            return os.fsencode(os.readlink(path))
-        if stat.S_ISREG(mode):
-            with open(path, "rb") as file:
-                return file.read(MAX_BYTES)
-    return b""

@@ -295,7 +295,6 @@ class Folder:
 
     @property
     def _foreign(self) -> Collection[Path]:
-        """What siblings wrote."""
         return self._writer.foreign if self._writer is not None else ()
 
     def changes(self) -> tuple[Artifact, ...]:

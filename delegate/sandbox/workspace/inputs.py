@@ -61,9 +61,7 @@ class Inputs:
             for one in self.given:
                 report = self.root / INPUTS / one.id / REPORT
                 with paths.new_file(self.root, report, replace=False) as descriptor:
-                    rest = memoryview(one.report.encode(errors="replace"))
-                    while rest:
-                        rest = rest[os.write(descriptor, rest) :]
+                    files.write_all(descriptor, one.report.encode(errors="replace"))
                 left = [artifact for artifact in one.artifacts if artifact.change != "deleted"]
                 known = [artifact for artifact in left if artifact.sha256 is not None and one.workspace is not None]
                 place = posixpath.join(INPUTS, one.id, "files")

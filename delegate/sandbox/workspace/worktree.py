@@ -169,17 +169,11 @@ def without_binary(diff: bytes) -> bytes:
 
 def unregister(root: Path) -> None:
     """Remove the entry of the worktree in `root` from its repository, if both refer to each other. Raises `OSError`."""
-    pointer = _line(root, ".git")
-    admin = Path(pointer.removeprefix("gitdir: "))
-    if admin.is_absolute() and _line(admin, "gitdir") == str(root / ".git"):
-        _remove_entry(admin)
-
-
-def _line(folder: Path, name: str) -> str:
-    try:
-        return files.read(folder, folder / name, 4_096).text.rstrip("\n")
-    except ToolError:
-        return ""
+    with suppress(ToolError):
+        pointer = files.read(root, root / ".git", 4_096).text.rstrip("\n")
+        admin = Path(pointer.removeprefix("gitdir: "))
+        if admin.is_absolute() and files.read(admin, admin / "gitdir", 4_096).text.rstrip("\n") == str(root / ".git"):
+            _remove_entry(admin)
 
 
 def _remove_entry(admin: Path) -> None:
