@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Tool, ToolError
-from delegate.cli.doctor.security.commands import Row
 from delegate.cli.doctor.security.injection import MARKS, ORDERS, VERDICTS, fault_for_parent, injection_attacks
 from delegate.contract import render
 from delegate.errors import ProviderError
@@ -22,23 +21,12 @@ from tests.support.words import Child, goal_of, is_judge, met_by, words
 # ------------------------------------------------------------------------------------------------ the table of attacks
 
 
-@pytest.fixture(scope="module")
-def rows() -> dict[str, Row]:
-    return {row.attack: row for row in asyncio.run(injection_attacks())}
-
-
-@pytest.mark.parametrize("attack", [*VERDICTS, *MARKS])
-def test_an_attack_by_words_is_stopped_before_child_judge_and_parent(rows: dict[str, Row], attack: str) -> None:
-    assert rows[attack].outcome == "stopped", rows[attack].note
-
-
-@pytest.mark.parametrize("attack", ORDERS)
-def test_an_order_stays_between_marks_and_is_reported_as_possible(rows: dict[str, Row], attack: str) -> None:
-    assert (rows[attack].outcome, rows[attack].note[:22]) == ("possible", "it stays between marks")
-
-
-def test_the_table_holds_each_attack_once(rows: dict[str, Row]) -> None:
-    assert list(rows) == [*VERDICTS, *MARKS, *ORDERS]
+def test_attacks_by_words_are_stopped_and_orders_stay_between_marks() -> None:
+    rows = asyncio.run(injection_attacks())
+    assert [row.attack for row in rows] == [*VERDICTS, *MARKS, *ORDERS]
+    assert [row for row in rows if row.attack not in ORDERS and row.outcome != "stopped"] == []
+    orders = {(row.outcome, row.note[:22]) for row in rows if row.attack in ORDERS}
+    assert orders == {("possible", "it stays between marks")}
 
 
 FAILED = "0 of 1 PASS; task 1 FAIL not_met"

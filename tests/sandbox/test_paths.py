@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate.cli.doctor.security.commands import Row
 from delegate.cli.doctor.security.paths import ATTACKS, path_attacks
 from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.filesystem import files
@@ -14,15 +13,10 @@ from delegate.sandbox.filesystem.search import find_lines
 from delegate.sandbox.workspace.folder import Folder
 
 
-@pytest.fixture(scope="module")
-def rows() -> dict[str, Row]:
-    return {row.attack: row for row in path_attacks()}
-
-
-@pytest.mark.parametrize("attack", [attack.name for attack in ATTACKS])
-def test_an_attack_on_the_paths_is_stopped_at_once(rows: dict[str, Row], attack: str) -> None:
-    row = rows[attack]
-    assert row.outcome == "stopped", row.note
+def test_attacks_on_the_paths_are_stopped_at_once() -> None:
+    rows = list(path_attacks())
+    assert [row.attack for row in rows] == [attack.name for attack in ATTACKS]
+    assert [row for row in rows if row.outcome != "stopped"] == []
 
 
 @pytest.fixture
@@ -34,10 +28,6 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.mark.parametrize("path", ["notes.md", "./notes.md", "a/b/notes.md", "a/../notes.md", "...", "~", "a b", "ü"])
 def test_a_path_inside_is_found_inside(folder: Folder, path: str) -> None:
     assert folder.resolve(path) == Path(os.path.normpath(folder.root / path))
-
-
-def test_an_absolute_path_inside_is_fine(folder: Folder) -> None:
-    assert folder.resolve(str(folder.root / "notes.md")) == folder.root / "notes.md"
 
 
 @pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/", "/etc/passwd", "//etc/passwd", "./.././x"])

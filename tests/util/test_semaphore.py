@@ -304,6 +304,21 @@ async def test_a_release_that_outlives_its_permits_block_acquires_nothing() -> N
     assert semaphore.held == 0
 
 
+async def test_a_task_cancelled_during_a_release_does_not_wait() -> None:
+    semaphore = FairSemaphore(1)
+
+    async def child() -> None:
+        async with acquired(semaphore) as permit, permit.released():
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(child())
+    await run_until_blocked()
+    await semaphore.acquire()
+    task.cancel()
+    await asyncio.wait([task], timeout=20)
+    assert (task.cancelled(), semaphore.held) == (True, 1)
+
+
 async def test_a_release_that_fails_acquires_the_permit_again() -> None:
     semaphore = FairSemaphore(1)
     async with acquired(semaphore) as permit:
