@@ -247,7 +247,8 @@ async def test_a_repository_that_codex_names_is_the_project(as_text: bool, tmp_p
 
 async def test_other_metadata_names_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for given in ("{", "[]", "7", 7, None, [], {"workspaces": ["/"]}, {"workspaces": None}):
+    others: list[Any] = ["{", "[]", "7", 7, None, [], {"workspaces": ["/"]}, {"workspaces": None}]
+    for given in others:
         assert (await project_of(tmp_path, meta={"x-codex-turn-metadata": given})).workspace is None, given
 
 

@@ -394,15 +394,16 @@ async def test_a_text_is_scored_on_a_rubric_of_ones_own_and_on_a_shipped_one() -
 
 
 async def test_what_cannot_be_scored_is_an_error_and_never_a_low_score() -> None:
+    wrong: list[tuple[Any, int, str, str]] = [
+        ({"content": TEXT}, 400, "validation_error", "exactly one"),
+        ({"content": "", "rubric": STYLE}, 400, "validation_error", "content"),
+        ({"content": TEXT, "rubric": STYLE, "model": "gpt-6"}, 400, "validation_error", "settings"),
+        ({"content": TEXT, "rubric": {**STYLE, "dimensions": []}}, 400, "validation_error", "dimensions"),
+        ({"content": TEXT, "rubricName": "nope"}, 404, "rubric_not_found", "code_change"),
+        ({"content": "Another text.", "rubric": STYLE}, 503, "judge_error", "quote"),
+    ]
     async with serving(scores) as served:
-        for body, status, code, said in (
-            ({"content": TEXT}, 400, "validation_error", "exactly one"),
-            ({"content": "", "rubric": STYLE}, 400, "validation_error", "content"),
-            ({"content": TEXT, "rubric": STYLE, "model": "gpt-6"}, 400, "validation_error", "settings"),
-            ({"content": TEXT, "rubric": {**STYLE, "dimensions": []}}, 400, "validation_error", "dimensions"),
-            ({"content": TEXT, "rubricName": "nope"}, 404, "rubric_not_found", "code_change"),
-            ({"content": "Another text.", "rubric": STYLE}, 503, "judge_error", "quote"),
-        ):
+        for body, status, code, said in wrong:
             headers = {"Authorization": f"Bearer {TOKEN}"}
             async with served.web.post(f"{served.url}/v1/judge", json=body, headers=headers) as sent:
                 error = (await sent.json())["error"]

@@ -21,7 +21,7 @@ from delegate.contract.reading import MAX_CALL_CHARS
 from delegate.delegator import Delegator
 from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.hosts.serve import openapi
-from delegate.hosts.serve.operations import OPERATIONS, Operation, as_json, error_body, parse_json
+from delegate.hosts.serve.operations import ANSWER, OPERATIONS, Operation, error_body, parse_json
 from delegate.hosts.serve.scoring import WireError
 from delegate.hosts.serve.service import MAX_OPEN, CallState, Service, TooMany
 from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same, listen
@@ -197,7 +197,8 @@ def _route(service: Service, operation: Operation) -> Route:
             return Response(status_code=204)
         refused = isinstance(answer, CallState) and answer.report and answer.report.error
         running = isinstance(answer, CallState) and answer.state != "done"
-        return JSONResponse(as_json(answer), 202 if running else 422 if refused else 200)
+        status = 202 if running else 422 if refused else 200
+        return Response(ANSWER.dump_json(answer, by_alias=True), status, media_type="application/json")
 
     return Route(path, endpoint, methods=[method])
 
