@@ -16,7 +16,7 @@ SYNC = "anthropic_runner_sync"
 OF_SYNC = ("batch", "bad_arguments", "cancel_in_flight", "usage_counted", "four_calls_in_one_turn", "parent_tools_used")
 
 
-def plays() -> list[tuple[str, Scenario]]:
+def plays() -> list[tuple[str, str]]:
     """Each host with each scenario; a host that isn't installed once, to say so."""
     every = [(host, scenario) for host in HOSTS for scenario in SCENARIOS if is_installed(host) or scenario == "single"]
     wanted = SCENARIOS if os.environ.get("DELEGATE_HOSTS_TABLE") else OF_SYNC

@@ -161,7 +161,7 @@ def _ending(last: Event) -> Ending:
     return Ending(text or as_report(last.output or ""))
 
 
-class _ChildRecorder(BasePlugin, ChildRecorder):
+class _ChildRecorder(ChildRecorder, BasePlugin):
     """Records the model calls and tool calls of one child."""
 
     def __init__(self, job: Job) -> None:
