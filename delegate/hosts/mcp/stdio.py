@@ -42,9 +42,12 @@ async def serve_stdio(
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
-            lines = cast("Any", _Lines(client, tools_of(server), before_end))
-            async with stdio_server(stdin=lines, stdout=lines) as (read, write):
-                await server.run(read, write, server.create_initialization_options())
+            lines = _Lines(client, tools_of(server), before_end)
+            try:
+                async with stdio_server(stdin=cast("Any", lines), stdout=cast("Any", lines)) as (read, write):
+                    await server.run(read, write, server.create_initialization_options())
+            finally:
+                lines.report_lost()
     except* BrokenPipeError:
         pass  # it is reported where it happens
 
@@ -61,7 +64,7 @@ class _Lines:
         self._tools = tools
         self._before_end = before_end
         self._writing = asyncio.Lock()
-        self._is_over = False
+        self._lost = ""
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
@@ -77,7 +80,7 @@ class _Lines:
         if self._before_end is not None:
             await self._before_end()
         else:
-            self._report_lost("the client closed stdin")
+            self._ends("the client closed stdin")
 
     async def write(self, text: str) -> None:
         async with self._writing:
@@ -85,17 +88,21 @@ class _Lines:
                 await run_in_daemon_thread(self._client.send, text)
             except BrokenPipeError:
                 if self._before_end is None:
-                    self._report_lost("the client has disconnected")
+                    self._ends("the client has disconnected")
                     raise
 
     async def flush(self) -> None:
         pass  # nothing is buffered
 
-    def _report_lost(self, reason: str) -> None:
-        """Tell the operator, because nobody else is left, that work is for nothing."""
-        if (n := self._tools.open_calls) and not self._is_over:
-            self._is_over = True
-            _log.warning("%s; %s %s stopped", reason, counted(n, "unanswered call"), "was" if n == 1 else "were")
+    def _ends(self, reason: str) -> None:
+        """Take note of the calls that nobody is left to read the answers of."""
+        if (n := self._tools.open_calls) and not self._lost:
+            self._lost = f"{reason}; {counted(n, 'unanswered call')} {'was' if n == 1 else 'were'} stopped"
+
+    def report_lost(self) -> None:
+        """Tell the operator, because nobody else is left, that work was for nothing."""
+        if self._lost:
+            _log.warning("%s", self._lost)
 
 
 def _refusal(text: str) -> JsonObject | None:
