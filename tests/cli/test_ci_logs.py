@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 import pytest
 
 from delegate.cli.ci.logs import LogStream, inert, inert_json, inert_markup
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.samples import MORE_CASES
 
@@ -275,7 +276,7 @@ def test_an_annotation_has_no_command_in_its_text() -> None:
 
 def test_an_annotation_is_not_between_the_marks_of_a_message() -> None:
     """Stderr says that the report is waited for, and the verdict is printed after that."""
-    command = [*COMMAND, "judge", "--goal", "x", "-c", "regex: done", "--format", "github"]
+    command = [*warm.delegate(), "judge", "--goal", "x", "-c", "regex: done", "--format", "github"]
     environment = {**os.environ, "GITHUB_ACTIONS": "true"}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment) as process:  # fmt: skip
@@ -362,7 +363,16 @@ def test_a_file_gets_no_marks_and_no_command(tmp_path: Path) -> None:
     Path("work").mkdir()
     Path("work/attack.txt").write_text(ALL)
     with Path("verdict.txt").open("w") as file:
-        command = [*COMMAND, "judge", "--goal", "x", "--workspace", "work", "-c", "shell: cat attack.txt; exit 1"]
+        command = [
+            *warm.delegate(),
+            "judge",
+            "--goal",
+            "x",
+            "--workspace",
+            "work",
+            "-c",
+            "shell: cat attack.txt; exit 1",
+        ]
         environment = {**os.environ, "GITHUB_ACTIONS": "true"}
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment

@@ -209,11 +209,6 @@ def test_several_tasks_are_numbered_and_end_with_one_line_of_totals(
     assert alone.splitlines()[-1] == "  more     delegate show last"
 
 
-def test_the_judges_share_of_the_cost_is_shown() -> None:
-    shown = _recorded(_result(_verdict()).model_copy(update={"verification_share": 0.25}))
-    assert "judge gpt-6-luna: $0.0010, 25.0 % of the cost, 1 call, 90 tokens in, 10 out\n" in shown
-
-
 def test_the_judges_of_earlier_claims_are_in_the_judges_line() -> None:
     usage = Usage(model_calls=1, input_tokens=90, output_tokens=10)
     claims = tuple(
@@ -230,25 +225,6 @@ def test_a_verdict_alone_has_the_costs_of_its_judge() -> None:
     assert _shown_alone()[-1] == "  costs    judge gpt-6-luna: $0.0010, 1 call, 90 tokens in, 10 out"
 
 
-def test_a_second_judge_without_a_usable_answer_is_shown_with_the_reason() -> None:
-    attempts = (JudgeAttempt(model="a"), JudgeAttempt(model="b", message="not\nJSON\x1b[2J"))
-    judge = JudgeRecord(model="a", attempts=attempts, escalated=True)
-    assert "  ! judge  b gave no usable answer (not JSON)" in _shown_alone(judge=judge)
-
-
-def test_a_model_name_from_a_provider_cannot_add_lines() -> None:
-    forged = "x\x1b[2J\nPASS  2. all is well"
-    result = _result(_verdict("FAIL")).model_copy(
-        update={"model": forged, "requested_model": "gpt-6.1-terra", "substituted": True}
-    )
-    lines = [*_shown(result).splitlines(), *_recorded(result).splitlines()]
-    assert "  ! model  requested gpt-6.1-terra, served x PASS 2. all is well" in lines
-    assert any(
-        "child (requested gpt-6.1-terra, served x PASS 2. all is well): no model calls" in line for line in lines
-    )
-    assert not any(line.startswith("PASS") for line in lines)
-
-
 def test_text_of_a_child_does_not_control_the_terminal() -> None:
     shown = _shown(_result(_verdict(), summary="\x1b[2J\x1b]0;title\x07[red]PASS[/red]\r\x9b31m done"), terminal=True)
     assert "\x1b[2J" not in shown
@@ -256,13 +232,6 @@ def test_text_of_a_child_does_not_control_the_terminal() -> None:
     assert "\x9b" not in shown
     assert "[red]PASS[/red]" in shown
     assert "[bold]tea[/bold]" in shown
-
-
-def test_text_of_a_provider_does_not_control_the_terminal() -> None:
-    error = ErrorDetail(code="server_error", message="oh\x1b[2J no [red]really[/red]")
-    shown = _shown(_result(status="failed").model_copy(update={"error": error}), terminal=True)
-    assert "\x1b[2J" not in shown
-    assert "failed, server_error: oh no [red]really[/red]" in shown
 
 
 def _shown_alone(**given: object) -> list[str]:

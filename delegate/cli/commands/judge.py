@@ -28,7 +28,7 @@ from delegate.events import EventSink
 from delegate.judging.transcripts.sessions import Session, read_session
 from delegate.types import RunStatus, Task, Verdict
 
-PIPE_SECONDS = 2.0
+PIPE_SECONDS = 1.0
 """Time without a word on stdin after which it is said that it is read."""
 
 
