@@ -26,6 +26,7 @@ def run_id(home: Path) -> str:
     return asyncio.run(large_batch(home, ROWS))
 
 
+@pytest.mark.timeout(180)
 def test_a_long_run_has_pages_of_which_the_reports_first_has_what_did_not_pass(run_id: str, home: Path) -> None:
     first, last = delegate("show", "last").stdout, delegate("show", "last", "--page", "12").stdout
     assert len(first.splitlines()) < 110

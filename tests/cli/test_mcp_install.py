@@ -24,11 +24,11 @@ def installed(client: str, file: Path, **environment: str) -> Any:
     return PARSERS[CLIENTS[client].format](file.read_text())
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_the_block_of_every_client_can_be_parsed(client: str) -> None:
-    path, text = config(client, Launch("dele gate", ("mcp",), {"A": 'quote " and \\'}, ("OPENAI_API_KEY",)))
-    assert path
-    assert "dele gate" in json.dumps(PARSERS[CLIENTS[client].format](text))
+def test_the_block_of_every_client_can_be_parsed() -> None:
+    for client in CLIENTS:
+        path, text = config(client, Launch("dele gate", ("mcp",), {"A": 'quote " and \\'}, ("OPENAI_API_KEY",)))
+        assert path
+        assert "dele gate" in json.dumps(PARSERS[CLIENTS[client].format](text))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -61,7 +61,7 @@ command = "x"
 COMMENTS = ("// the look", "/* mine */", "// theirs", "# all of mine", "# the best", "# theirs", "# mine")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", ["codex", "claude", "opencode", "continue", "vscode"])
 def test_what_is_there_stays_and_a_second_time_changes_nothing(client: str, tmp_path: Path) -> None:
     file, form = tmp_path / "settings", CLIENTS[client].format
     old = OLD[form]

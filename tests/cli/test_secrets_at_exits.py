@@ -245,12 +245,14 @@ PACKAGE = Path(__file__).resolve().parents[2] / "delegate"
 WRITES = {"write", "write_text", "write_bytes", "writelines", "send", "sendall", "sendto", "NamedTemporaryFile"}
 FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND"}
 PRINTS = {"print", "echo"}
+MAY_WRITE = re.compile(r"\b(open|fdopen|\w*open\w*|" + "|".join(WRITES | FLAGS | PRINTS) + r")\b")
 """Only the command may do this. Its streams are guarded by `cli/ci/logs.py`."""
 
 
 @cache
 def calls(path: Path) -> list[tuple[str, ast.Call]]:
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    text = path.read_text(encoding="utf-8")
+    nodes = ast.walk(ast.parse(text)) if MAY_WRITE.search(text) else ()
     called = ((node.func, node) for node in nodes if isinstance(node, ast.Call))
     return [(func.attr if isinstance(func, ast.Attribute) else func.id, node) for func, node in called
             if isinstance(func, ast.Attribute | ast.Name)]  # fmt: skip
@@ -258,10 +260,12 @@ def calls(path: Path) -> list[tuple[str, ast.Call]]:
 
 def writes(name: str, call: ast.Call) -> bool:
     """Whether a call may write a file or a socket."""
-    inside = [*ast.walk(call)]
+    if name in WRITES:
+        return True
+    inside = [*ast.walk(call)] if "open" in name else []
     modes = (node.value for node in inside if isinstance(node, ast.Constant) and isinstance(node.value, str))
     opens = name in ("open", "fdopen") and any(re.fullmatch("[rbt]*[wax+][bt+]*", mode) for mode in modes)
-    return name in WRITES or opens or any(isinstance(node, ast.Attribute) and node.attr in FLAGS for node in inside)
+    return opens or any(isinstance(node, ast.Attribute) and node.attr in FLAGS for node in inside)
 
 
 def modules(wanted: Callable[[str, ast.Call], bool]) -> set[str]:
