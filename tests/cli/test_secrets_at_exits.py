@@ -276,7 +276,7 @@ def modules(wanted: Callable[[str, ast.Call], bool]) -> set[str]:
 EXITS = {
     "what was redacted before, for a store or a file": """
         batch/journal.py batch/results_file.py cli/ci/github.py cli/commands/export.py cli/commands/hook.py
-        cli/commands/report.py
+        cli/input/documents.py
         records/aside.py records/history.py records/recovery.py records/sqlite.py telemetry/otlp_file.py""",
     "a stream that redacts": "cli/ci/logs.py",
     "requests, and what is learned from the replies": """
@@ -296,7 +296,7 @@ EXITS = {
     "numbers, or what the operator typed": """
         budget/nested.py budget/shared.py calibration/detector.py cli/__init__.py cli/commands/calibrate.py
         cli/doctor/diagnostics.py
-        cli/commands/init.py cli/commands/mcp_install.py cli/input/starting.py trust.py""",
+        cli/commands/init.py cli/input/starting.py trust.py""",
     "what the attacks on the sandbox try": "cli/doctor/security/probes.py cli/doctor/security/scene.py",
 }
 """The modules that write or send, by what that is."""
