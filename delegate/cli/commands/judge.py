@@ -80,8 +80,7 @@ def judge(
         RunStatus, typer.Option(help="How the work ended; anything but completed is a FAIL.")
     ] = "completed",
     worker_model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
+        str | None, typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it.")
     ] = None,
     trace: TraceOption = None,
     format: Annotated[
