@@ -205,7 +205,7 @@ def _unfinished(record: JsonObject) -> Screen:
     for claim in (event for event in record["events"] if event["kind"] == "claim.judged"):
         how = "verified" if claim["verdict"] == "PASS" else f"refused: {claim['code']}"
         rows.append(row(f"claim {claim['n']}", one_line(claim["rationale"], 400), how))
-    if text := latest_text(record):
+    if text := latest_text(record["events"]):
         rows.append(row("said", one_line(text, 400)))
     return Screen(head.append("  ").append(one_line(record["task"]["goal"], 200), "bold"), "", rows)
 
