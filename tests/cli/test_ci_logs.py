@@ -256,24 +256,6 @@ def test_a_verdict_in_any_format_commands_nothing(format: str) -> None:
     _assert_commands_nothing(done, ours=ours)
 
 
-@pytest.mark.usefixtures("work")
-@pytest.mark.parametrize("format", ["json", "jsonl", "junit", "sarif"])
-def test_a_document_is_the_same_in_ci(format: str) -> None:
-    arguments = ("judge", f"--goal={ALL}", "--output", "report.md", "--workspace", "work", "-c", "regex: never")
-    outputs = [delegate(*arguments, f"--format={format}", **env).stdout for env in ({}, {"GITHUB_ACTIONS": "true"})]
-    assert outputs[0] == outputs[1]
-
-
-@pytest.mark.usefixtures("work")
-def test_an_annotation_has_no_command_in_its_text() -> None:
-    done = delegate("judge", "--goal=x", "--workspace", "work", "-c", "shell: cat attack.txt; exit 1",
-                    "--format=github", GITHUB_ACTIONS="true")  # fmt: skip
-    annotations = [line for line in unmarked(done.stdout) if line.startswith("::error ")]
-    message = annotations[0].partition("::")[2].partition("::")[2].replace("%0A", "\n").replace("%25", "%")
-    assert "forged" in message
-    assert resembling(message) == []
-
-
 def test_an_annotation_is_not_between_the_marks_of_a_message() -> None:
     """Stderr says that the report is waited for, and the verdict is printed after that."""
     command = [*warm.delegate(), "judge", "--goal", "x", "-c", "regex: done", "--format", "github"]

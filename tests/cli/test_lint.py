@@ -36,12 +36,6 @@ def test_without_a_command_lint_is_invalid_usage(arguments: tuple[str, ...]) -> 
     assert done.stdout == ""
 
 
-def test_in_json_a_refusal_is_one_error_object() -> None:
-    done = delegate("lint", " ", "--format", "json")
-    assert done.returncode == 2
-    assert json.loads(done.stdout)["error"]["code"] == "empty"
-
-
 def test_what_succeeds_only_in_the_workspace_is_a_warning_and_changes_nothing_there(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("a")
     done = delegate("lint", "test -s a.md && touch b.md", "--workspace", str(tmp_path), "--json")

@@ -7,7 +7,6 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from delegate.cli import exits
 from delegate.cli.input.options import Format
 from delegate.cli.screen.output import print_report, print_report_as
 from delegate.cli.screen.screens import record_screen, task_screen, verdict_screen
@@ -76,20 +75,6 @@ def _shown(result: TaskResult, *, number: int | None = 1, terminal: bool = False
 
 def _recorded(result: TaskResult) -> str:
     return _printed(record_screen(result, "Ask for tea", report=result.summary))
-
-
-@pytest.mark.parametrize(
-    ("report", "code"),
-    [
-        (Report(results=(_result(_verdict()),)), 0),
-        (Report(results=(_result(),)), 0),
-        (Report(results=(_result(_verdict()), _result(_verdict("FAIL")))), 1),
-        (Report(results=(_result(status="timeout"),)), 1),
-        (Report(error=ErrorDetail(code="no_task", message="no task")), 2),
-    ],
-)
-def test_the_exit_code_depends_on_all_tasks(report: Report, code: int) -> None:
-    assert exits.of_report(report) == code
 
 
 def test_the_verdict_is_the_first_word_and_needs_no_color() -> None:
@@ -219,10 +204,6 @@ def test_the_judges_of_earlier_claims_are_in_the_judges_line() -> None:
     )
     shown = _recorded(_result(_verdict()).model_copy(update={"claims": claims, "verification_share": 0.5}))
     assert "judge gpt-6-luna: $0.0020, 50.0 % of the cost, 2 calls, 180 tokens in, 20 out\n" in shown
-
-
-def test_a_verdict_alone_has_the_costs_of_its_judge() -> None:
-    assert _shown_alone()[-1] == "  costs    judge gpt-6-luna: $0.0010, 1 call, 90 tokens in, 10 out"
 
 
 def test_text_of_a_child_does_not_control_the_terminal() -> None:
