@@ -26,7 +26,7 @@ from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.commands import bubblewrap
 from delegate.sandbox.commands.confinement import CommandSpec, Confinement, Network, Sandbox, execute, shell, works
 from delegate.sandbox.commands.launcher import landlock_is_available
-from delegate.sandbox.filesystem.own_program import own_program
+from delegate.sandbox.filesystem.paths import own_program
 from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits
 from delegate.sandbox.tampering.git_files import Repository
@@ -176,9 +176,8 @@ class Commands:
     ) -> CommandResult:
         """Run `command` in a shell in `cwd` and wait until it ends; no process of it outlives this call.
 
-        `network` is None for what the setting says. With `has_repository`, `cwd` is somebody's git repository: what git
-        runs there can't be changed by a command in a sandbox. `approve` is asked where the settings say so; None if
-        nobody is there. `env` has more environment variables.
+        `network` is None for what the setting says. With `has_repository`, a command in a sandbox can't change what git
+        runs in `cwd`. `approve` is asked where the settings say so; None if nobody is there. `env` has more variables.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and its subclasses
         `SandboxFailed` if the sandbox fails before the command ends, and `ResourceLimit` if it uses too much.
@@ -201,17 +200,13 @@ class Commands:
         approve: Approve | None = None,
     ) -> CommandResult:
         """Like `run`, for a check. No compiled Python file of the workspace is used, which may not be what it is
-        compiled from. Outside of a copy, Python then compiles its standard library anew as well, which takes some
-        tenths of a second.
+        compiled from.
 
         `by_child` says that a child worked in `cwd`. The command then runs what a model wrote, also if a person typed
         it, and needs a sandbox unless `commands` is `allow`, or an approval if it is `ask`.
 
         With `copy`, the command runs in this copy of `cwd`, without compiled files: at the path of `cwd` where
-        `mounts_copies`, otherwise with that path replaced in the command and the environment.
-
-        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
-        `SandboxFailed` if the sandbox fails before the command ends.
+        `mounts_copies`, otherwise with that path replaced in the command and the environment. Raises as `run` does.
         """
         mechanism, allowed = await self._permitted(command, author, network, approve, by_child=by_child)
         spec = self._spec(command, cwd, timeout_seconds, allowed)
