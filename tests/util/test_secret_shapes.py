@@ -175,7 +175,7 @@ def test_logs_tables_and_natural_languages_stay(redactor: Redactor) -> None:
         return f"{random.getrandbits(4 * count):0{count}x}"
 
     def lines() -> Iterator[str]:
-        for n in range(3_000):
+        for n in range(1_000):
             id = UUID(int=random.getrandbits(128))
             at = f"2026-01-{n % 28 + 1:02}T10:{n % 60:02}:07.123Z"
             yield f"{at} INFO [{id}] GET /v1/items/{n}?page={n} 200 took={n / 7:.3f}s"
@@ -184,7 +184,7 @@ def test_logs_tables_and_natural_languages_stay(redactor: Redactor) -> None:
             yield f"commit {digest(40)} key=v1-cache-{digest(16)} build {n}\\n\\tnext {random.choice(SENTENCES)}"
 
     text = "\n".join(lines())
-    assert len(text) > 1_500_000
+    assert len(text) > 500_000
     assert redactor.text(text) == text
 
 

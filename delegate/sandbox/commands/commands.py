@@ -159,8 +159,7 @@ class Commands:
         """
         if not self._is_probed and not (author == "model" and self._commands == "deny"):
             return None
-        refused = self._why_refused(author, self._found, can_ask=can_ask)
-        return refused or self._why_not_on(None, author, self._found)
+        return self._why_refused(author, self._found, None, can_ask=can_ask)
 
     async def run(
         self,
@@ -226,13 +225,8 @@ class Commands:
 
     async def mounts_copies(self) -> bool:
         """Whether a command that runs in a copy of its folder sees it under the folder's own path."""
-        match await self.mechanism():
-            case "bubblewrap":
-                return True
-            case "landlock":
-                return await self._works("landlock", "loopback")
-            case _:
-                return False
+        found = await self.mechanism()
+        return found == "bubblewrap" or (found == "landlock" and await self._works("landlock", "loopback"))
 
     async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
         confinement = Confinement(None if mechanism == "process" else mechanism, await self._works(None))
@@ -242,17 +236,10 @@ class Commands:
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
         ended = finished.stdout[-_NOTED_CHARS:] + finished.stderr[-_NOTED_CHARS:]
-        has_missed_network = (
-            spec.network == "none" and finished.exit_code not in (0, None) and _NO_NETWORK.search(ended)
-        )
-        return CommandResult(
-            exit_code=finished.exit_code,
-            stdout=finished.stdout,
-            stderr=finished.stderr + (_NETWORK_NOTE if has_missed_network else ""),
-            timed_out=finished.timed_out,
-            seconds=time.monotonic() - started,
-            sandbox=mechanism,
-        )
+        code, has_network = finished.exit_code, spec.network == "host"
+        note = "" if has_network or code in (0, None) or not _NO_NETWORK.search(ended) else _NETWORK_NOTE
+        seconds = time.monotonic() - started
+        return CommandResult(code, finished.stdout, finished.stderr + note, finished.timed_out, seconds, mechanism)
 
     async def _permitted(
         self, command: str, author: Author, asked: Network | None, approve: Approve | None, *, by_child: bool = False
@@ -263,8 +250,8 @@ class Commands:
         """
         denied = author == "model" and self._commands == "deny"  # nothing needs to be probed for it
         mechanism = None if denied else await self.mechanism()
-        refusal = self._why_refused(author, mechanism, by_child=by_child, can_ask=approve is not None)
-        if refusal := refusal or self._why_not_on(asked, author, mechanism):
+        can_ask = approve is not None
+        if refusal := self._why_refused(author, mechanism, asked, by_child=by_child, can_ask=can_ask):
             raise refusal
         assert mechanism is not None
         allowed = await self._network(asked, mechanism)
@@ -284,10 +271,40 @@ class Commands:
             )
         return asked
 
-    def _why_not_on(
-        self, asked: Network | None, author: Author, mechanism: Mechanism | None
+    def _why_refused(
+        self,
+        author: Author,
+        mechanism: Mechanism | None,
+        asked: Network | None,
+        *,
+        by_child: bool = False,
+        can_ask: bool = False,
     ) -> CommandsNotAllowed | None:
-        """Why a command of `author` may not use the network that it asked for, or the setting's if that is None."""
+        """Why a command of `author` may not run under `mechanism`, the one that works here, whatever a person says, or
+        not with the network that it asked for, or the setting's if that is None.
+        """
+        if author == "model" and self._commands == "deny":
+            return CommandsNotAllowed(
+                "commands_not_allowed",
+                'commands = "deny" forbids commands written by a model; commands = "sandboxed" in delegate.toml (or '
+                "DELEGATE_COMMANDS=sandboxed) runs them inside a sandbox.",
+            )
+        if mechanism is None:
+            return CommandsNotAllowed(
+                "sandbox_unavailable",
+                f'sandbox = "require", but neither bubblewrap nor Landlock works here: {how_to_get_sandbox()}, or set '
+                'sandbox = "auto" in delegate.toml (or DELEGATE_SANDBOX=auto).',
+            )
+        is_free = self._commands == "allow" or (self._commands == "ask" and can_ask)
+        if mechanism == "process" and not is_free and (author == "model" or by_child):
+            what = "a model's commands" if author == "model" else "commands on what a child left, also a person's,"
+            why = "none that works here" if self._sandbox != "off" else 'sandbox = "off"'
+            nobody = " and nobody is there to approve anything else" if self._commands == "ask" else ""
+            return CommandsNotAllowed(
+                "commands_not_allowed",
+                f'commands = "{self._commands}" runs {what} only inside a sandbox, and there is {why}{nobody}: '
+                f"{how_to_get_sandbox(self._sandbox)}, or {_ALLOW}.",
+            )
         if asked == "host" and author == "model" and self.network != "open":
             return CommandsNotAllowed(
                 "network_not_allowed",
@@ -302,35 +319,6 @@ class Commands:
                 "network_isolation_unavailable",
                 f'network = "{self.network}" gives commands {missing}, for which {mechanism} needs user namespaces, '
                 f"which do not work here: permit them, or set {other} in delegate.toml.",
-            )
-        return None
-
-    def _why_refused(
-        self, author: Author, mechanism: Mechanism | None, *, by_child: bool = False, can_ask: bool = False
-    ) -> CommandsNotAllowed | None:
-        """Why a command of `author` may not run under `mechanism`, the one that works here, whatever a person says."""
-        if author == "model" and self._commands == "deny":
-            return CommandsNotAllowed(
-                "commands_not_allowed",
-                'commands = "deny" forbids commands written by a model; commands = "sandboxed" in delegate.toml (or '
-                "DELEGATE_COMMANDS=sandboxed) runs them inside a sandbox.",
-            )
-        if mechanism is None:
-            return CommandsNotAllowed(
-                "sandbox_unavailable",
-                f'sandbox = "require", but neither bubblewrap nor Landlock works here: {how_to_get_sandbox()}, or set '
-                'sandbox = "auto" in delegate.toml (or DELEGATE_SANDBOX=auto).',
-            )
-        if self._commands == "ask" and can_ask:
-            return None
-        if mechanism == "process" and self._commands != "allow" and (author == "model" or by_child):
-            what = "a model's commands" if author == "model" else "commands on what a child left, also a person's,"
-            why = "none that works here" if self._sandbox != "off" else 'sandbox = "off"'
-            nobody = " and nobody is there to approve anything else" if self._commands == "ask" else ""
-            return CommandsNotAllowed(
-                "commands_not_allowed",
-                f'commands = "{self._commands}" runs {what} only inside a sandbox, and there is {why}{nobody}: '
-                f"{how_to_get_sandbox(self._sandbox)}, or {_ALLOW}.",
             )
         return None
 
