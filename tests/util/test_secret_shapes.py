@@ -59,22 +59,10 @@ def assert_no_part_is_left(redactor: Redactor, kind: str, encoding: str) -> None
     assert [part for n in range(len(own) - window + 1) if (part := own[n : n + window]) in redacted] == []
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "{}\n{}",
-        "{}\r\n    {}",
-        "{} \u3000\n\u2003{}",
-        "{}\\\n{}",
-        "{}\\n{}",
-        "{}\\r\\n  {}",
-        "{}\u200b{}",
-        "{}\u00ad{}",
-    ],
-)
+@pytest.mark.parametrize("broken", ["\n", "\r\n    ", " \u3000\n\u2003", "\\\n", "\\n", "\\r\\n  ", "\u200b", "\u00ad"])
 def test_an_own_value_is_found_across_breaks_and_their_surroundings_stay(redactor: Redactor, broken: str) -> None:
     secret = OWN["SECRET_KEY_BASE"]
-    text = "  before\n" + broken.format(secret[:9], secret[9:]) + "\n  after"
+    text = "  before\n" + secret[:9] + broken + secret[9:] + "\n  after"
     assert redactor.text(text) == f"  before\n{MARK}\n  after"
 
 
@@ -220,20 +208,10 @@ def test_a_secret_value_may_have_any_shape(value: str) -> None:
     assert Redactor({"MY_SECRET": value}).text(f"({value})") == f"({MARK})"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "password",
-        "POSTGRES",
-        "Required",
-        "short-1",
-        "/run/secrets/db_password.txt",
-        "~/.ssh/id_ed25519",
-        "https://login.test/v2",
-    ],
-)
-def test_words_paths_and_addresses_are_not_secret_values(value: str) -> None:
-    assert Redactor({"MY_SECRET": value}).text(f"({value})") == f"({value})"
+def test_words_paths_and_addresses_are_not_secret_values() -> None:
+    for value in ("password", "POSTGRES", "Required", "short-1", "/run/secrets/db_password.txt", "~/.ssh/id_ed25519",
+                  "https://login.test/v2"):  # fmt: skip
+        assert Redactor({"MY_SECRET": value}).text(f"({value})") == f"({value})"
 
 
 # ------------------------------------------------------------------------------------------------------------- speed

@@ -9,6 +9,7 @@ boundary against a hostile command. `delegate doctor --security` tries attacks
 on each mechanism and shows which ones get through.
 """
 
+import itertools
 import os
 import re
 import sys
@@ -125,14 +126,16 @@ class Commands:
 
     async def mechanism(self) -> Mechanism | None:
         """What confines a command here. None if nothing may run, without the required sandbox."""
-        wanted = _WANTED[self.network]
-        networks: list[_Probe] = [] if self._is_probed else [wanted, "host"]
-        for network in networks:
-            for sandbox in SANDBOXES:
-                if not self._is_probed and await self._works(sandbox, network):
-                    self._is_probed, self._found, self._has_wanted_network = True, sandbox, network == wanted
-        if not self._is_probed:
-            self._is_probed, self._found = True, None if self._sandbox == "require" else "process"
+        if self._is_probed:
+            return self._found
+        networks: list[_Probe] = [_WANTED[self.network], "host"]
+        for network, sandbox in itertools.product(networks, SANDBOXES):
+            if await self._works(sandbox, network):
+                self._found, self._has_wanted_network = sandbox, network == networks[0]
+                break
+        else:
+            self._found = None if self._sandbox == "require" else "process"
+        self._is_probed = True
         return self._found
 
     async def probe(self) -> None:
