@@ -242,8 +242,9 @@ def test_no_encoding_and_no_shape_passes_any_exit(home: Path, monkeypatch: pytes
 # --------------------------------------------------------------------------------------------------- the list of exits
 
 PACKAGE = Path(__file__).resolve().parents[2] / "delegate"
-WRITES = {"write", "write_all", "write_text", "write_bytes", "writelines", "send", "sendall", "sendto",
-          "NamedTemporaryFile"}  # fmt: skip
+WRITES = {
+    "write", "write_all", "write_text", "write_bytes", "writelines", "send", "sendall", "sendto", "NamedTemporaryFile",
+}  # fmt: skip
 FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND"}
 PRINTS = {"print", "echo"}
 """Only the command may do this. Its streams are guarded by `cli/ci/logs.py`."""
