@@ -24,7 +24,8 @@ def svg(measured: Sequence[Measured], limit: float | None = None) -> str:
     """The picture: rates of false PASS and false FAIL with 95 % intervals. `limit` is `max_false_pass`."""
     rows = [judge for judge in measured if judge.false_pass or judge.false_fail]
     height = _TOP + _ROW * max(1, len(rows)) + 30
-    scale = min(1.0, max([0.1, limit or 0, *(part.upper for judge in rows for part in _intervals(judge))]))
+    intervals = [part for judge in rows for part in (judge.false_pass, judge.false_fail) if part]
+    scale = min(1.0, max([0.1, limit or 0, *(part.upper for part in intervals)]))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
         'role="img" aria-label="False PASS and false FAIL rates of judges">',
@@ -41,10 +42,6 @@ def svg(measured: Sequence[Measured], limit: float | None = None) -> str:
     if not rows:
         parts.append(f'<text x="10" y="{_TOP + 16}">no rulings</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _intervals(judge: Measured) -> list[Interval]:
-    return [part for part in (judge.false_pass, judge.false_fail) if part]
 
 
 def _name(judge: Measured, rows: Sequence[Measured]) -> str:

@@ -36,7 +36,7 @@ def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
     """
     if result.outcome not in ("met", "trusted"):
         return result
-    level = "trusted" if result.outcome == "trusted" else _level_of(result)
+    level: Level = "trusted" if result.outcome == "trusted" else _level_of(result)
     is_enough = result.code != "check_tampered" if least is None else is_at_least(level, least)
     if is_enough:
         return result.model_copy(update={"level": level})

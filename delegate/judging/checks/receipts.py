@@ -55,7 +55,8 @@ def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls
     try:
         if criterion.mode == "none":
             return _none_of(criterion, made, acts, may_have_acted)
-        search = _Search(criterion.calls, done, Patterns(), _accepted(calls))
+        accepted = {id(receipt) for receipt in receipts if calls.did_succeed(receipt) or calls.is_pending(receipt)}
+        search = _Search(criterion.calls, done, Patterns(), accepted)
         assignment = search.assignment(Fit.YES)
         if assignment is not None:
             matches = [done[n] for n in sorted(assignment.values())]
@@ -75,11 +76,6 @@ def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls
         return ReceiptDecision("error", code="invalid_criterion", reason=str(error))
     except RecursionError:
         return ReceiptDecision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
-
-
-def _accepted(calls: Calls) -> Set[int]:
-    """The `id()`s of the receipts of calls that succeeded, or were accepted and are pending."""
-    return {id(receipt) for receipt in calls.receipts if calls.did_succeed(receipt) or calls.is_pending(receipt)}
 
 
 def _none_of(
