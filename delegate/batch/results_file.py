@@ -162,17 +162,7 @@ class ResultsFile:
     def created(
         self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), cited: Sequence[str] = ()
     ) -> Generator[None]:
-        """Create a new file, and delete it if the block fails. Raises CallError as `create` does."""
-        self.create(inputs, outputs, cited)
-        try:
-            yield
-        except BaseException:
-            self.close()
-            self.path.unlink(missing_ok=True)
-            raise
-
-    def create(self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), cited: Sequence[str] = ()) -> None:
-        """Create a new file. Raises CallError if the file exists and isn't empty.
+        """Create a new file, and delete it if the block fails. Raises CallError if the file exists and isn't empty.
 
         A CSV has columns for the `inputs`, which are the columns of the tasks' file, and for the `outputs`, which are
         fields of structured outputs, with another one for the source of each that is `cited`.
@@ -185,7 +175,13 @@ class ResultsFile:
             self.close()
             hint = "name another file, or resume its batch with --resume"
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
-        self._append_header(inputs, outputs, cited)
+        try:
+            self._append_header(inputs, outputs, cited)
+            yield
+        except BaseException:
+            self.close()
+            self.path.unlink(missing_ok=True)
+            raise
 
     async def rewrite(
         self,
@@ -209,7 +205,10 @@ class ResultsFile:
 
     def add(self, outcome: ItemOutcome) -> None:
         """Append one line. Raises DelegateError if the disk is full, for example; no part of the line remains."""
-        self._append(_json_line(outcome) if self._table is None else _csv_row(self._table.cells(outcome)))
+        if self._table is None:
+            self._append(f"{_ENCODER.encode(fields(outcome))}\n".encode("utf-8", "replace"))
+        else:
+            self._append(_csv_row(self._table.cells(outcome)))
 
     def close(self) -> None:
         """Close the file."""
@@ -250,10 +249,6 @@ def _unwritable(path: Path, error: OSError) -> CallError:
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
-
-
-def _json_line(outcome: ItemOutcome) -> bytes:
-    return (_ENCODER.encode(fields(outcome)) + "\n").encode("utf-8", "replace")
 
 
 def _cell(value: object) -> object:

@@ -55,7 +55,7 @@ def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls
     try:
         if criterion.mode == "none":
             return _none_of(criterion, made, acts, may_have_acted)
-        accepted = {id(receipt) for receipt in receipts if calls.did_succeed(receipt) or calls.is_pending(receipt)}
+        accepted = {id(receipt) for receipt in receipts if calls.is_done_or_pending(receipt)}
         search = _Search(criterion.calls, done, Patterns(), accepted)
         assignment = search.assignment(Fit.YES)
         if assignment is not None:

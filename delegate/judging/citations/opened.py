@@ -20,7 +20,8 @@ from yarl import URL
 
 from delegate._util.redaction import redactor
 from delegate.judging.citations.compare import Text
-from delegate.judging.proof.calls import Calls, failed, leaves, recorded
+from delegate.judging.proof.calls import Calls, failed, recorded
+from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
 from delegate.ports import SEARCH_WEB
 from delegate.records.recorder import canonical, is_cut
