@@ -66,14 +66,6 @@ async def test_writes_are_there_after_closing_and_reopening_the_store(path: Path
     await store.aclose()
 
 
-async def test_posted_writes_are_read_back_in_order(path: Path) -> None:
-    store = Store(path, TABLE)
-    for n in range(50):
-        store.post((INSERT, (n, "x")))
-    assert await rows(store) == list(range(50))
-    await store.aclose()
-
-
 async def test_a_rejected_row_does_not_affect_others_that_were_posted_with_it(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
