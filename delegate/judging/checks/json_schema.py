@@ -202,16 +202,10 @@ def _is_plain(schema: Any) -> bool:
 
 
 def _is_small(instance: object) -> bool:
-    stack: list[Any] = [instance]
-    count = chars = 0
-    while stack:
-        value = stack.pop()
-        count, chars = count + 1, chars + (len(value) if isinstance(value, str) else 0)
-        if isinstance(value, (dict, list)):
-            parts = cast("dict[str, Any] | list[Any]", value)
-            if len(parts) > INLINE_INSTANCE_VALUES:
-                return False
-            stack += parts.values() if isinstance(parts, dict) else parts
-        if count + len(stack) > INLINE_INSTANCE_VALUES or chars > INLINE_INSTANCE_CHARS:
+    chars = 0
+    for count, (_, _, value) in enumerate(_values(instance)):
+        chars += len(value) if isinstance(value, str) else 0
+        is_long = isinstance(value, (dict, list)) and len(cast("list[Any]", value)) > INLINE_INSTANCE_VALUES
+        if is_long or count >= INLINE_INSTANCE_VALUES or chars > INLINE_INSTANCE_CHARS:
             return False
     return True
