@@ -132,7 +132,6 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
 
 
 def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:
-    """Raise CallError for values that can't be written as JSON."""
     for n, receipt in enumerate(receipts):
         value = receipt.args if isinstance(receipt, Receipt) else dict(receipt)
         try:

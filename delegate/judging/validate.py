@@ -65,7 +65,6 @@ def refuse_undecidable(
 
 
 def _paths_of(criterion: AnyCriterion) -> Iterator[tuple[str, str]]:
-    """The paths that a criterion names, each with its field."""
     if isinstance(criterion, FileCriterion):
         yield "path", criterion.path
     elif isinstance(criterion, CitationsCriterion) and criterion.file is not None:

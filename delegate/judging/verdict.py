@@ -137,8 +137,6 @@ class Judging:
 
 @dataclass(slots=True)
 class _Judgment:
-    """The state of judging one submission."""
-
     judging: Judging
     submission: Submission
     notify: Notify
@@ -224,7 +222,6 @@ class _Judgment:
         return self.submission.task.min_level or self.judging.min_level
 
     async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
-        """Let code decide."""
         if any(isinstance(criterion, ShellCriterion) for criterion in criteria) and self.guard is None:
             from delegate.judging.checks.guard import CheckGuard  # loaded only where commands run
 
@@ -252,7 +249,6 @@ class _Judgment:
     async def _ask_judge(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
     ) -> list[CriterionResult]:
-        """Let a model decide."""
         if self.decisions is None:
             from delegate.judging.judge.decisions import JudgeDecisions  # loaded only where a model may be needed
 

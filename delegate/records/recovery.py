@@ -58,7 +58,6 @@ def recover(path: Path, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> R
 
 
 def _damage(path: Path, busy_seconds: float) -> str:
-    """What SQLite finds wrong with a file; empty if nothing."""
     with closing(sqlite3.connect(path, timeout=busy_seconds)) as connection:
         try:
             (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -132,7 +131,6 @@ def _by_sqlite(path: Path, folder: Path) -> Path | None:
 
 
 def _tables(connection: sqlite3.Connection) -> set[str] | None:
-    """The names of all tables; None if they can't be read."""
     try:
         return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError:

@@ -88,7 +88,6 @@ def _unanswered(criterion: ProbeCriterion, submission: Submission, problem: str)
 
 
 def _bound(value: Any, submission: Submission) -> Any:
-    """The value with every reference in it replaced."""
     match matcher_in(value):
         case ("from", path):
             return _value_of(reference(path), submission)

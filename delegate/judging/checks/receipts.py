@@ -102,8 +102,6 @@ Place = int | str
 
 
 class _Search:
-    """Assigns recorded calls to expected ones."""
-
     def __init__(
         self,
         calls: Sequence[ExpectedCall],
@@ -125,7 +123,15 @@ class _Search:
         self._references = [references_of(call) for call in calls]
         self._order = order(calls, named)
         self._named = named
-        self._places = self._referred_to()
+        # The places that calls name, none of them before one that it needs: given these, every rule is about one.
+        names = [reference.name for references in self._references for reference in references]
+        names += [name for call in calls for name in (call.after, call.before) if name]
+        waiting = list(dict.fromkeys(place(name, named) for name in names))
+        self._places = list[Place]()
+        while waiting:
+            free = [each for each in waiting if not any(b == each and a in waiting for a, b in self._order)]
+            self._places += free
+            waiting = [each for each in waiting if each not in free]
         self._static = [[self._fit(n, at, None) for at in range(len(done))] for n in range(len(calls))]
 
     def assignment(self, least: Fit) -> dict[int, int] | None:
@@ -150,19 +156,6 @@ class _Search:
         """The expected calls that can't be decided because a result was cut."""
         unknown = [call for call, row in zip(self._calls, self._static, strict=True) if Fit.UNKNOWN in row]
         return unknown or list(self._calls)
-
-    def _referred_to(self) -> list[Place]:
-        """The places that calls name, none of them before one that it needs: given these, every rule is about one."""
-        names = [reference.name for references in self._references for reference in references]
-        names += [name for call in self._calls for name in (call.after, call.before) if name]
-        waiting, places = list(dict.fromkeys(place(name, self._named) for name in names)), list[Place]()
-        while waiting:
-            free = [
-                candidate for candidate in waiting if not any(b == candidate and a in waiting for a, b in self._order)
-            ]
-            places += free
-            waiting = [candidate for candidate in waiting if candidate not in free]
-        return places
 
     def _try_places(self, k: int, choice: dict[Place, int], least: Fit) -> Iterator[dict[int, int]]:
         if k == len(self._places):
@@ -190,7 +183,6 @@ class _Search:
                 yield at
 
     def _rest(self, choice: dict[Place, int], least: Fit) -> dict[int, int] | None:
-        """Assign the calls that nothing refers to; the chosen ones are fixed."""
         taken = {at for n, at in choice.items() if isinstance(n, int)}
         rest = [n for n in range(len(self._calls)) if n not in choice]
         candidates: list[list[int]] = []

@@ -73,7 +73,6 @@ async def _json_schema(criterion: JsonSchemaCriterion, submission: Submission, c
 
 
 async def _output_as_json(submission: Submission) -> Any:
-    """The value of the report's JSON. Raises ValueError."""
     output = submission.run.output
     return await run_in_thread_if(len(output) > LARGE_CHARS, partial(parse_json, output))
 

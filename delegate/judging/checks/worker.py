@@ -90,8 +90,6 @@ class WorkerPool:
 
 
 class _Worker:
-    """One worker process, connected by a socket pair."""
-
     def __init__(self, module: str) -> None:
         self.busy_seconds = 0.0
         self._received = bytearray()

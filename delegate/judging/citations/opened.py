@@ -132,7 +132,6 @@ class Opened:
         return os.path.normpath(re.sub(r":\d+(?:-\d+)?\Z", "", path))
 
     def _read(self, receipt: Receipt, calls: Calls) -> None:
-        """Note what one call opened."""
         texts = [text for text in leaves(receipt.args) if text]
         names = receipt.tool != SEARCH_WEB  # what a search looks for is neither a page nor a file
         asked = {key: text for text in texts if names and _is_url(text) for key in _url_keys(text)[:1]}
@@ -174,7 +173,6 @@ class Opened:
                 self._by_key.setdefault(key, _Openings()).add(f"{receipt.tool} {arguments}", receipt, text)
 
     def _exists(self, text: str) -> bool:
-        """Whether a text is the path of a file of the workspace."""
         folder = self._submission.folder
         if folder is None or "\n" in text or len(text) > 1_000:
             return False
