@@ -148,12 +148,17 @@ async def judge(
     judging: Judging, submission: Submission, context: RunContext, cancellation: Cancellation | None
 ) -> Verdict:
     """The verdict, charged to the caller's ledger and limited by the caller's time."""
+    # A name is read only if it could be that of a tool: the record is what somebody else says was done.
+    called = [receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool)]
+    tools = {name: ToolInfo(name) for name in called} | {
+        tool.name: ToolInfo.of(tool) for tool in submission.probe_tools
+    }
     traced = operations.workflow("judge", run_id=context.run.id, tasks=1, depth=context.depth)
     with traced as operation, (cancellation or Cancellation()).part() as own:
         reading = CallReading(
             judging.reader,
             [TaskToRead("", submission.task, has_user=bool(submission.said))],
-            _tools_of(submission),
+            list(tools.values())[:_MAX_TOOLS],
             worker=submission.worker,
             ceiling=submission.ceiling,
             ledger=context.ledger,
@@ -175,13 +180,3 @@ async def judge(
         operation.judged(verdict)
     # What comes from the catalog and the settings isn't searched.
     return redactor.model(verdict, apart=candidate_lists.OF_VERDICT)
-
-
-def _tools_of(submission: Submission) -> list[ToolInfo]:
-    """The tools of the work: those that were given, and by their names those that were called.
-
-    A name is read only if it could be that of a tool: the record is what somebody else says was done.
-    """
-    declared_tools = {tool.name: ToolInfo.of(tool) for tool in submission.probe_tools}
-    names = (receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool))
-    return list({**{name: ToolInfo(name) for name in names}, **declared_tools}.values())[:_MAX_TOOLS]
