@@ -166,18 +166,6 @@ def test_several_threads_and_event_loops_share_one_store(path: Path) -> None:
     assert on_disk(path) == sorted([*numbers, *(n + 1_000 for n in numbers)])
 
 
-async def test_two_stores_on_one_file_wait_for_each_other(path: Path) -> None:
-    one, two = Store(path, TABLE, log_bytes=20_000), Store(path, TABLE, log_bytes=20_000)
-    await asyncio.gather(
-        *(one.write((INSERT, (n, "x" * 500))) for n in range(100)),
-        *(two.write((INSERT, (n + 500, "x" * 500))) for n in range(100)),
-    )
-    await one.aclose()
-    assert len(await rows(two)) == 200
-    await two.aclose()
-    assert len(on_disk(path)) == 200
-
-
 WRITER = """
 async def main():
     store, first = Store(path, TABLE, log_bytes=100_000), int(sys.argv[2])
