@@ -250,7 +250,6 @@ class Text:
 
     @cached_property
     def _days(self) -> frozenset[tuple[int, int]]:
-        """Pairs of numbers that may be a day and a month."""
         return frozenset((int(one), int(other)) for one, other in _DAY.findall(self.plain))
 
     @cached_property

@@ -137,7 +137,6 @@ def examine(
 
 
 def _text(criterion: CitationsCriterion, submission: Submission) -> str | CriterionResult:
-    """What cites, or the result if it can't be read."""
     if criterion.file is None:
         output = submission.run.output
         if any(isinstance(other, JsonSchemaCriterion) for other in submission.task.criteria):
