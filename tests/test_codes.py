@@ -21,6 +21,11 @@ def codes_below(page: str, heading: str) -> set[str]:
     return {code for row in rows for code in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
+def codes_below_all(headings: tuple[str, ...]) -> set[str]:
+    """The same of several tables of verdicts' codes."""
+    return {code for heading in headings for code in codes_below(WHY, heading)}
+
+
 BAD_WORK = ("The work isn't good enough, or doesn't show it", "It is met, but rests on too little")
 NOBODY_LOOKED = "Nobody could look"
 OF_VERDICTS: dict[tuple[str, ...], object] = {
@@ -39,7 +44,7 @@ TABLES: dict[str, object] = {
 
 def test_each_table_lists_the_codes_of_its_type() -> None:
     for headings, kind in OF_VERDICTS.items():
-        assert set().union(*(codes_below(WHY, heading) for heading in headings)) == _codes(kind) - MET
+        assert codes_below_all(headings) == _codes(kind) - MET
     for heading, kind in TABLES.items():
         # The table of children's errors has those of workspaces by a note.
         noted = _codes(codes.WorkspaceCode) if heading == "Errors of children" else set[str]()
@@ -58,7 +63,7 @@ def test_every_code_is_given_somewhere() -> None:
 
 def test_a_fail_is_examined_exactly_where_the_page_says_so() -> None:
     for headings in OF_VERDICTS:
-        for code in set().union(*(codes_below(WHY, heading) for heading in headings)) - {"skipped"}:
+        for code in codes_below_all(headings) - {"skipped"}:
             examined = headings != (NOBODY_LOOKED,)
             assert _verdict(code, code).examined is examined, code
             assert _verdict(code).examined is examined, f"{code} of the verdict itself"

@@ -12,7 +12,7 @@ import yaml
 
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
-from delegate.testing import ChatReply, ChatRequest, judge_reply
+from delegate.testing import ChatRequest, judge_reply
 from tests.support.pages import DOCS
 from tests.support.words import asked_ids
 
@@ -150,7 +150,7 @@ def recipe_of(job: str) -> dict[str, Any]:
     return loaded if "goal" in loaded else loaded[0]
 
 
-def answer(request: ChatRequest) -> ChatReply:
+def answer(request: ChatRequest) -> str:
     """The reply of a judge that finds everything met, by the quote of the work that it sees."""
     seen = str(request.messages)
     (quote,) = {work.quote for works in TRIED.values() for work in works if work.quote and work.report in seen}

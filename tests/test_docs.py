@@ -195,7 +195,7 @@ def test_json_blocks_are_what_they_look_like(value: Any) -> None:
             for task in parse_call(value, check_schema=check_schema):
                 refuse_undecidable(task)
         case {"kind": _} | [*_]:
-            criteria = [value] if isinstance(value, dict) else value
+            criteria: Any = [value] if isinstance(value, dict) else value
             refuse_undecidable(Task.model_validate({"goal": "…", "acceptance_criteria": criteria}))
         case {"mcpServers": {"delegate": {"command": "delegate"}}} | {
             "mcp": {"delegate": {"command": ["delegate", *_]}}

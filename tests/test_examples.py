@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -183,17 +182,23 @@ def says(verdict: str, quote: str) -> Answer:
     return lambda call: Reply(judge_reply(c3=(verdict, quote)))
 
 
+def refuses(call: Call) -> Fault:
+    return Fault(401)
+
+
 @pytest.mark.parametrize(
     ("judge", "changed", "code", "printed"),
     [
         (says("met", "Prices are rounded half up"), "CHANGELOG.md", 0, "PASS"),
         (says("met", "Prices are never rounded"), "CHANGELOG.md", 1, "FAIL: evidence_not_found c3 "),
-        (lambda _: Fault(401), "CHANGELOG.md", 3, "nobody could look: judge_unavailable "),
-        ([], "notes.md", 1, "FAIL: not_met c2 "),  # a check decides, and no judge is asked
+        (refuses, "CHANGELOG.md", 3, "nobody could look: judge_unavailable "),
+        (None, "notes.md", 1, "FAIL: not_met c2 "),  # a check decides, and no judge is asked
     ],
     ids=["met", "a quote that isn't there", "no judge", "a failed check"],
 )
-def test_a_ci_step_ends_with_the_verdicts_exit_code(judge: Any, changed: str, code: int, printed: str) -> None:
+def test_a_ci_step_ends_with_the_verdicts_exit_code(
+    judge: Answer | None, changed: str, code: int, printed: str
+) -> None:
     checkout = Path("checkout")  # in which an agent has fixed a bug
     checkout.mkdir()
     (checkout / changed).write_text("- Prices are rounded half up, no longer down.\n")
@@ -201,7 +206,7 @@ def test_a_ci_step_ends_with_the_verdicts_exit_code(judge: Any, changed: str, co
         "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"
     )
     Path("report.md").write_text("I fixed the rounding in prices.py and noted it in CHANGELOG.md.\n")
-    with ModelServer(judge) as server:
+    with ModelServer(judge or []) as server:
         done = run("judge_in_ci.sh", "report.md", str(checkout), server=server)
     assert done.returncode == code, done.stdout + done.stderr
     assert done.stdout.startswith(printed)
