@@ -1,12 +1,12 @@
 """The errors that pydantic finds in a value, in one line."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from delegate._util.similar import most_similar
 from delegate.types.criteria import AnyCriterion
 
 _KINDS = {get_args(model.model_fields["kind"].annotation)[0] for model in get_args(AnyCriterion)}
@@ -37,7 +37,8 @@ def _detail_text(detail: ErrorDetails, known: Sequence[str]) -> str:
 
 def _meant(name: str, known: Sequence[str]) -> str | None:
     """The field that was meant: a similar one, or one whose last word it is, as `criteria` of `acceptance_criteria`."""
-    return most_similar(name, known) or next((field for field in known if field.endswith(f"_{name}")), None)
+    close = get_close_matches(name[:60], known, n=1, cutoff=0.7)
+    return next(iter([*close, *(field for field in known if field.endswith(f"_{name}"))]), None)
 
 
 def _problem(detail: ErrorDetails) -> str:
