@@ -101,8 +101,6 @@ class OpenAI(PostingClient):
         return None
 
 
-# ------------------------------------- lessons, which nothing but the texts of refusals tells
-
 _NEEDS_RESPONSES = re.compile(r"v1/responses|not a chat model|chatcompletion operation does not work", re.IGNORECASE)
 _NEEDS_CHAT = re.compile(r"responses operation does not work|resource not found", re.IGNORECASE)
 _REFUSES_REASONING = re.compile(rf"\b(?:{'|'.join(CARRIED)})\b")
@@ -122,8 +120,6 @@ def _reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, A
         return None
     return {"carries_reasoning": False}
 
-
-# ------------------------------------------------------------------------------------------------------ prompt cache
 
 _VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?![\d.])")
 FIRST_PAID_CACHE = (5, 6)
