@@ -107,7 +107,6 @@ class BatchConfig:
     admit: Callable[[Task], object]
     """Raises CallError for a task that can't be run."""
     concurrency: int = 3
-    """Children that run at the same time."""
     max_cost_usd: float | None = None
     """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
     max_minutes: float | None = None
@@ -116,20 +115,15 @@ class BatchConfig:
     """Start no more items after this many failures in this session: FAIL, or a child that didn't complete. Items that
     are being judged then count toward the concurrency, since they may be failures."""
     resume: bool = False
-    """Resume the batch with this run id, instead of creating a new one."""
     rerun: Collection[Rerun] = ()
-    """Which finished items to run again when resuming."""
     resumed: Callable[[BatchSummary], Awaitable[None]] | None = None
     """Called with the state of a resumed batch, before anything runs."""
     skip_bad: bool = False
-    """Skip invalid rows, instead of refusing the batch."""
     once: bool = False
     """Refuse tasks that another batch on record has already run."""
     results: ResultsFile | None = None
     options: str = "{}"
-    """Stored with the batch: see `journal.BatchHeader`."""
     on_event: Callable[[Item], EventSink] | None = None
-    """Makes the event sink of an item."""
     consumer: Consumer[Event] | None = None
     """Receives the beginning and the end of the batch. The items' events reach it through the engine."""
     cancellation: Cancellation | None = None
@@ -199,7 +193,6 @@ class Batch:
                     self._config.results.close()
 
     async def _open(self) -> None:
-        """Validate the source, then create the batch in the journal or resume it."""
         config, source, results = self._config, self._config.source, self._config.results
         validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
         self.tally.total = validated.total
@@ -245,7 +238,6 @@ class Batch:
             raise
 
     async def _restored(self) -> AsyncIterator[ItemOutcome]:
-        """The outcomes of earlier sessions."""
         async for outcome in self._config.journal.outcomes(self.run_id):
             self.tally.add(outcome)
             self._schedule.finished(outcome)
@@ -342,7 +334,6 @@ class Batch:
         self._cancellation.cancel()
 
     async def _process(self, item: Item | ItemOutcome) -> None:
-        """Run one item, record its outcome and send it to the loop."""
         try:
             item = replace(item, input={name: redactor.text(value) for name, value in item.input.items()})
             message = item if isinstance(item, ItemOutcome) else await self._run_item(item)
@@ -404,6 +395,5 @@ class Batch:
 
 
 def _deliver(delivery: tuple[EventSink, Event]) -> object:
-    """Call the sink of an item with an event. Returns what it returns, which an `async` sink's caller awaits."""
     sink, event = delivery
     return sink(event)

@@ -110,5 +110,4 @@ class ItemOutcome:
 
 
 def _was_stopped(result: TaskResult) -> bool:
-    """Whether the child, or the judging of its work, was canceled."""
     return result.status == "cancelled" or (result.verdict is not None and result.verdict.code == "cancelled")

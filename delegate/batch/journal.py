@@ -171,7 +171,6 @@ class Journal:
     """Writes and reads the journal. Methods raise DelegateError if the file can't be written or read."""
 
     def __init__(self, home: Path, records: Records, *, keep_days: float | None = None) -> None:
-        """`records` are those of the items."""
         self._records = records
         self._path = home / "batches.sqlite3"
         self._store = Store(self._path, SCHEMA)
@@ -361,5 +360,4 @@ def _lost_outcome(id: str, row: int | None, input: Mapping[str, str], ending: En
 
 
 def _runs(row: Sequence[Any]) -> bool:
-    """Whether the process that a batch belongs to is alive."""
     return bool(row[7]) and is_alive(str(row[7]))

@@ -30,16 +30,6 @@ class BatchPlan:
         """The estimate of the whole batch."""
         return Estimate(self.groups, self.limit_usd)
 
-    @property
-    def usd(self) -> float | None:
-        """The likely cost of the batch in US dollars; None if a part of it is unknown."""
-        return self.estimate.usd
-
-    @property
-    def low_usd(self) -> float | None:
-        """The cost of the batch if each task is a cheap one; None if a part of it is unknown."""
-        return self.estimate.low_usd
-
 
 async def plan(
     source: Source,

@@ -70,8 +70,6 @@ class Worker:
 
 @dataclass(eq=False)
 class _WorkerSlot:
-    """The driver's view of one worker."""
-
     actor: Any
     running: set[int] = field(default_factory=set[int])
     started: bool = False

@@ -118,7 +118,6 @@ class Table:
         return [_cell(value) for value in self._row(line, inputs, outputs).values()]
 
     def _outputs(self, structured: Mapping[str, object], verdict: Verdict | None) -> dict[str, object]:
-        """The values of a structured output and their sources, by column."""
         row: dict[str, object] = {}
         for name in self.outputs:
             row[f"output.{name}"] = structured.get(name)
@@ -129,7 +128,6 @@ class Table:
     def _row(
         self, line: Mapping[str, object], inputs: Mapping[str, object], outputs: Mapping[str, object]
     ) -> dict[str, object]:
-        """The values of a row by column, in order."""
         row: dict[str, object] = {}
         for column in COLUMNS:
             row[column] = line.get(column)

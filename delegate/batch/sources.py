@@ -18,7 +18,6 @@ from delegate.types import Task
 from delegate.types.request import not_tasks
 
 LONGEST_LINE = 1 << 20
-"""Maximum size of one line in bytes."""
 LARGEST_DOCUMENT = 64 << 20
 """Maximum size in bytes of a JSON or YAML file, which is read as a whole."""
 LONGEST_ID = 200
@@ -188,7 +187,6 @@ class TaskFile:
         return Item(_id(id), read, row, _needs(needs), cast("When", when), _goal_of(fields))
 
     def _header(self, lines: "_Lines") -> "tuple[list[str], Iterator[list[str]]]":
-        """The names of the columns, and an iterator over the rows after them."""
         try:
             first = next(lines)
         except StopIteration:
@@ -250,9 +248,7 @@ class _Lines:
         self._file = file
         self._skip = False
         self.number = 0
-        """Number of the last line, from 1."""
         self.failed = False
-        """Whether the last line raised CallError."""
 
     def __iter__(self) -> "_Lines":
         return self
@@ -297,7 +293,6 @@ def _at_line(error: CallError | csv.Error, line: int) -> CallError:
 
 
 def _goal_of(task: object) -> dict[str, str]:
-    """The goal as the file has it, if it has one."""
     goal = cast("Mapping[str, object]", task).get("goal") if isinstance(task, Mapping) else None
     return {"goal": goal} if isinstance(goal, str) else {}
 

@@ -28,7 +28,6 @@ class ValidatedSource:
     title: str
     """The template of the goals, or else the first goal."""
     inputs: tuple[str, ...] = ()
-    """The names of the columns that rows have, in their order."""
     outputs: tuple[str, ...] = ()
     """The names of the fields that the tasks' output schemas describe, in their order."""
     cited: tuple[str, ...] = ()
@@ -77,7 +76,6 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
 
 
 def _fields_of(task: Task) -> list[str]:
-    """The top-level fields that a task's output schema describes."""
     properties = (task.output_schema or {}).get("properties")
     return list(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else []
 

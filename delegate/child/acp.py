@@ -97,7 +97,6 @@ class AcpRunner(CommandRunner):
                     agent.exception()
 
     async def _ended(self, job: Job, agent: "asyncio.Future[confinement.ProcessResult]") -> ChildRun:
-        """The run of an agent that closed the connection before its turn ended."""
         await asyncio.wait([agent], timeout=_CLOSE_SECONDS)
         if not agent.done():
             return failed(job, "unreadable_output", f"`{self._name}` closed its output before its turn ended")
@@ -109,6 +108,5 @@ class AcpRunner(CommandRunner):
 
 
 def _pipe(files: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-    """The ends to read from and to write to."""
     read, write = os.pipe()
     return files.enter_context(os.fdopen(read, "rb", 0)), files.enter_context(os.fdopen(write, "wb", 0))

@@ -60,7 +60,6 @@ class ClaimReply:
 
     verified: bool
     text: str
-    """What the child is told."""
     examined: bool = True
     """False if the work couldn't be examined, so that the same claim may be made again."""
     out_of_budget: ErrorDetail | None = None

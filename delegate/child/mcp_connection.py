@@ -105,7 +105,6 @@ class McpConnection:
             raise
 
     async def _answers(self) -> bool:
-        """Whether the server still answers."""
         if self._task.done():
             return False
         try:
@@ -173,7 +172,6 @@ def _plain(result: Any) -> dict[str, Any]:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What a group of errors is about."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError("it was closed")

@@ -18,7 +18,6 @@ from delegate.ports import Tool
 SCRATCH = "scratch"
 MAX_TEXTS = 100
 MAX_CHARS = 20_000
-"""Length of one text."""
 _NAME = re.compile(r"\w[\w-]{0,39}")
 
 

@@ -21,7 +21,6 @@ from delegate.types import Receipt
 DECLARE, VERIFY = "declare_step", "verify_step"
 STEP_TOOLS = frozenset({DECLARE, VERIFY})
 MAX_STEPS = 200
-"""How many steps one child may declare."""
 _CHARS = 2_000
 
 
@@ -42,12 +41,10 @@ class Steps:
     """The steps of one child."""
 
     receipts: Callable[[], Sequence[Receipt]]
-    """The calls that have ended so far."""
     notify: Notify
     open: Step | None = None
     declared: int = 0
     _tools: Sequence[Tool] = ()
-    """The child's other tools."""
 
     def offered(self, tools: Sequence[Tool]) -> tuple[Tool, Tool]:
         """The two tools that a child gets besides `tools`."""

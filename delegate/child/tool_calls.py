@@ -103,7 +103,6 @@ class ToolCalls:
 
 
 def _is_long(call: ToolCall, output: ToolOutput) -> bool:
-    """Whether work on all of a call takes so long that it needs a thread."""
     return argument_chars(call.arguments) + len(output.text) > LARGE_CHARS
 
 
@@ -150,7 +149,6 @@ class RepeatGuard:
 
 
 def _key_of(call: ToolCall, output: ToolOutput) -> bytes:
-    """A digest of a call and its result."""
     arguments = canonical(call.arguments) if call.arguments else call.raw_arguments
     text = "\0".join((call.name, arguments, output.status, output.text))
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

@@ -219,7 +219,6 @@ class Admission:
                     await can_fail.refuse_vacuous_conditions(task)
 
     def _refuse_goal_mode(self, task: Task) -> None:
-        """Raise CallError if the task's child can't make claims: its runner has no conversation that could go on."""
         services = self.executor.services
         if task.mode != "goal":
             return
@@ -232,7 +231,6 @@ class Admission:
                 raise CallError("no_goal_mode", message, field="mode", hint="rename the host's tool")
 
     def _refuse_steps(self, task: Task) -> None:
-        """Raise CallError if the task's child can't be held to steps: its runner has tools of its own."""
         services = self.executor.services
         if not task.steps:
             return
@@ -246,7 +244,6 @@ class Admission:
             raise CallError("no_steps", message, field="steps", hint="rename the host's tool")
 
     def _refuse_scratch(self) -> None:
-        """Raise CallError if the children can't share texts: their runner has tools of its own."""
         services = self.executor.services
         message = ""
         if not services.uses_job_tools:

@@ -18,7 +18,6 @@ _SETTINGS = {
     "model_calls": "max_run_model_calls",
     "tokens": "max_tokens or max_run_tokens",
 }
-"""The settings for each limit of the ledger."""
 
 
 def before_start(error: BaseException, limit: Deadline, cancellation: Cancellation) -> MappedError:

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 ASK = "ask_parent"
 MAX_QUESTIONS = 3
-"""How many questions one task may ask."""
 MAX_CHARS = 2_000
-"""Length of a question."""
 MAX_OPTIONS = 8
 MAX_OPTION_CHARS = 200
 

@@ -98,7 +98,6 @@ class Refusals:
         return verdict.model_copy(update={**fields, **(combined._asdict() if counts else {})})
 
     def _dependents(self, refusals: Mapping[str, CriterionResult]) -> dict[str, CriterionResult]:
-        """The results of the criteria that depend on these, which are skipped."""
         dependents: dict[str, CriterionResult] = {}
         while True:
             count = len(dependents)

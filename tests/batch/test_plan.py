@@ -34,8 +34,8 @@ async def test_without_records_the_cost_is_assumed(delegator: Delegator, client:
         (MODEL, 3, "assumed"),
         ("gpt-6-luna", 1, "assumed"),
     ]
-    assert plan.usd == sum(group.usd or 0 for group in plan.groups)
-    assert plan.usd
+    assert plan.estimate.usd == sum(group.usd or 0 for group in plan.groups)
+    assert plan.estimate.usd
     assert client.requests == []
     assert await delegator.batches.latest() == []
 

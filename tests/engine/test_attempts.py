@@ -240,7 +240,7 @@ async def test_attempts_count_as_children_and_in_the_estimate(tmp_path: Path) ->
     assert refused.error
     assert (refused.error.code, refused.error.hint) == ("budget_exceeded", "nothing was run; send at most 2")
     assert [[group.model for group in plan.groups] for plan in plans] == [["one"], ["one", "two"]]
-    single, double = (plan.usd or 0 for plan in plans)
+    single, double = (plan.estimate.usd or 0 for plan in plans)
     assert double > 2 * single > 0
     limit = (single + double) / 2
     async with delegator(tmp_path, hosts, ask_above_usd=limit, on_approval=approve) as one:

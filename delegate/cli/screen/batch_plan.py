@@ -24,7 +24,12 @@ def show(plan: BatchPlan, requests: Requests, format: Format, file: Path | None)
     """Print the plan, and what the tasks of the file ask for."""
     if format is not Format.pretty:
         print_json(
-            {**dataclasses.asdict(plan), "usd": plan.usd, "low_usd": plan.low_usd, **dataclasses.asdict(requests)}
+            {
+                **dataclasses.asdict(plan),
+                "usd": plan.estimate.usd,
+                "low_usd": plan.estimate.low_usd,
+                **dataclasses.asdict(requests),
+            }
         )
         return
     lines = (*_lines(plan), *lines_of(requests, file), "nothing was run")
