@@ -328,10 +328,8 @@ class Journal:
     async def _write(self, *statements: tuple[str, Sequence[object]], keep: bool = False) -> int:
         """Write now. If that fails, what there is to `keep` is written at the next start."""
         try:
-            return await self._store.write(*statements)
+            return await self._store.write(*statements, keep=keep)
         except (sqlite3.Error, OSError, ValueError) as error:
-            if keep:
-                self._store.set_aside(error, *statements)
             message = f"the journal of batches can't be written: {trouble_of(error, self._path)}"
             raise DelegateError(message) from error
 

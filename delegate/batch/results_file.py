@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from delegate.batch.item import ItemOutcome
 from delegate.errors import CallError, DelegateError
+from delegate.judging.citations.columns import is_source_of, named_after
 from delegate.types import HOLDING, Verdict
 
 COLUMNS = (
@@ -64,20 +65,21 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
 
 def without_sources(names: Sequence[str]) -> list[str]:
     """The fields of an output but those that only say where another one is from, as `ceo_source` beside `ceo`."""
-    return [name for name in names if not any(_is_of(name, other) for other in names if other != name)]
-
-
-def _is_of(field: str, name: str) -> bool:
-    """Whether a field, or a path in one, belongs to the field of this name."""
-    return field == name or field.startswith((f"{name}_", f"{name}.", f"{name} "))
+    return [name for name in names if not any(is_source_of(name, other) for other in names)]
 
 
 def _source_of(name: str, names: Sequence[str], verdict: Verdict | None) -> str | None:
     """The source of a field: one that holds and is cited for it, or else one that is cited for none alone."""
     criteria = verdict.criteria if verdict else ()
     held = [each for criterion in criteria for each in criterion.citations if each.state in HOLDING]
-    own = [each for each in held if _is_of(each.field, name)]
-    of_all = [each for each in held if not any(_is_of(each.field, other) for other in names)]
+    fields = list(names)
+
+    def cites_for(column: str) -> list[str]:
+        itself = [field for field in fields if column == field or column.startswith(f"{field}.")]
+        return itself or [fields[n] for n in named_after(column, fields)]
+
+    own = [each for each in held if name in cites_for(each.field)]
+    of_all = [each for each in held if not cites_for(each.field)]
     return next((each.source for each in own or of_all), None)
 
 

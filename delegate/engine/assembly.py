@@ -18,7 +18,7 @@ from delegate.engine.task_run import TaskRun
 from delegate.errors import DelegateError
 from delegate.events import EventSink
 from delegate.judging.judge.session import JudgePool
-from delegate.judging.looks.limits import LookLimits
+from delegate.judging.looks.look import LookLimits
 from delegate.judging.reading.reader import Reader
 from delegate.judging.verdict import Judging, load_judging
 from delegate.models.catalog import Catalog

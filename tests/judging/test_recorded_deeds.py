@@ -12,8 +12,8 @@ from typing import Any
 from delegate.judging.judge.decide import calls_of
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.sources import Sources
-from delegate.judging.proof.calls import leaves
 from delegate.judging.proof.proof import Proof, Shown
+from delegate.judging.proof.values import leaves
 from delegate.judging.reading.statements import TaskReading, ToolEffect
 from delegate.judging.submission import Submission
 from delegate.types import ChildRun, Receipt, StatementPart, Task

@@ -79,7 +79,7 @@ def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls
 
 def _accepted(calls: Calls) -> Set[int]:
     """The `id()`s of the receipts of calls that succeeded, or were accepted and are pending."""
-    return {id(receipt) for receipt in calls.receipts if calls.did_succeed(receipt) or calls.is_pending(receipt)}
+    return {id(receipt) for receipt in calls.receipts if calls.is_done_or_pending(receipt)}
 
 
 def _none_of(

@@ -79,7 +79,8 @@ class Evidence:
         names = dict.fromkeys((preferred, *self.sources)) if preferred in self.sources else self.sources
         for name in names:
             # As it stands, most quotes are found: folding a long text takes longer than the search.
-            is_found = (quote in self.sources[name] and self._is_without_notes(name)) or text in self._folded(name)
+            as_it_stands = quote in self.sources[name] and name in self._without_notes
+            is_found = as_it_stands or text in self._folded[name]
             if is_found and name in self.looks and self.looks[name].header:  # the words of the judge's own command
                 is_found = any(map(str.isalnum, printed(self.looks[name], quote)))
             if is_found and self._is_long_enough(text, name):
@@ -99,7 +100,7 @@ class Evidence:
         """The same with what a judge looked at. Blocks."""
         by_name = {look.name: look for look in looks}
         spans = [*self.spans, *(span for look in looks for span in look.found.spans)]
-        seen = {name for name, length in work.lengths(looks).items() if is_covered(length, _of(spans, name))}
+        seen = {name for name, length in work.lengths(looks).items() if is_covered(name, length, spans)}
         texts = {name: look.text for name, look in by_name.items()}
         if self.earlier <= seen:
             seen.add(EARLIER_RECEIPTS)
@@ -114,25 +115,15 @@ class Evidence:
         sources = [piece.source for piece in look.found.pieces if folded_quote in folded(piece.text)]
         return [origin for source in sources for origin in self.origins(source, quote)]
 
-    def _folded(self, name: str) -> str:
-        if name not in self._folded_texts:
-            self._folded_texts[name] = folded(self.sources[name])
-        return self._folded_texts[name]
-
-    def _is_without_notes(self, name: str) -> bool:
-        """Whether a source has no text of the runtime."""
-        if name not in self._without_notes:
-            text = self.sources[name]
-            self._without_notes[name] = text.isascii() or not OUR_TEXT.search(text)  # every note has a … or a →
-        return self._without_notes[name]
+    @cached_property
+    def _folded(self) -> dict[str, str]:
+        return {name: folded(text) for name, text in self.sources.items()}
 
     @cached_property
-    def _folded_texts(self) -> dict[str, str]:
-        return {}
-
-    @cached_property
-    def _without_notes(self) -> dict[str, bool]:
-        return {}
+    def _without_notes(self) -> frozenset[str]:
+        """The sources that have no text of the runtime, all of which has a … or a →."""
+        sources = self.sources.items()
+        return frozenset(name for name, text in sources if text.isascii() or not OUR_TEXT.search(text))
 
     def _is_long_enough(self, quote: str, name: str) -> bool:
         if len(quote) >= MIN_QUOTE_CHARS or len(quote.split()) >= MIN_QUOTE_WORDS:
@@ -171,10 +162,6 @@ def prints_without_work(look: Look, quote: str, *, whole: bool = False) -> bool:
     return bool(trials) and all(text in trial for trial in trials)
 
 
-def _of(spans: Sequence[Span], name: str) -> list[tuple[int, int]]:
-    return [(span.start, span.stop) for span in spans if span.source == name]
-
-
 def is_prewritten(evidence: str, reason: str, prewritten: Sequence[str]) -> bool:
     """Whether one source contains both the quote and the reason as JSON fields, so that the worker wrote the answer."""
     if not prewritten:
@@ -202,7 +189,10 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
         limit = limits[name]
         if len(content.text) > limit or content.is_partial:
             cut.append(name)
-            spans += _spans(name, content, limit)
+            is_cut = len(content.text) > limit
+            spans.append(Span(name, 0, limit // 2 if is_cut else len(content.text)))
+            if is_cut and not content.is_partial:  # of a part of a file, it isn't known where the end is
+                spans.append(Span(name, len(content.text) - limit // 2, len(content.text)))
         if content.is_text:
             texts[name] = bounded(content.text, limit)
     if len(sources.submission.run.receipts) > RECEIPTS:
@@ -226,15 +216,6 @@ def _limits(sources: Mapping[str, Source], contents: Mapping[str, SourceText], p
     for (name, length), share in zip(tokens.items(), shares, strict=True):
         limits[name] = limits[name] if share >= length else limits[name] * share // length
     return limits
-
-
-def _spans(name: str, content: SourceText, limit: int) -> list[Span]:
-    """What the page shows of a source of which it doesn't show all. Where the end of a file is, isn't known."""
-    length = len(content.text)
-    if length <= limit:
-        return [Span(name, 0, length)]
-    ends = [] if content.is_partial else [Span(name, length - limit // 2, length)]
-    return [Span(name, 0, limit // 2), *ends]
 
 
 def _share(sources: Sequence[tuple[int, bool]], tokens: int) -> list[int]:

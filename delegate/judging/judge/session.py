@@ -22,7 +22,7 @@ from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
 from delegate.judging.judge.record import AnsweredCall, JudgeRecorder
 from delegate.judging.judge.sources import PAGE_TOKENS
-from delegate.judging.looks.limits import LookLimits
+from delegate.judging.looks.look import LookLimits
 from delegate.models.catalog import Catalog, Model, tokens_of
 from delegate.models.connections import Connection
 from delegate.models.false_pass import FalsePassTable

@@ -46,25 +46,19 @@ class SourceText(NamedTuple):
     """The text of a source, cleaned and without secrets."""
 
     text: str
-    hidden: bool = False
-    """Whether it contained characters that a reader can't see."""
     is_partial: bool = False
     """Whether it is less than the whole."""
     is_text: bool = True
     """False for a binary file, of which there is no text."""
-
-
-class _Raw(NamedTuple):
-    text: str
-    is_partial: bool = False
-    is_text: bool = True
+    hidden: bool = False
+    """Whether it contained characters that a reader can't see."""
 
 
 class Source(NamedTuple):
     """One text. `load` reads it, of a file at most so many bytes."""
 
     name: str
-    load: Callable[[int], _Raw]
+    load: Callable[[int], SourceText]
     is_meant: bool = False
     """Whether a criterion is about it."""
     on_page: bool = True
@@ -79,8 +73,26 @@ class Sources:
     parts: Sequence[StatementPart] = ()
 
     def named(self) -> dict[str, Source]:
-        """All sources by name, except files that aren't named and that the child didn't change."""
-        return {source.name: source for source in _sources(self.submission, self.checks, self.parts)}
+        """All sources by name, in the order in which a judge sees them, except files that aren't named and that the
+        child didn't change.
+
+        The run already is redacted, except file names, whole outputs and numbers in tool arguments.
+        """
+        submission, run = self.submission, self.submission.run
+        about_report = any(part.about == "report" for part in self.parts)
+        sources: list[Source] = []
+        if submission.has_report:
+            sources.append(Source("output", partial(_plain, run.output), about_report))
+        if submission.said:
+            sources.append(Source("said", partial(_plain, submission.said), about_report))
+        if run.artifacts:
+            sources.append(Source("artifacts", partial(_manifest, submission)))
+        sources += [*_files(submission, self.parts), *_calls(submission, self.parts)]
+        for check in self.checks:
+            if check.decided_by == "check":
+                text = redactor.text(f"{check.text}: {check.outcome}. {check.reason}")
+                sources.append(Source(redactor.text(f"check:{check.id}"), partial(_plain, text)))
+        return {source.name: source for source in sources}
 
     def text_of(self, source: Source, file_bytes: int) -> SourceText:
         """The text of a source, of a file at most so many bytes of it."""
@@ -88,15 +100,11 @@ class Sources:
         cleaned = clean(raw.text)
         # Hidden characters inside a secret kept it from being recognized before.
         text = cleaned.text if cleaned.text == raw.text else redactor.text(cleaned.text)
-        return SourceText(text, cleaned.hidden, raw.is_partial, raw.is_text)
+        return raw._replace(text=text, hidden=cleaned.hidden)
 
     def file(self, path: str) -> Source | None:
         """A file of the workspace that the child didn't change, by its path; None if it can't be read."""
-        folder = self.submission.folder
-        if folder is None or _excerpt(read := partial(_read, self.submission, path), 0) is None:
-            return None
-        name = redactor.text(f"file:{visible(path)}")
-        return Source(name, partial(_file_text, self.submission, read))
+        return _file(self.submission, path) if self.submission.folder is not None else None
 
 
 def manifest_line(artifact: Artifact) -> str:
@@ -104,7 +112,7 @@ def manifest_line(artifact: Artifact) -> str:
     return f"{artifact.change} {visible(artifact.path)} ({artifact.bytes} bytes)"
 
 
-def artifact_name(submission: Submission, path: str) -> str:
+def artifact_name(path: str) -> str:
     """The name of the source of a file that the child left, or of the diff of its worktree."""
     return "artifact:../diff" if _is_diff(path) else redactor.text(f"artifact:{visible(path)}")
 
@@ -119,40 +127,17 @@ def _is_diff(path: str) -> bool:
     return path.startswith("../")
 
 
-def _sources(
-    submission: Submission, checks: Sequence[CriterionResult], parts: Sequence[StatementPart]
-) -> Iterator[Source]:
-    """The sources in the order in which a judge sees them.
-
-    The run already is redacted, except file names, whole outputs and numbers in tool arguments.
-    """
-    run = submission.run
-    about_report = any(part.about == "report" for part in parts)
-    if submission.has_report:
-        yield Source("output", partial(_plain, run.output), about_report)
-    if submission.said:
-        yield Source("said", partial(_plain, submission.said), about_report)
-    if run.artifacts:
-        yield Source("artifacts", partial(_manifest, submission))
-    yield from _files(submission, parts)
-    yield from _calls(submission, parts)
-    for check in checks:
-        if check.decided_by == "check":
-            text = redactor.text(f"{check.text}: {check.outcome}. {check.reason}")
-            yield Source(redactor.text(f"check:{check.id}"), partial(_plain, text))
+def _plain(text: str, file_bytes: int) -> SourceText:
+    return SourceText(text)
 
 
-def _plain(text: str, file_bytes: int) -> _Raw:
-    return _Raw(text)
-
-
-def _manifest(submission: Submission, file_bytes: int) -> _Raw:
+def _manifest(submission: Submission, file_bytes: int) -> SourceText:
     """The list of changes: its beginning for the page, all of it for a look."""
     artifacts = files_left(submission)
     entries = artifacts if file_bytes == WHOLE_FILE_BYTES else artifacts[:LISTED_ARTIFACTS]
     more = [f"… and {len(artifacts) - len(entries)} more"] if len(artifacts) > len(entries) else []
     text = redactor.text("\n".join([*map(manifest_line, entries), *more]))
-    return _Raw(text, is_partial=bool(more))
+    return SourceText(text, is_partial=bool(more))
 
 
 def _calls(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[Source]:
@@ -161,23 +146,17 @@ def _calls(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     receipts = submission.run.receipts
     for position, receipt in enumerate(receipts):
         on_page = position >= len(receipts) - RECEIPTS
-        is_meant = on_page and (receipt.tool in tools or _names_one(receipt, names))
-        yield Source(f"receipt:{receipt.n}", partial(_call_text, submission, receipt), is_meant, on_page)
+        text = f"{receipt.args} {receipt.whole_output}" if names and on_page else ""
+        is_meant = on_page and (receipt.tool in tools or any(name in text for name in names))
+        yield Source(f"receipt:{receipt.n}", partial(_call_text, receipt), is_meant, on_page)
 
 
-def _names_one(receipt: Receipt, names: Sequence[str]) -> bool:
-    if not names:
-        return False
-    text = f"{receipt.args} {receipt.whole_output}"
-    return any(name in text for name in names)
-
-
-def _call_text(submission: Submission, receipt: Receipt, _: int) -> _Raw:
+def _call_text(receipt: Receipt, file_bytes: int) -> SourceText:
     whole = receipt.whole_output
     args = redactor.text(json.dumps(receipt.args, ensure_ascii=False, default=str))
     output = redactor.text(whole) if len(whole) > len(receipt.output) else receipt.output
     is_partial = receipt.output_bytes > len(whole.encode(errors="replace"))
-    return _Raw(f"{receipt.tool} {args} → {receipt.status}\n{output}", is_partial)
+    return SourceText(f"{receipt.tool} {args} → {receipt.status}\n{output}", is_partial)
 
 
 def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[Source]:
@@ -190,49 +169,47 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     first = sorted(artifacts, key=lambda artifact: not _is_named(artifact.path, paths))[:FILES]
     on_page = {artifact.path for artifact in first}
     for artifact in artifacts:
-        load = partial(_file_text, submission, partial(_read_artifact, submission, artifact))
+        load = partial(_file_text, partial(_read, submission, artifact.path, artifact))
         if _is_diff(artifact.path):
             load = partial(_diff_text, load)
-        is_meant = _is_named(artifact.path, paths)
-        yield Source(artifact_name(submission, artifact.path), load, is_meant, artifact.path in on_page)
+        yield Source(artifact_name(artifact.path), load, _is_named(artifact.path, paths), artifact.path in on_page)
     changed_paths = {artifact.path for artifact in submission.run.artifacts}
     for path in dict.fromkeys(paths):
-        load = partial(_read, submission, path)
-        if path not in changed_paths and _excerpt(load, 0) is not None:
-            name = redactor.text(f"file:{visible(path)}")
-            yield Source(name, partial(_file_text, submission, load), is_meant=True)
+        if path not in changed_paths and (source := _file(submission, path)) is not None:
+            yield source._replace(is_meant=True)
 
 
-def _read(submission: Submission, path: str, limit: int) -> Excerpt:
-    """The beginning of a file as it was left. Raises ToolError."""
-    assert submission.folder is not None
-    excerpt = submission.folder.read(path, limit)
-    if submission.by_child and not submission.folder.is_as_left(path):
+def _file(submission: Submission, path: str) -> Source | None:
+    """A file that isn't among those that the child left; None if it can't be read."""
+    read = partial(_read, submission, path, None)
+    if _excerpt(read, 0) is None:
+        return None
+    return Source(redactor.text(f"file:{visible(path)}"), partial(_file_text, read))
+
+
+def _read(submission: Submission, path: str, artifact: Artifact | None, limit: int) -> Excerpt:
+    """The beginning of a file as it was left, or as an `artifact`. Raises ToolError."""
+    folder = submission.folder
+    assert folder is not None
+    excerpt = folder.excerpt(artifact, limit) if artifact is not None else folder.read(path, limit)
+    is_ours = artifact is not None and _is_diff(path)
+    if submission.by_child and not is_ours and not folder.is_as_left(path):
         raise ToolError(f"{path} changed after the child had ended")
     return excerpt
 
 
-def _read_artifact(submission: Submission, artifact: Artifact, limit: int) -> Excerpt:
-    """The same of a file that the child left."""
-    assert submission.folder is not None
-    excerpt = submission.folder.excerpt(artifact, limit)
-    if submission.by_child and not _is_diff(artifact.path) and not submission.folder.is_as_left(artifact.path):
-        raise ToolError(f"{artifact.path} changed after the child had ended")
-    return excerpt
-
-
-def _file_text(submission: Submission, read: Callable[[int], Excerpt], file_bytes: int) -> _Raw:
+def _file_text(read: Callable[[int], Excerpt], file_bytes: int) -> SourceText:
     excerpt = _excerpt(read, file_bytes)
     if excerpt is None or not excerpt.is_text:
-        return _Raw("", is_partial=True, is_text=False)
+        return SourceText("", is_partial=True, is_text=False)
     text = redactor.text(excerpt.text)
     text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
-    return _Raw(text, excerpt.cut)
+    return SourceText(text, excerpt.cut)
 
 
-def _diff_text(read: Callable[[int], _Raw], file_bytes: int) -> _Raw:
-    raw = read(file_bytes)
-    return raw._replace(text=_DIFF_NOTE + raw.text) if raw.is_text else raw
+def _diff_text(load: Callable[[int], SourceText], file_bytes: int) -> SourceText:
+    diff = load(file_bytes)
+    return diff._replace(text=_DIFF_NOTE + diff.text) if diff.is_text else diff
 
 
 def _excerpt(read: Callable[[int], Excerpt], file_bytes: int) -> Excerpt | None:

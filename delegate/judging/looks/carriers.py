@@ -13,7 +13,7 @@ from typing import Any
 
 from delegate._util.redaction import redactor
 from delegate.judging.looks.look import Look
-from delegate.judging.proof.calls import leaves
+from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
 from delegate.ports import Tool
 

@@ -27,6 +27,16 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LookLimits:
+    """How much a judge may look. With 0 looks, or in 0 turns, it can't."""
+
+    looks: int = 8
+    """For all questions of a verdict together, and again for a second judge."""
+    turns: int = 4
+    """For each question."""
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What a look shows, before it is numbered."""
 
@@ -67,13 +77,13 @@ class Look:
         return f"look:{self.receipt.n}"
 
 
-def is_covered(length: int, spans: Iterable[tuple[int, int]]) -> bool:
-    """Whether spans of a text of this length leave nothing out."""
+def is_covered(source: str, length: int, spans: Iterable[Span]) -> bool:
+    """Whether spans leave nothing out of a source of this length."""
     reached = 0
-    for start, stop in sorted(spans):
-        if start > reached:
+    for span in sorted(span for span in spans if span.source == source):
+        if span.start > reached:
             return False
-        reached = max(reached, stop)
+        reached = max(reached, span.stop)
     return reached >= length
 
 

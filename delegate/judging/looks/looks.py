@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from delegate._util.fencing import clean, fence
 from delegate._util.redaction import logger, redactor
@@ -22,8 +21,7 @@ from delegate.judging.judge.evidence import EXIT_CODE, Evidence, bounded, printe
 from delegate.judging.judge.sources import folded
 from delegate.judging.looks import state, work
 from delegate.judging.looks.commands import RUN, SealedCommands, may_run
-from delegate.judging.looks.limits import LookLimits
-from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind
+from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind, LookLimits
 from delegate.judging.looks.work import Work
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
@@ -90,7 +88,8 @@ class Looking:
         if beyond and may_run(self.submission, self._commands):
             tools = OWN_TOOLS
         if beyond & {"deed", "absence"}:
-            tools += tuple(_named_spec(name, tool) for name, tool in self.state_tools.items())
+            named = self.state_tools.items()
+            tools += tuple(ToolSpec(name, tool.description, tool.parameters) for name, tool in named)
         return Looks(self, work, tools, second=second) if tools else None
 
     def left(self, *, second: bool) -> int:
@@ -237,7 +236,8 @@ class Looks:
 
     async def _made(self, call: ToolCall, name: str, model: Model, room: int) -> Look:
         """One look, whatever comes of it."""
-        start, kind = time.monotonic(), self._kind_of(call.name)
+        start = time.monotonic()
+        kind: LookKind = "command" if call.name == RUN.name else "work" if call.name in _OWN_NAMES else "state"
         try:
             found = await self._found(call, model, room)
         except TimeoutError:
@@ -263,22 +263,18 @@ class Looks:
         args = {name: value for name, value in args.items() if value is not None}  # models write null for omitted ones
         if problem := await validate(args, spec.parameters):
             raise ToolError(f"invalid arguments: {problem}")
-        return await self._look_at_work(call.name, args, model, room)
-
-    async def _look_at_work(self, name: str, args: Mapping[str, Any], model: Model, room: int) -> Found:
-        if name == RUN.name:
-            return await self._looking.sealed.run(args)
-        own, earlier = self._work, self._seen
-        match name:
+        match call.name:
+            case RUN.name:
+                return await self._looking.sealed.run(args)
             case work.READ.name:
                 readable = readable_types(images=model.images, pdfs=model.pdfs)
-                found = await run_in_thread(partial(own.read, args, earlier, readable, room))
+                found = await run_in_thread(partial(self._work.read, args, self._seen, readable, room))
                 self._refuse_beyond(found.attachments)
                 return found
             case work.SEARCH.name:
-                return await run_in_thread(partial(own.search, args, earlier, room))
+                return await run_in_thread(partial(self._work.search, args, self._seen, room))
             case _:
-                return await run_in_thread(own.listed)
+                return await run_in_thread(self._work.listed)
 
     def _refuse_beyond(self, attachments: Sequence[Attachment]) -> None:
         """Raise ToolError if a request can't hold these images and PDFs beside the earlier ones, which it repeats."""
@@ -289,9 +285,6 @@ class Looks:
                 raise ToolError(
                     f"{attachment.name} has {len(attachment.data):,} bytes, for which no room is left: {most}"
                 )
-
-    def _kind_of(self, name: str) -> LookKind:
-        return "command" if name == RUN.name else "work" if name in _OWN_NAMES else "state"
 
     def _shown(self, text: str) -> str:
         """The text without secrets, and without what a reader can't see."""
@@ -328,7 +321,3 @@ def _begun(text: str, chars: int) -> str:
         return text
     stop = text.rfind("\n", 0, chars - _NOTE_CHARS) + 1
     return f"{text[:stop]}[\u2026 {len(text) - stop} more characters: `read` this look from offset {stop} on \u2026]"
-
-
-def _named_spec(name: str, tool: Tool) -> ToolSpec:
-    return ToolSpec(name, tool.description, tool.parameters)

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from delegate._util.fencing import visible
 from delegate._util.redaction import redactor
@@ -23,6 +23,9 @@ from delegate.judging.looks.look import Found, Look, Piece, Span
 from delegate.ports import ToolSpec
 from delegate.sandbox.filesystem import files, media, search
 from delegate.types import Receipt
+
+if TYPE_CHECKING:
+    import regex
 
 READ_CHARS = 12_000
 """How much one look shows."""
@@ -108,16 +111,19 @@ class Work:
 
     def search(self, args: Mapping[str, Any], looks: Mapping[str, Look], room: int) -> Found:
         """The places in which a pattern is found, in at most `room` characters."""
-        find = _Places(args["pattern"])
-        source = args.get("source")
-        names = [self._name(source, looks)] if source else self._all()
+        pattern, source = search.compiled(args["pattern"], multiline=True), args.get("source")
+        deadline = time.monotonic() + SECONDS
+        if not source:  # also files of the workspace that the child didn't change
+            unchanged = (self.sources.file(path) for path in self._unchanged(search.MAX_FILES, with_sizes=False))
+            self._add([found for found in unchanged if found is not None])
+        names = [self._name(source, looks)] if source else tuple(self._named)
         blocks: list[str] = []
         pieces: list[Piece] = []
         spans: list[Span] = []
         chars_left = min(READ_CHARS, room - _NOTE_CHARS)
         for name in names:
             content = self._text(name, looks)
-            for start, stop in find.places(content.text):
+            for start, stop in _places(pattern, content.text, deadline):
                 line = content.text.count("\n", 0, start) + 1
                 place, text = f"[… {name}, from line {line}, offset {start} …]", content.text[start:stop]
                 if len(pieces) == MAX_HITS or len(place) + len(text) > chars_left:
@@ -155,7 +161,7 @@ class Work:
     def wrote(self, texts: Sequence[str]) -> Iterator[str]:
         """The paths of the files that the child created or changed and that contain these texts. Blocks."""
         for artifact in self.sources.submission.run.artifacts:
-            if self.has(artifact_name(self.sources.submission, artifact.path), texts):
+            if self.has(artifact_name(artifact.path), texts):
                 yield artifact.path
 
     def has(self, name: str, texts: Sequence[str]) -> bool:
@@ -184,19 +190,13 @@ class Work:
         name = reference.strip().strip("`")
         path = name.partition(":")[2] if name.startswith(("artifact:", "file:")) else name
         path = path.removeprefix("./")
-        for candidate in (name, artifact_name(self.sources.submission, path), f"file:{visible(path)}"):
+        for candidate in (name, artifact_name(path), f"file:{visible(path)}"):
             if candidate in looks or candidate in self._named:
                 return candidate
         if (source := self.sources.file(path)) is None:
             raise ToolError(f"there is no source {redactor.beginning(name, 100)!r}; `list` shows the files and calls")
         self._add([source])
         return source.name
-
-    def _all(self) -> Sequence[str]:
-        """All sources, and the files of the workspace that the child didn't change."""
-        unchanged = (self.sources.file(path) for path in self._unchanged(search.MAX_FILES, with_sizes=False))
-        self._add([source for source in unchanged if source is not None])
-        return tuple(self._named)
 
     def _add(self, sources: Sequence[Source]) -> None:
         with self._naming:
@@ -241,44 +241,27 @@ def _span(name: str, start: int, stop: int, text: SourceText) -> Span:
 
 
 def _call_line(receipt: Receipt) -> str:
-    size = receipt.output_bytes or len(receipt.output)
-    return f"receipt:{receipt.n} {receipt.tool} {_short(receipt.args)} ({size} bytes, {receipt.status})"
+    args, size = json.dumps(receipt.args, ensure_ascii=False, default=str), receipt.output_bytes or len(receipt.output)
+    excerpt = args if len(args) <= 160 else f"{args[:160]} \u2026"
+    return f"receipt:{receipt.n} {receipt.tool} {excerpt} ({size} bytes, {receipt.status})"
 
 
-def _short(args: Mapping[str, Any]) -> str:
-    text = json.dumps(args, ensure_ascii=False, default=str)
-    return text if len(text) <= 160 else f"{text[:160]} \u2026"
-
-
-class _Place(NamedTuple):
-    start: int
-    stop: int
-
-
-class _Places:
-    """Where a pattern of a judge is found, in bounded time."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = search.compiled(pattern, multiline=True)
-        self._deadline = time.monotonic() + SECONDS
-
-    def places(self, text: str) -> Iterator[_Place]:
-        """What stands around each match, as whole lines where they are short. Places that overlap are one."""
-        seconds = max(self._deadline - time.monotonic(), 1e-6)
-        place: _Place | None = None
-        try:
-            for match in self._pattern.finditer(text, timeout=seconds, concurrent=True):
-                start, stop = _around(text, match.start(), match.end())
-                if place is not None and start <= place.stop and stop - place.start <= READ_CHARS // 4:
-                    place = _Place(place.start, max(stop, place.stop))
-                    continue
-                if place is not None:
-                    yield place
-                place = _Place(start, stop)
-        except TimeoutError as problem:
-            raise ToolError(f"the search took over {SECONDS:g} s; use a simpler pattern, or name a source") from problem
-        if place is not None:
-            yield place
+def _places(pattern: "regex.Pattern[str]", text: str, deadline: float) -> Iterator[tuple[int, int]]:
+    """What stands around each match, as whole lines where they are short. Places that overlap are one."""
+    place: tuple[int, int] | None = None
+    try:
+        for match in pattern.finditer(text, timeout=max(deadline - time.monotonic(), 1e-6), concurrent=True):
+            start, stop = _around(text, match.start(), match.end())
+            if place is not None and start <= place[1] and stop - place[0] <= READ_CHARS // 4:
+                place = place[0], max(stop, place[1])
+                continue
+            if place is not None:
+                yield place
+            place = start, stop
+    except TimeoutError as problem:
+        raise ToolError(f"the search took over {SECONDS:g} s; use a simpler pattern, or name a source") from problem
+    if place is not None:
+        yield place
 
 
 def _around(text: str, start: int, stop: int) -> tuple[int, int]:

@@ -5,14 +5,15 @@ list of changes of a child's workspace always is complete, the list of calls whe
 may have done more than its record says, and so may a tool whose effect isn't known.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
 from delegate.codes import WorkCode
-from delegate.judging.proof.calls import Calls, leaves
+from delegate.judging.proof.calls import Calls
 from delegate.judging.proof.files import same_file
 from delegate.judging.proof.literals import missing
+from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
 from delegate.types import ReadBy, Receipt, StatementPart
 
@@ -30,15 +31,20 @@ def check(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls)
     if part.about != "absence" or by == "nobody":
         return None
     if not (part.files or part.tools):
-        return Decided("met", "nothing at all was done or changed") if _did_nothing(submission, calls) else None
-    if path := next(_changed_files(part, submission), None):
-        return Decided("not_met", f"{path} was changed", "artifacts")
+        only_looked = all(calls.effect(receipt) == "reads" for receipt in calls.receipts)
+        if submission.run.artifacts or not only_looked or _general_gap(submission, calls):
+            return None
+        return Decided("met", "nothing at all was done or changed")
+    barred = [glob for glob in part.files if not glob.startswith("!")]
+    free = [glob[1:] for glob in part.files if glob.startswith("!")]
+    for artifact in submission.run.artifacts if _knows_changes(submission) else ():
+        if _is_covered(artifact.path, barred) and not _is_covered(artifact.path, free):
+            return Decided("not_met", f"{artifact.path} was changed", "artifacts")
     suspects = _suspects(part, calls)
-    # Without a name in its arguments, a call may be meant or not: "no adjustment of over 20 %", "nothing in Lyon".
-    violations = [receipt for receipt in suspects if part.names and not missing(part.names, _arguments(receipt))]
-    if violations and not part.allowed:
-        first = violations[0]
-        return Decided("not_met", f"{first.tool} was called", f"receipt:{first.n}")
+    for receipt in suspects if part.names and not part.allowed else ():
+        # Without a name in its arguments, a call may be meant or not: "no adjustment of over 20 %", "nothing in Lyon".
+        if not missing(part.names, "\n".join(leaves(receipt.args))):
+            return Decided("not_met", f"{receipt.tool} was called", f"receipt:{receipt.n}")
     if suspects or _gap(part, submission, calls):
         return None
     return Decided(
@@ -55,13 +61,6 @@ def worth(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls)
     return _gap(part, submission, calls) or ("incomplete_record" if _suspects(part, calls) else "met")
 
 
-def _did_nothing(submission: Submission, calls: Calls) -> bool:
-    """Whether the complete record has only look-ups, and no change."""
-    if not submission.has_receipts or (submission.folder is not None and not submission.by_child):
-        return False
-    return not submission.run.artifacts and all(calls.effect(receipt) == "reads" for receipt in calls.receipts)
-
-
 def _suspects(part: StatementPart, calls: Calls) -> list[Receipt]:
     """Calls that could violate it: that weren't refused, with all names, and with nothing that is allowed."""
     return [
@@ -72,21 +71,6 @@ def _suspects(part: StatementPart, calls: Calls) -> list[Receipt]:
         and calls.contains(receipt, part.names)
         and not any(calls.allows(receipt, name) for name in part.allowed)
     ]
-
-
-def _arguments(receipt: Receipt) -> str:
-    return "\n".join(leaves(receipt.args))
-
-
-def _changed_files(part: StatementPart, submission: Submission) -> Iterator[str]:
-    """Changed files that must not change."""
-    if not _knows_changes(submission):
-        return
-    barred = [glob for glob in part.files if not glob.startswith("!")]
-    free = [glob[1:] for glob in part.files if glob.startswith("!")]
-    for artifact in submission.run.artifacts:
-        if _is_covered(artifact.path, barred) and not _is_covered(artifact.path, free):
-            yield artifact.path
 
 
 def _gap(part: StatementPart, submission: Submission, calls: Calls) -> WorkCode | None:

@@ -1,15 +1,14 @@
 """Reads recorded tool calls: whether they succeeded, what they contain, and which record a name belongs to."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
 from delegate.judging.proof import outcomes, telling
 from delegate.judging.proof.literals import Text, fold, stands_in
-from delegate.judging.proof.outcomes import Outcome, Said
+from delegate.judging.proof.outcomes import Said
+from delegate.judging.proof.values import leaves, parsed, records_in, with_texts
 from delegate.judging.reading.statements import ToolEffect, ToolInfo, known_effects
 from delegate.judging.submission import Submission
 from delegate.ports import Tool
@@ -41,62 +40,51 @@ def recorded(submission: Submission, read: Mapping[str, ToolEffect] | None = Non
     return Calls(submission.run.receipts, {**(read or {}), **declared}, tools)
 
 
-def leaves(value: Any) -> list[str]:
-    """All keys, texts and numbers in a JSON value, as text."""
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        return [text for key, part in fields.items() for text in (str(key), *leaves(part))]
-    if isinstance(value, (list, tuple)):
-        return [text for part in cast("Sequence[Any]", value) for text in leaves(part)]
-    return [] if value is None else [str(value)]
-
-
-@dataclass(frozen=True)
 class Calls:
-    """The recorded calls of a run, and what each tool does as far as that is known."""
+    """The recorded calls of a run, and what each tool does as far as that is known.
 
-    receipts: Sequence[Receipt]
-    effects: Mapping[str, ToolEffect]
-    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """The tools that are known, by name, with what they declare."""
+    `tools` are the tools that are known, by name, with what they declare.
+    """
+
+    def __init__(
+        self,
+        receipts: Sequence[Receipt],
+        effects: Mapping[str, ToolEffect],
+        tools: Mapping[str, Tool] | None = None,
+    ) -> None:
+        self.receipts, self.effects, self.tools = receipts, effects, tools or {}
+        self._said: dict[int, Said] = {}
+        self._told: dict[int, tuple[Any, Any, str]] = {}
+        self._texts: dict[tuple[int, bool], tuple[Text, Text]] = {}
+        self._ids: dict[str, frozenset[str]] = {}
+        self._further: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
 
     @cached_property
     def succeeded(self) -> list[Receipt]:
         """The calls that succeeded, or of which nothing says that they didn't, in order."""
-        return [receipt for receipt in self.receipts if self.outcome(receipt) != "no"]
+        return [receipt for receipt in self.receipts if self.did_succeed(receipt)]
 
     @cached_property
     def not_refused(self) -> list[Receipt]:
         """The calls that may have done something: those that succeeded, and those that are pending or done in part."""
-        return [receipt for receipt in self.receipts if self._said(receipt) != "no"]
-
-    def outcome(self, receipt: Receipt) -> Outcome:
-        """Whether the call succeeded."""
-        return outcomes.outcome_of(self._said(receipt))
-
-    def is_pending(self, receipt: Receipt) -> bool:
-        """Whether the call was accepted, and what it brings about was still to come."""
-        return self._said(receipt) == "not_yet"
-
-    def is_doubtful(self, receipt: Receipt) -> bool:
-        """Whether the result says something that code can't read, or that doesn't agree with the arguments."""
-        return self._said(receipt) == "doubtful"
+        return [receipt for receipt in self.receipts if self.said(receipt) != "no"]
 
     def did_succeed(self, receipt: Receipt) -> bool:
         """Whether this call succeeded, or nothing says that it didn't."""
-        return self.outcome(receipt) != "no"
+        return outcomes.outcome_of(self.said(receipt)) != "no"
 
-    def _said(self, receipt: Receipt) -> Said:
-        if receipt.n not in self._outcomes:
+    def is_done_or_pending(self, receipt: Receipt) -> bool:
+        """Whether the call succeeded, or was accepted, and what it brings about was still to come."""
+        return self.did_succeed(receipt) or self.said(receipt) == "not_yet"
+
+    def said(self, receipt: Receipt) -> Said:
+        """What its result says of the call's success."""
+        if receipt.n not in self._said:
             tool = self.tools.get(receipt.tool)
             only_envelope = self.effect(receipt) in ("reads", "commands")  # what a command prints may be anything
             success = tool.succeeded if tool is not None else None
-            self._outcomes[receipt.n] = outcomes.said(receipt, success, reads=only_envelope)
-        return self._outcomes[receipt.n]
-
-    @cached_property
-    def _outcomes(self) -> dict[int, Said]:
-        return {}
+            self._said[receipt.n] = outcomes.said(receipt, success, reads=only_envelope)
+        return self._said[receipt.n]
 
     def result(self, receipt: Receipt) -> Any:
         """The call's result, if it is a JSON object or list; else None."""
@@ -109,10 +97,14 @@ class Calls:
         effect = self.effects.get(receipt.tool)
         if effect != "acts":
             return effect
-        tool = self.tools.get(receipt.tool)
-        if telling.runs_commands(receipt.args, tool.identifies if tool is not None else None):
+        if telling.runs_commands(receipt.args, self._identifies(receipt)):
             return "commands"
         return "reads" if telling.only_looks(receipt.args) else "acts"
+
+    def _identifies(self, receipt: Receipt) -> Sequence[str] | None:
+        """The arguments by which the tool says that its calls are identified; None if the tool isn't known."""
+        tool = self.tools.get(receipt.tool)
+        return tool.identifies if tool is not None else None
 
     def number(self, n: str) -> Receipt:
         """The receipt with this number."""
@@ -132,25 +124,24 @@ class Calls:
         return [name for name in names if not self._has(receipt, name, proves=proves)]
 
     def _has(self, receipt: Receipt, name: str, *, proves: bool) -> bool:
-        whole = self._text(receipt, proves=proves)
-        if whole.contains(name) or self._is_in_one_record(name, receipt, whole, proves=proves):
+        args, whole = self._text(receipt, proves=proves)
+        if whole.contains(name) or self._is_in_one_record(name, receipt, proves=proves):
             return True
         if proves and telling.is_title(receipt.args, name):
             return True
         # Only in what it was called with: a result names the owner of a record, to whom others belong too.
-        args = self._arguments(receipt, proves=proves)
         return any(args.contains(id) for id in self.ids_of(name)) or any(map(args.contains, self._linked_ids(name)))
 
     def is_identified(self, receipt: Receipt, names: Sequence[str]) -> bool:
         """Whether a name stands in the arguments with which the tool says that its calls are identified. Where it says
         nothing, whether all names are those of what the call was for, and aren't only mentioned in an argument.
         """
-        tool = self.tools.get(receipt.tool)
-        if tool is None or not tool.identifies:
+        identifies = self._identifies(receipt)
+        if not identifies:
             return all(self._is_meant(name, receipt, names) for name in names)
-        values = telling.at(receipt.args, tool.identifies)
-        text = Text("\n".join(leaves(values)))
-        return not leaves(values) or any(
+        values = leaves(telling.at(receipt.args, identifies))
+        text = Text("\n".join(values))
+        return not values or any(
             text.contains(name) or any(text.contains(id) for id in self._linked_ids(name, sure=True)) for name in names
         )
 
@@ -159,12 +150,12 @@ class Calls:
 
         It isn't where another argument has a value like it that nothing links to the name: `order: B2, label: A7`.
         """
+        arguments, _ = self._text(receipt, proves=True)
+        if any(arguments.contains(id) for id in self._linked_ids(name)):
+            # Of several ids that a name may have, another one may be meant.
+            return any(arguments.contains(id) for id in self._linked_ids(name, sure=True))
         args, result, output = self._telling(receipt)
-        if any(self._arguments(receipt, proves=True).contains(id) for id in self._linked_ids(name, sure=True)):
-            return True
-        if any(self._arguments(receipt, proves=True).contains(id) for id in self._linked_ids(name)):
-            return False  # it may be another one of several
-        repeated = {fold(text) for text in telling.texts(args)}
+        repeated = {fold(text) for _, text in telling.values(args)}
         own = [leaf for leaf in leaves(result) if fold(leaf) not in repeated]
         if Text("\n".join((*own, output))).contains(name):
             return True
@@ -173,24 +164,17 @@ class Calls:
 
     def allows(self, receipt: Receipt, name: str) -> bool:
         """Whether the call was made with this name, or with an id of the record to which it belongs."""
-        args = self._arguments(receipt)
+        args, _ = self._text(receipt)
         return args.contains(name) or any(args.contains(id) for id in self.ids_of(name))
 
-    def _arguments(self, receipt: Receipt, *, proves: bool = False) -> Text:
-        key = receipt.n, proves
-        if key not in self._args:
-            args = self._telling(receipt)[0] if proves else receipt.args
-            self._args[key] = Text("\n".join(leaves(args)))
-        return self._args[key]
-
-    def _text(self, receipt: Receipt, *, proves: bool) -> Text:
-        """All that the call contains: its arguments, its result's values and its output."""
+    def _text(self, receipt: Receipt, *, proves: bool = False) -> tuple[Text, Text]:
+        """The call's arguments, and all that it contains: these, its result's values and its output."""
         key = receipt.n, proves
         if key not in self._texts:
             args, result, output = self._telling(receipt) if proves else self._all(receipt)
-            values = leaves(result) if result is not None else ()
-            amounts = telling.amounts_in_hundredths([args, result], self.tools.get(receipt.tool))
-            self._texts[key] = Text("\n".join((*leaves(args), *values, *amounts, output)))
+            in_args, amounts = leaves(args), telling.amounts_in_hundredths([args, result], self.tools.get(receipt.tool))
+            whole = "\n".join((*in_args, *leaves(result), *amounts, output))
+            self._texts[key] = Text("\n".join(in_args)), Text(whole)
         return self._texts[key]
 
     def _all(self, receipt: Receipt) -> tuple[Any, Any, str]:
@@ -198,37 +182,41 @@ class Calls:
 
     def _telling(self, receipt: Receipt) -> tuple[Any, Any, str]:
         """The arguments, the result and the output without what the child worded. A look-up finds what others wrote."""
-        effect, tool = self.effect(receipt), self.tools.get(receipt.tool)
+        effect = self.effect(receipt)
         if effect == "reads":
             return self._all(receipt)
         if receipt.n not in self._told:
-            is_worded = telling.worded(tool.identifies if tool is not None else None, runs=effect == "commands")
+            is_worded = telling.worded(self._identifies(receipt), runs=effect == "commands")
             words, result = telling.own_words(receipt.args, is_worded), self._results[receipt.n]
             output = "" if result is not None else telling.without_words(receipt.whole_output, words)
-            self._told[receipt.n] = telling.telling(receipt.args, is_worded), telling.without(result, words), output
+            result = with_texts(result, lambda _, text: telling.without_words(text, words))
+            self._told[receipt.n] = telling.telling(receipt.args, is_worded), result, output
         return self._told[receipt.n]
 
-    @cached_property
-    def _told(self) -> dict[int, tuple[Any, Any, str]]:
-        return {}
-
-    def _is_in_one_record(self, name: str, receipt: Receipt, whole: Text, *, proves: bool) -> bool:
+    def _is_in_one_record(self, name: str, receipt: Receipt, *, proves: bool) -> bool:
         """Whether all words of a name stand in one record, as `first_name` and `last_name` do, in any order."""
+        arguments, whole = self._text(receipt, proves=proves)
         owner, slash, repository = name.partition("/")
         if slash and "/" not in repository:  # in fields of their own
-            args = self._arguments(receipt, proves=proves)
-            return {fold(owner), fold(repository)} <= args.folded_lines
+            return {fold(owner), fold(repository)} <= arguments.folded_lines
         words = [word for word in re.split(r"[\s,]+", fold(name)) if word]
         if not 2 <= len(words) <= 5 or not all(map(whole.contains, words)):
             return False
         args, result, _ = self._telling(receipt) if proves else self._all(receipt)
-        records = (record for value in (args, result) for record in records_in(value))
-        return any(all(map(text.contains, words)) for text in map(Text, map(_own_text, records)))
+        return any(all(map(Text(_own_text(record)).contains, words)) for record in records_in([args, result]))
 
     def ids_of(self, name: str) -> frozenset[str]:
         """The ids that look-ups showed in the same record as the name."""
         if name not in self._ids:
-            self._ids[name] = frozenset(id for receipt in self._lookups for id in self._linked(name, receipt))
+            ids: set[str] = set()
+            for receipt in self._lookups_with(name):
+                result = self._results[receipt.n]
+                if result is None:
+                    lines = (line for line in receipt.whole_output.splitlines() if stands_in(name, line))
+                    ids.update(id for line in lines for id in _ID.findall(line) if _is_id(id))
+                else:
+                    ids.update(_ids_beside(name, result))
+            self._ids[name] = frozenset(id for id in ids if not stands_in(id, name))
         return self._ids[name]
 
     def _linked_ids(self, name: str, *, sure: bool = False) -> frozenset[str]:
@@ -241,33 +229,29 @@ class Calls:
         return self.ids_of(name) | self._further[name][sure]
 
     def _find_further(self, name: str) -> tuple[frozenset[str], frozenset[str]]:
-        all_ids: set[str] = set()
-        only: set[str] = set()
+        all_ids, only = set[str](), set[str]()
         firsts = self.ids_of(name) if len(self.ids_of(name)) <= _MAX_IDS else ()
         for first in firsts:
-            for receipt in self._lookups if self._is_of_one(first, name) else ():
-                if not self._text(receipt, proves=False).contains(first):
-                    continue
+            for receipt in self._lookups_with(first) if self._is_of_one(first, name) else ():
                 records = _records_of(first, receipt, self._results[receipt.n])
-                if any(_names_another(record, name) for record in records):
-                    continue
-                ids = {id for record in records if (id := _first_id(record, besides=first))}
+                texts = [[text for value in record.values() for text in _scalars(value)] for record in records]
+                if any(_PROPER_NAME.fullmatch(text) and not stands_in(name, text) for own in texts for text in own):
+                    continue  # it is about somebody or something else
+                # The id of a record itself comes before those of what it belongs to.
+                own_ids = ([id for id in own if _is_id(id) and fold(id) != fold(first)] for own in texts)
+                ids = {own[0] for own in own_ids if own}
                 all_ids |= ids
                 only |= ids if len(records) == 1 else set()
         return frozenset(all_ids), frozenset(only)
 
     def _is_of_one(self, id: str, name: str) -> bool:
         """Whether the look-ups that show the name show the id in no record of another one."""
-        results = (
-            self._results[receipt.n] for receipt in self._lookups if self._text(receipt, proves=False).contains(name)
-        )
-        records = [record for result in results for record in records_in(result)]
+        records = records_in([self._results[receipt.n] for receipt in self._lookups_with(name)])
         with_id = [text for text in map(Text, map(_own_text, records)) if text.contains(id)]
         return bool(with_id) and all(text.contains(name) for text in with_id)
 
-    @cached_property
-    def _further(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-        return {}
+    def _lookups_with(self, name: str) -> list[Receipt]:
+        return [receipt for receipt in self._lookups if self._text(receipt)[1].contains(name)]
 
     @cached_property
     def _lookups(self) -> list[Receipt]:
@@ -277,58 +261,15 @@ class Calls:
         )
         return [receipt for receipt in self.succeeded[: next(makes_files, None)] if self.effect(receipt) == "reads"]
 
-    def _linked(self, name: str, receipt: Receipt) -> Iterator[str]:
-        result = self._results[receipt.n]
-        if not self._text(receipt, proves=False).contains(name):
-            return
-        if result is None:
-            for line in receipt.whole_output.splitlines():
-                if stands_in(name, line):
-                    yield from (id for id in _ID.findall(line) if _is_id(id) and not stands_in(id, name))
-            return
-        yield from (id for id in _ids_beside(name, result) if not stands_in(id, name))
-
-    @cached_property
-    def _ids(self) -> dict[str, frozenset[str]]:
-        return {}
-
-    @cached_property
-    def _args(self) -> dict[tuple[int, bool], Text]:
-        return {}
-
-    @cached_property
-    def _texts(self) -> dict[tuple[int, bool], Text]:
-        return {}
-
     @cached_property
     def _results(self) -> dict[int, Any]:
         """The results that are JSON objects or lists, by number; None for others."""
-        return {receipt.n: _parsed(receipt.whole_output) for receipt in self.receipts}
-
-
-def _parsed(output: str) -> Any:
-    if not output.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(output)
-    except (ValueError, RecursionError):
-        return None
-
-
-def records_in(value: Any) -> Iterator[Mapping[str, Any]]:
-    """All objects in a JSON value."""
-    if isinstance(value, Mapping):
-        yield (fields := cast("Mapping[str, Any]", value))
-        for part in fields.values():
-            yield from records_in(part)
-    elif isinstance(value, (list, tuple)):
-        for part in cast("Sequence[Any]", value):
-            yield from records_in(part)
+        return {receipt.n: parsed(receipt.whole_output) for receipt in self.receipts}
 
 
 def _own_text(record: Mapping[str, Any]) -> str:
     """The values of a record that aren't objects themselves."""
-    return "\n".join(text for value in record.values() if not isinstance(value, Mapping) for text in _scalars(value))
+    return "\n".join(text for value in record.values() for text in _scalars(value))
 
 
 def _scalars(value: Any) -> list[str]:
@@ -361,21 +302,9 @@ def _ids_beside(name: str, value: Any) -> Iterator[str]:
 
 def _records_of(id: str, receipt: Receipt, result: Any) -> list[Mapping[str, Any]]:
     """The records in a result that contain the id; or all of them, where just that was asked for."""
-    records = [record for record in records_in(result) if any(_scalars(part) for part in record.values())]
+    records = [record for record in records_in(result) if any(map(_scalars, record.values()))]
     matches = [record for record in records if stands_in(id, _own_text(record))]
     return matches or (records if any(fold(leaf) == fold(id) for leaf in leaves(receipt.args)) else [])
-
-
-def _names_another(record: Mapping[str, Any], name: str) -> bool:
-    """Whether a record has a name, of somebody or something, that isn't this one."""
-    texts = [text for value in record.values() for text in _scalars(value)]
-    return any(_PROPER_NAME.fullmatch(text) and not stands_in(name, text) for text in texts)
-
-
-def _first_id(record: Mapping[str, Any], *, besides: str) -> str | None:
-    """The id of a record itself, which comes before those of what it belongs to."""
-    ids = (text for value in record.values() for text in _scalars(value) if _is_id(text))
-    return next((id for id in ids if fold(id) != fold(besides)), None)
 
 
 def _own_ids(record: Mapping[str, Any], besides: str = "") -> Iterator[str]:

@@ -99,19 +99,16 @@ class Text:
         if _GROUPED.fullmatch(folded) and _occurs(re.sub(r"[ ()-]", "", folded), self.folded):
             return True
         value = _value(folded)
-        if not value.dates and not value.times and not value.amounts:
+        if not (value.dates or value.times or value.amounts):
             return False
-        if value.dates and value.amounts:  # `1.20` can be either
-            return bool(value.amounts & self._amounts) or any(
-                same_day(date, own_date) for date in value.dates for own_date in self._dates
-            )
-        return (
-            (not value.dates or any(same_day(date, own_date) for date in value.dates for own_date in self._dates))
-            and (not value.times or bool(value.times & self._times))
-            and (
-                not value.amounts or (bool(value.amounts & self._amounts) and not self._is_in_another_currency(folded))
-            )
-        )
+        has_date = any(same_day(date, own) for date in value.dates for own in self._dates)
+        has_amount = any(amount in self._amounts for amount in value.amounts)
+        if value.amounts and value.dates:  # `1.20` can be either
+            return has_amount or has_date
+        if value.amounts:
+            return has_amount and not self._is_in_another_currency(folded)
+        has_time = any(time in self._times for time in value.times)
+        return (has_date or not value.dates) and (has_time or not value.times)
 
     def _is_in_another_currency(self, amount: str) -> bool:
         """Whether the amount has a currency, and the text only others, as lines (values of fields) of their own."""
@@ -235,10 +232,13 @@ def _goes_on(literal: str, outside: str, edge: str, *, is_before: bool = False) 
     """Whether a word, an id or a number goes on outside of its edge. `outside` begins next to the edge."""
     if not outside or not _is_word(edge) or _UNSPACED.match(edge) or _UNSPACED.match(outside[0]):
         return False
-    if is_before and _is_minus(outside) and _AMOUNT.fullmatch(literal):
-        return True  # -50 isn't 50
+    if is_before and _AMOUNT.fullmatch(literal):
+        sign = outside[1:] if unicodedata.category(outside[0]) == "Sc" else outside
+        if sign[:1] == "-" and not sign[1:].isalnum():
+            return True  # -50 isn't 50, and -$50 isn't
     if _is_word(outside[0]):
-        return not (edge.isdigit() and outside[0].isalpha() and not literal.isdigit() and _is_time_mark(outside))
+        is_time_mark = outside[0] == "t" and outside[1:].isdigit()  # the T of `2026-05-03T10:30`
+        return not (edge.isdigit() and is_time_mark and not literal.isdigit())
     is_path = "/" in literal and "://" not in literal
     if outside[0] == "/" and is_before and (is_path or _FILE_NAME.fullmatch(literal)):
         return False  # a path may be given from further up
@@ -249,17 +249,6 @@ def _goes_on(literal: str, outside: str, edge: str, *, is_before: bool = False) 
     return precise and len(outside) > 1 and outside[0] in joints and outside[1].isalnum()
 
 
-def _is_minus(outside: str) -> bool:
-    """Whether what is before a number makes it negative: `-`, `-$`."""
-    sign = outside[1:] if unicodedata.category(outside[0]) == "Sc" else outside
-    return sign[:1] == "-" and not sign[1:].isalnum()
-
-
-def _is_time_mark(outside: str) -> bool:
-    """The T of `2026-05-03T10:30`."""
-    return outside[0] == "t" and outside[1:].isdigit()
-
-
 def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
@@ -268,24 +257,24 @@ def _is_word(char: str) -> bool:
 
 
 class _Value(NamedTuple):
-    dates: frozenset[Date]
-    times: frozenset[int]
+    dates: frozenset[Date] = frozenset()
+    times: frozenset[int] = frozenset()
     """Minutes since midnight."""
-    amounts: frozenset[Decimal]
+    amounts: frozenset[Decimal] = frozenset()
 
 
 @lru_cache(1024)
 def _value(literal: str) -> _Value:
     """What a literal stands for, if it is nothing but a date, a time, both or an amount."""
-    dates = frozenset(_dates_in(literal))
-    if dates and _EITHER.fullmatch(literal):
-        return _Value(dates, frozenset(), frozenset(_readings(literal)))
-    if dates:
-        rest = _without_dates(literal)
-        return _Value(dates, frozenset(_times_in(rest)) if any(map(str.isdigit, rest)) else frozenset(), frozenset())
-    if times := _times_of(literal):
-        return _Value(frozenset(), times, frozenset())
-    return _Value(frozenset(), frozenset(), frozenset(_amounts_of(literal)))
+    if dates := _dates_in(literal):
+        if _EITHER.fullmatch(literal):
+            return _Value(dates, amounts=frozenset(_readings(literal)))
+        for pattern in (_ISO_DATE, _KOREAN_DATE, _CJK_DATE, _BASIC_DATE, _WORD_DATE, _LOCAL_DATE):
+            literal = pattern.sub(" ", literal)
+        return _Value(dates, _times_in(literal))
+    match = _TIME.fullmatch(literal)
+    times = _times(match) if match is not None else frozenset[int]()
+    return _Value(times=times) if times else _Value(amounts=frozenset(_amounts_of(literal)))
 
 
 def _amounts_of(literal: str) -> Iterator[Decimal]:
@@ -300,24 +289,18 @@ def _amounts_of(literal: str) -> Iterator[Decimal]:
     yield from (-reading for reading in readings) if "-" in before else readings
 
 
-def _times_of(literal: str) -> frozenset[int]:
-    match = _TIME.fullmatch(literal)
-    if match is None or (match["minute"] is None and match["half"] is None):
-        return frozenset()
-    return frozenset(_minutes(match))
-
-
 def _times_in(text: str) -> frozenset[int]:
-    matches = (match for match in _TIME.finditer(text) if match["minute"] or match["half"])
-    return frozenset(minutes for match in matches for minutes in _minutes(match))
+    return frozenset(minutes for match in _TIME.finditer(text) for minutes in _times(match))
 
 
-def _minutes(match: re.Match[str]) -> Iterator[int]:
+def _times(match: re.Match[str]) -> frozenset[int]:
+    """The minutes since midnight of a time, which has minutes, or at least says which half of the day it is in."""
+    if not match["minute"] and not match["half"]:
+        return frozenset()
     hour, minute, half = int(match["hour"]), int(match["minute"] or 0), (match["half"] or "").strip()
     if half not in ("", "h"):
         hour = hour % 12 + (12 if half.startswith("p") else 0)
-    if hour < 25 and minute < 60:
-        yield hour * 60 + minute
+    return frozenset({hour * 60 + minute} if hour < 25 and minute < 60 else ())
 
 
 def _amounts_in(text: str) -> frozenset[Decimal]:
@@ -344,11 +327,11 @@ def _readings(number: str, *, in_text: bool = False) -> Iterator[Decimal]:
     if not re.fullmatch(r"\d[\d.,]*", bare):
         return
     marks = [char for char in bare if char in ".,"]
-    last = re.split(r"[.,]", bare)[-1]
-    groups = re.split(r"[.,]", bare)[1:]
+    first, *groups = re.split(r"[.,]", bare)
     if not marks:
-        yield Decimal(bare).normalize()
+        yield Decimal(first).normalize()
         return
+    last = groups[-1]
     is_thousands = marks == [","] and len(last) == 3 and not bare.startswith("0") and (in_text or last == "000")
     if (len(set(marks)) == 2 or len(marks) == 1) and not is_thousands:  # the last mark can begin the fraction
         yield Decimal(f"{re.sub(r'[.,]', '', bare[: -len(last) - 1])}.{last}").normalize()
@@ -362,29 +345,17 @@ def same_day(first: Date, second: Date) -> bool:
     return years and (first.month, first.day) == (second.month, second.day)
 
 
-def _without_dates(literal: str) -> str:
-    for pattern in (_ISO_DATE, _KOREAN_DATE, _CJK_DATE, _BASIC_DATE, _WORD_DATE, _LOCAL_DATE):
-        literal = pattern.sub(" ", literal)
-    return literal
-
-
 def _dates_in(text: str) -> frozenset[Date]:
     """All days that a text names, each in every order in which it can be meant."""
-    return frozenset(date for date in _all_dates(text) if 1 <= date.month <= 12 and 1 <= date.day <= 31)
-
-
-def _all_dates(text: str) -> Iterator[Date]:
+    dates = list(_word_dates(text))
     for pattern in (_ISO_DATE, _BASIC_DATE, _KOREAN_DATE, _CJK_DATE):
         for year, month, day in pattern.findall(text):
-            yield Date(int(year) if year else None, int(month), int(day))
+            dates.append(Date(int(year) if year else None, int(month), int(day)))
     for first, mark, second, year in _LOCAL_DATE.findall(text):
-        if not year and mark == "-":
-            continue
-        full = None if not year else int(year) if len(year) == 4 else 2000 + int(year)
-        if year or mark == "/" or len(second) == 2:
-            yield Date(full, int(second), int(first))
-            yield Date(full, int(first), int(second))
-    yield from _word_dates(text)
+        if year or mark == "/" or (mark != "-" and len(second) == 2):
+            full = None if not year else int(year) if len(year) == 4 else 2000 + int(year)
+            dates += [Date(full, int(second), int(first)), Date(full, int(first), int(second))]
+    return frozenset(date for date in dates if 1 <= date.month <= 12 and 1 <= date.day <= 31)
 
 
 def _word_dates(text: str) -> Iterator[Date]:

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeGuard, cast
 from delegate.judging.checks.matching import CUT, result_of
 from delegate.judging.checks.schema_worker import find_error
 from delegate.judging.proof.results import http_status, short_answer, values_in
+from delegate.judging.proof.values import fields_in, scalars
 from delegate.judging.proof.vocabulary import currencies, field_words, status_words, tokens_of, words
 from delegate.types import JsonObject, Receipt
 
@@ -75,12 +76,11 @@ def said(receipt: Receipt, success: Success | None = None, *, reads: bool = Fals
     if reads:
         return _of_look_up(text)
     call = _Call.of(receipt)
-    if any(call.is_trial(key, value) for key, value in _fields(receipt.args)):
+    if any(call.is_trial(key, value) for key, value in fields_in(receipt.args)):
         return "no"
-    for argument in sorted(
-        {leaf for leaf in map(str, _scalars(receipt.args)) if len(leaf) >= _LONG}, key=len, reverse=True
-    ):
-        text = text if text.lstrip()[:1] in ("{", "[") else text.replace(argument, " ")
+    if text.lstrip()[:1] not in ("{", "["):
+        for argument in sorted(set(_texts_of(receipt.args)), key=len, reverse=True):
+            text = text.replace(argument, " ") if len(argument) >= _LONG else text
     values = [entry.value for entry in values_in(text)]
     signals: list[_Signal] = [signal for value in values for signal in _Result(call).signals(value)]
     if short := short_answer(text) or (None if values else _word(text, call)):
@@ -116,30 +116,24 @@ def _as_declared(receipt: Receipt, success: Success) -> Said:
 
 
 def _of_look_up(text: str) -> Said:
+    """What a look-up says, of which only the envelope is about the call."""
+    names, broken = words("fields"), words("values")["broken"]
     for entry in values_in(text):
-        value: object = entry.value
-        if entry.is_whole and isinstance(value, Mapping):
-            fields = cast("Mapping[str, Any]", value)
-            if any(_is_broken(tokens_of(str(key)), part) for key, part in fields.items()):
+        value: object = entry.value if entry.is_whole else None
+        for name, part in cast("Mapping[str, Any]", value).items() if isinstance(value, Mapping) else ():
+            key = tokens_of(str(name))
+            if _is_error(key):
+                has_failed = isinstance(part, (bool, str, Mapping, list)) and not _is_nothing(part)
+            elif len(key) == 1 and key[0] in names["success"]:
+                has_failed = _truth(part) is False
+            elif " ".join(key) in names["exit"]:
+                has_failed = _number(part) not in (None, 0)
+            else:
+                said_words = set(tokens_of(part)) if key == ("status",) and isinstance(part, str) else set[str]()
+                has_failed = bool(said_words) and said_words <= broken
+            if has_failed:
                 return "no"
     return "yes"
-
-
-def _is_broken(key: tuple[str, ...], value: object) -> bool:
-    """Whether a field of an envelope says that a look-up failed."""
-    names = words("fields")
-    if _is_error(key):
-        return isinstance(value, (bool, str, Mapping, list)) and not _is_nothing(value)
-    if len(key) == 1 and key[0] in names["success"]:
-        return value is not None and _truth(value) is False
-    if " ".join(key) in names["exit"]:
-        return _number(value) not in (None, 0)
-    return (
-        key == ("status",)
-        and isinstance(value, str)
-        and tokens_of(value)[:1] != ()
-        and set(tokens_of(value)) <= words("values")["broken"]
-    )
 
 
 # ------------------------------------------------------------------------------------------------------- the call
@@ -162,10 +156,12 @@ class _Call:
     @classmethod
     def of(cls, receipt: Receipt) -> "_Call":
         args: dict[str, list[Any]] = {}
-        for key, value in _fields(receipt.args):
+        for key, value in fields_in(receipt.args):
             args.setdefault(_kind(tokens_of(key)), []).append(value)
-        values = frozenset(str(scalar).strip().casefold() for scalar in _scalars(receipt.args))
-        parts = [part for part in _inner(receipt.args) if part]
+        values = frozenset(text.strip().casefold() for text in _texts_of(receipt.args))
+        parts: list[Any] = [
+            value for _, value in fields_in(receipt.args) if isinstance(value, (Mapping, list)) and value
+        ]
         return cls(tokens_of(receipt.tool), args, values, parts, receipt.args)
 
     def repeats(self, key: tuple[str, ...], value: Any) -> bool:
@@ -175,33 +171,30 @@ class _Call:
 
     def contradicts(self, result: Any) -> bool:
         """Whether a result has another value in a field that the call set, and nowhere the one that was set."""
-        fields = list(_fields(result))
-        values = {_folded(scalar) for scalar in _scalars(result)}
-        arguments = {key: value for key, value in _fields(self.arguments) if not isinstance(value, (Mapping, list))}
+        fields = list(fields_in(result))
+        values = {_folded(scalar) for _, scalar in scalars(result)}
+        arguments = {key: value for key, value in fields_in(self.arguments) if not isinstance(value, (Mapping, list))}
         for key, value in fields:
             argument = arguments.get(key)
-            if (
-                argument is None
-                or value is None
-                or isinstance(value, (Mapping, list))
-                or _is_text_for_people(key, argument)
-            ):
+            if argument is None or value is None or isinstance(value, (Mapping, list)):
                 continue
-            if not _could_be(value, argument) and _folded(argument) not in values:
+            is_for_people = isinstance(argument, str) and (
+                len(argument.split()) > 1 or not words("fields")["free_text"].isdisjoint(tokens_of(key)[-1:])
+            )
+            if not is_for_people and not _could_be(value, argument) and _folded(argument) not in values:
                 return True
         return self._did_less(fields)
 
     def _did_less(self, fields: Sequence[tuple[str, Any]]) -> bool:
         """Whether a result names another amount, or fewer entries, as done than the call was made with."""
-        numbers = {float(scalar) for scalar in _scalars(self.arguments) if _decimal(scalar) is not None}
+        numbers = {number for _, scalar in scalars(self.arguments) if (number := _decimal(scalar)) is not None}
         entries = max((len(cast("Sequence[Any]", part)) for part in self.parts if isinstance(part, list)), default=0)
         for key, value in fields:
             amount, tokens = _decimal(value), tokens_of(key)
-            if amount is None or not tokens or not self.brings_about(tokens[0]) or tokens[-1] in words("fields")["id"]:
+            if amount is None or len(tokens) != 1 or not self.brings_about(tokens[0]):
                 continue
-            if len(tokens) == 1 and (
-                0 < amount < entries or (numbers and not entries and amount > 1 and amount not in numbers)
-            ):
+            is_other = numbers and not entries and amount > 1 and amount not in numbers
+            if 0 < amount < entries or is_other:
                 return not any(abs(amount / number) in (100, 1000) for number in numbers if number)
         return False
 
@@ -210,32 +203,28 @@ class _Call:
 
         Such lists are called `accepted`, or as the tool: `invited` of `invite_members`.
         """
-        if not isinstance(value, list):
-            return None
-        names, entries = words("fields"), [str(scalar) for scalar in _scalars(value)]
         bare = [word for word in key if word not in _AUXILIARY]
-        if len(bare) != 1 or not (bare[0] in names["achieved"] or self.brings_about(bare[0])):
+        if not isinstance(value, list) or len(bare) != 1:
+            return None
+        if not (bare[0] in words("fields")["achieved"] or self.brings_about(bare[0])):
             return None
         if not value:
             return "no"
-        lists = [[str(scalar) for scalar in _scalars(part)] for part in self.parts if isinstance(part, list)]
-        return "in_part" if any(entries and set(entries) < set(items) for items in lists) else None
+        entries = set(_texts_of(value))
+        lists = [set(_texts_of(part)) for part in self.parts if isinstance(part, list)]
+        return "in_part" if entries and any(entries < items for items in lists) else None
 
     def can_read(self, result: Any) -> bool:
         """Whether any field of a result is in the vocabulary, or was set by the call."""
-        keys = [tokens_of(key) for key, _ in _fields(result)]
+        keys = [tokens_of(key) for key, _ in fields_in(result)]
         return not keys or any(_kind(key) in self.args or not field_words().isdisjoint(key) for key in keys)
 
     def knows(self, text: str) -> bool:
         """Whether a text says nothing new: it was among the arguments, is what the tool is for, or is a currency."""
         folded = text.strip().casefold()
         verbs = {verb.removesuffix("s") for verb in self.verbs}
-        tokens = tokens_of(text)
-        return (
-            folded in self.values
-            or folded in currencies()[0]
-            or (bool(tokens) and all(token.removesuffix("s") in verbs for token in tokens))
-        )
+        tokens = {token.removesuffix("s") for token in tokens_of(text)}
+        return folded in self.values or folded in currencies()[0] or (bool(tokens) and tokens <= verbs)
 
     def brings_about(self, word: str) -> bool:
         """Whether a status is what the tool's name says that it does: `cancelled` of `cancel_order`."""
@@ -257,13 +246,6 @@ class _Call:
         return name in names["mode"] and isinstance(value, str) and " ".join(tokens_of(value)) in names["trial_mode"]
 
 
-def _is_text_for_people(key: str, value: Any) -> bool:
-    tokens = tokens_of(key)
-    return isinstance(value, str) and (
-        len(value.split()) > 1 or bool(tokens and tokens[-1] in words("fields")["free_text"])
-    )
-
-
 def _could_be(value: Any, argument: Any) -> bool:
     """Whether two values can stand for the same: in other units, or written in another way."""
     number, other_number = _decimal(value), _decimal(argument)
@@ -271,18 +253,12 @@ def _could_be(value: Any, argument: Any) -> bool:
         return number == other_number or (other_number != 0 and number / other_number in (100, 1000, 0.01, 0.001))
     if isinstance(value, bool) or isinstance(argument, bool) or (number is None) != (other_number is None):
         return value == argument or not (isinstance(value, bool) and isinstance(argument, bool))
-    first, second = _plain(value), _plain(argument)
-    return not first or first in second or second in first or any(map(str.isdigit, second))
-
-
-def _plain(value: Any) -> str:
-    return "".join(filter(str.isalnum, str(value).casefold()))
+    first, second = ("".join(filter(str.isalnum, str(text).casefold())) for text in (value, argument))
+    return first in second or second in first or any(map(str.isdigit, second))
 
 
 def _decimal(value: Any) -> float | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     return float(value) if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,12}(\.\d+)?\s*", value) else None
 
@@ -296,10 +272,8 @@ def _kind(key: tuple[str, ...]) -> str:
 def _same_stem(word: str, verb: str) -> bool:
     """Whether a word is a form of the verb: `sent` of `send`, `cancelled` of `cancel`. With -ing, it isn't done."""
     verb = f"{verb[:-1]}i" if verb.endswith("y") and not word.startswith(verb) else verb  # `paid` of `pay`
-    shared = next(
-        (n for n, (letter, verb_letter) in enumerate(zip(word, verb, strict=False)) if letter != verb_letter), None
-    )
-    shared = min(len(word), len(verb)) if shared is None else shared
+    letters = enumerate(zip(word, verb, strict=False))
+    shared = next((n for n, (letter, other) in letters if letter != other), min(len(word), len(verb)))
     is_form = len(verb) >= 3 and shared >= max(3, len(verb) - 1) and len(word) - shared <= 4
     return is_form and word != verb and not word.endswith("ing")
 
@@ -314,16 +288,8 @@ class _Result:
         self._call = call
         self._left = _MAX_VALUES
 
-    def signals(self, value: Any) -> list[_Signal]:
-        """What a result says."""
-        return list(self._value(value, envelope=True, depth=0))
-
-    def _part(self, value: Any, depth: int) -> Iterator[_Signal]:
-        """What an object says that a finished record has: its status may be about something else."""
-        for signal in self._value(value, envelope=False, depth=depth):
-            yield "doubtful" if signal in ("no", "in_part", "not_yet") else signal
-
-    def _value(self, value: Any, *, envelope: bool, depth: int) -> Iterator[_Signal]:
+    def signals(self, value: Any, *, envelope: bool = True, depth: int = 0) -> Iterator[_Signal]:
+        """What a result says, or a value in it."""
         self._left -= 1
         if depth > _MAX_DEPTH or self._left < 0:
             yield "unclear"  # a no may be in what isn't looked at
@@ -337,7 +303,7 @@ class _Result:
 
     def _entries(self, entries: Sequence[Any], *, envelope: bool, depth: int) -> Iterator[_Signal]:
         """Of several entries, some of which failed, the call is done in part."""
-        each = [list(self._value(entry, envelope=envelope, depth=depth + 1)) for entry in entries]
+        each = [list(self.signals(entry, envelope=envelope, depth=depth + 1)) for entry in entries]
         results = [_together(signals) for signals in each if signals]
         if "no" in results and any(result != "no" for result in results):
             yield "in_part"
@@ -350,90 +316,79 @@ class _Result:
             return
         for entry in values_in(text) if len(text) > 1 else ():
             if not isinstance(entry.value, str):
-                yield from self._value(entry.value, envelope=True, depth=depth + 1)
+                yield from self.signals(entry.value, depth=depth + 1)
         if (answer := short_answer(text)) is not None:
             yield answer
 
     def _object(self, fields: Mapping[str, Any], *, envelope: bool, depth: int) -> Iterator[_Signal]:
-        counts: list[int] = []
+        names, call, counts = words("fields"), self._call, list[int]()
         signals: list[_Signal] = []
         status = fields.get("status")
-        finished = "id" in fields and isinstance(status, str) and _word(status, self._call) == "yes"
+        finished = "id" in fields and isinstance(status, str) and _word(status, call) == "yes"
         for name, value in fields.items():
             self._left -= 1
             key = tokens_of(str(name))
-            is_repeated = self._is_repeated(value) and not _is_error(key)  # what wasn't processed is sent back
-            if not key or is_repeated or (envelope and self._is_code_of_success(key, value, fields)):
+            is_repeated = isinstance(value, (Mapping, list)) and value in call.parts and not _is_error(key)
+            if not key or is_repeated or (envelope and _is_code_of_success(key, value, fields, call)):
                 continue
-            if _is_constant(value) and _refuses(value) and not _is_status(key) and not self._call.repeats(key, value):
+            if _is_constant(value) and _refuses(value) and not _is_status(key) and not call.repeats(key, value):
                 signals.append("no")
-            if (short := self._call.left_out(key, value)) is not None:
+            if (short := call.left_out(key, value)) is not None:
                 signals.append(short)
-            elif (count := self._count(key, value)) is not None:
+            elif (count := _count(key, value, call)) is not None:
                 counts.append(count)
-            elif (signal := _field(key, value, self._call, envelope=envelope)) is not None:
+            elif (signal := _field(key, value, call, envelope=envelope)) is not None:
                 signals.append(signal)
-            elif _is_unknown(key, value, self._call, envelope=envelope):
+            elif _is_unknown(key, value, call, envelope=envelope):
                 signals.append("unknown")
             signals += self._inside(key, value, envelope=envelope, depth=depth, finished=finished)
         if counts:
             signals.append("yes" if any(counts) else "no")
-            in_part = any(counts) and any(
-                _is_error(tokens_of(str(name))) and not _is_nothing(part) for name, part in fields.items()
-            )
-            signals = ["in_part" if in_part and signal == "no" else signal for signal in signals]
-            if any((_number(part) or 0) > 0 for name, part in fields.items() if name in words("fields")["left_out"]):
+            has_errors = any(_is_error(tokens_of(str(name))) and not _is_nothing(part) for name, part in fields.items())
+            signals = ["in_part" if any(counts) and has_errors and each == "no" else each for each in signals]
+            if any((_number(part) or 0) > 0 for name, part in fields.items() if name in names["left_out"]):
                 signals.append("doubtful")
         yield from signals
 
     def _inside(
         self, key: tuple[str, ...], value: Any, *, envelope: bool, depth: int, finished: bool
     ) -> Iterator[_Signal]:
-        names = words("fields")
-        if _is_error(key) or (
-            not names["content"].isdisjoint(key) and not self._is_subject(key) and "response" not in key
-        ):
+        names, verbs = words("fields"), set(self._call.verbs)
+        is_subject = any(word.removesuffix("s") in {verb.removesuffix("s") for verb in verbs} for word in key)
+        is_other = not names["content"].isdisjoint(key) and not is_subject and "response" not in key
+        if _is_error(key) or is_other:
             return
-        wraps = envelope and (not names["envelope"].isdisjoint(key) or self._is_camel_mutation(key))
+        is_the_call = len(key) > 1 and set(key) <= verbs  # GraphQL repeats its name: `issueCreate`
+        wraps = envelope and (is_the_call or not names["envelope"].isdisjoint(key))
         if isinstance(value, str):
             if wraps:
                 yield from self._text(value, depth)
-        elif isinstance(value, Mapping) and finished and not wraps:
-            yield from self._part(cast("Any", value), depth + 1)
+        elif isinstance(value, Mapping) and finished and not wraps:  # its status may be about something else
+            for signal in self.signals(value, envelope=False, depth=depth + 1):
+                yield "doubtful" if signal in ("no", "in_part", "not_yet") else signal
         elif isinstance(value, (Mapping, list, tuple)):
-            yield from self._value(value, envelope=wraps, depth=depth + 1)
+            yield from self.signals(value, envelope=wraps, depth=depth + 1)
 
-    def _is_subject(self, key: tuple[str, ...]) -> bool:
-        """Whether it is what the tool is for: `user` in a result of `create_user`."""
-        return any(word.removesuffix("s") in {verb.removesuffix("s") for verb in self._call.verbs} for word in key)
 
-    def _is_camel_mutation(self, key: tuple[str, ...]) -> bool:
-        """The name of the call itself, as GraphQL repeats it: `issueCreate`."""
-        return len(key) > 1 and set(key) <= set(self._call.verbs)
+def _is_code_of_success(key: tuple[str, ...], value: Any, fields: Mapping[str, Any], call: _Call) -> bool:
+    """Whether it is a code of the API's own beside a text that names it a success: `10000`, `Success`."""
+    if key != ("code",) or (_number(value) or 0) < _LARGEST_HTTP:
+        return False
+    messages = (text for name, text in fields.items() if name in _MESSAGES and isinstance(text, str))
+    return any(_word(text, call) == "yes" for text in messages)
 
-    def _is_code_of_success(self, key: tuple[str, ...], value: Any, fields: Mapping[str, Any]) -> bool:
-        """Whether it is a code of the API's own beside a text that names it a success: `10000`, `Success`."""
-        if key != ("code",) or (_number(value) or 0) < _LARGEST_HTTP:
-            return False
-        messages = (text for name, text in fields.items() if name in _MESSAGES and isinstance(text, str))
-        return any(_word(text, self._call) == "yes" for text in messages)
 
-    def _is_repeated(self, value: Any) -> bool:
-        return isinstance(value, (Mapping, list)) and bool(cast("object", value)) and value in self._call.parts
-
-    def _count(self, key: tuple[str, ...], value: Any) -> int | None:
-        """How much a field says was affected; None if it doesn't say."""
-        names, bare = words("fields"), set(key) - _AUXILIARY
-        is_count = " ".join(key) in names["count_alone"] or (
-            not bare.isdisjoint(names["count"]) and bare <= names["count"] | names["count_beside"]
-        )
-        is_count = is_count or (len(bare) == 1 and self._call.brings_about(next(iter(bare))))
-        if not is_count:
-            return None
-        if isinstance(value, (list, tuple)):
-            return len(cast("Sequence[Any]", value))
-        number = _number(value)
-        return None if number is None or number >= _TIMESTAMP or self._call.repeats(key, value) else number
+def _count(key: tuple[str, ...], value: Any, call: _Call) -> int | None:
+    """How much a field says was affected; None if it doesn't say."""
+    names, bare = words("fields"), set(key) - _AUXILIARY
+    is_counted = not bare.isdisjoint(names["count"]) and bare <= names["count"] | names["count_beside"]
+    is_the_deed = len(bare) == 1 and call.brings_about(next(iter(bare)))
+    if not (is_counted or is_the_deed or " ".join(key) in names["count_alone"]):
+        return None
+    if isinstance(value, (list, tuple)):
+        return len(cast("Sequence[Any]", value))
+    number = _number(value)
+    return None if number is None or number >= _TIMESTAMP or call.repeats(key, value) else number
 
 
 def _field(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> _Signal | None:
@@ -451,7 +406,8 @@ def _field(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> 
         return signal
     if _is_status(key) and isinstance(value, (str, bool)):
         return None if call.repeats(key, value) else _status(key, value, call, envelope=envelope)
-    if _waits(key, value):
+    waits = not names["needs"].isdisjoint(key) and not names["needed"].isdisjoint(key)
+    if waits and not _is_nothing(value):  # something has to happen first: `requires_approval`, `next_action`
         return "not_yet"
     if (truth := _truth(value)) is not None and _number(value) is None:
         if truth and envelope and set(key) <= names["sandbox"]:
@@ -467,7 +423,9 @@ def _other(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> 
     if key == ("progress",) and (percent := _number(value)) is not None:
         return "not_yet" if percent < 100 else "yes"
     if envelope and len(key) == 1 and key[0] in _MESSAGES and isinstance(value, str):
-        return _first_words(value, call)
+        # A message counts whose first sentence is a status and nothing else: `Queued. Thank you.`
+        first = re.split(r"[.!:;,\n]", value, maxsplit=1)[0]
+        return _word(first, call) if set(tokens_of(first)) <= status_words() else None
     if key[-1] == "at" and len(key) > 1 and call.brings_about(key[-2]):
         return "yes" if value else "not_yet"
     return _made(key, value, call)
@@ -481,8 +439,6 @@ def _error(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) -> 
 
 
 def _success(value: Any, call: _Call) -> Said | None:
-    if isinstance(value, (Mapping, list, tuple)):
-        return "yes" if isinstance(value, list) and value else None
     if (truth := _truth(value)) is not None:
         return "yes" if truth else "no"
     if (number := _number(value)) is not None:
@@ -492,27 +448,19 @@ def _success(value: Any, call: _Call) -> Said | None:
 
 def _code(key: tuple[str, ...], value: Any, *, envelope: bool) -> Said | None:
     """What a number of a protocol says: an HTTP status, or the code of an API, of which 0 is success."""
-    names = words("fields")
-    if key[-1] not in names["code"] or isinstance(value, bool):
+    if key[-1] not in words("fields")["code"] or isinstance(value, bool):
         return None
-    number = _number(value)
+    number, is_result, is_code = _number(value), key == ("result", "code"), envelope and key == ("code",)
     if number is None:
-        number = http_status(value) if isinstance(value, str) else None
-    is_result = key == ("result", "code")
-    if number is None:
-        return (
-            "no"
-            if isinstance(value, str) and (is_result or (envelope and key == ("code",))) and _refuses(value)
-            else None
-        )
+        return "no" if isinstance(value, str) and (is_result or is_code) and _refuses(value) else None
     is_named = len(key) > 1 and not {"status", "http", "response"}.isdisjoint(key)
-    if number >= _ERRORS_FROM and (envelope or (is_named and number < 600)):
+    if number >= _ERRORS_FROM and (envelope or (is_named and number < _LARGEST_HTTP)):
         return "no"
-    if is_result and not 200 <= number < 300:
-        return "no" if number else "yes"
-    if number in (200, 201, 204) and (envelope or is_named):
+    if number == 0 and (is_result or is_code):
         return "yes"
-    return "yes" if number == 0 and envelope and key == ("code",) else None
+    if is_result and not 200 <= number < 300:
+        return "no"
+    return "yes" if number in (200, 201, 204) and (envelope or is_named) else None
 
 
 def _is_constant(value: Any) -> TypeGuard[str]:
@@ -539,41 +487,26 @@ def _status(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool) ->
         return None
     word = _word(value, call)
     if word is None:
-        is_unknown = is_own and key[-1] == "status" and 0 < len(tokens_of(value)) <= _STATUS_TOKENS
-        return "doubtful" if is_unknown and not _is_neutral(value) else None
+        tokens = tokens_of(value)
+        is_unknown = is_own and key[-1] == "status" and 0 < len(tokens) <= _STATUS_TOKENS
+        return "doubtful" if is_unknown and not set(tokens) <= words("values")["neutral"] else None
     if is_own or word == "yes":
         return word
     return "no" if word == "no" and envelope else "doubtful"
 
 
-def _is_neutral(value: str) -> bool:
-    return set(tokens_of(value)) <= words("values")["neutral"]
-
-
-def _waits(key: tuple[str, ...], value: Any) -> bool:
-    """Whether something has to happen first: `requires_approval`, `next_action`."""
-    names = words("fields")
-    waits = not names["needs"].isdisjoint(key) and not names["needed"].isdisjoint(key)
-    return waits and not _is_nothing(value)
-
-
 def _flag(bare: tuple[str, ...], truth: bool, call: _Call, *, envelope: bool) -> Said | None:
     """What a field that is true or false says: `sent` of `send_mail`, `queued`."""
     names, values = words("fields"), words("values")
-    own = len(bare) == 1 and (call.brings_about(bare[0]) or (bare[0] in values["ended"] and call.ends_something()))
-    if own:
+    word = bare[0] if len(bare) == 1 else ""
+    if call.brings_about(word) or (word in values["ended"] and call.ends_something()):
         return "yes" if truth else "no"
-    if len(bare) == 1 and envelope and bare[0] in names["achieved"]:
-        return ("yes" if bare[0] in names["count"] else None) if truth else "no"
+    if envelope and word in names["achieved"]:
+        return ("yes" if word in names["count"] else None) if truth else "no"
     if len(bare) == 2 and envelope and not truth and bare[-1] in names["achieved"]:
         return "unclear"  # it may be about something else: `email_verified`
-    if (
-        truth
-        and bare
-        and set(bare) <= values["no"] | values["pending"] | (values["ended"] if envelope else frozenset())
-    ):
-        return _word(" ".join(bare), call)
-    return None
+    bad = values["no"] | values["pending"] | (values["ended"] if envelope else frozenset[str]())
+    return _word(" ".join(bare), call) if truth and bare and set(bare) <= bad else None
 
 
 def _made(key: tuple[str, ...], value: Any, call: _Call) -> _Signal | None:
@@ -597,27 +530,25 @@ def _is_unknown(key: tuple[str, ...], value: Any, call: _Call, *, envelope: bool
     if _is_error(key) or call.repeats(key, value):
         return False
     if isinstance(value, list):
-        texts = (text for text in cast("list[Any]", value) if isinstance(text, str))
-        return key[-1] not in words("fields")["content"] and any(
-            _is_unknown(key, text, call, envelope=envelope) for text in texts
-        )
+        texts = [text for text in cast("list[Any]", value) if isinstance(text, str)]
+        is_content = key[-1] in words("fields")["content"]
+        return not is_content and any(_is_unknown(key, text, call, envelope=envelope) for text in texts)
     if isinstance(value, bool):
         return envelope and not value and not _is_false_anyway(key)
     number, is_code = _number(value), key in (("code",), ("result", "code"), ("response", "code"))
     if number is not None:
         return (is_code or _is_status(key)) and number != 0 and not 200 <= number < 300
-    if not isinstance(value, str) or not value or call.knows(value) or not (is_code or _is_wording(value)):
+    if not isinstance(value, str) or not value or call.knows(value):
+        return False
+    # A word, several, or a name of a code, and no id, time, address or the like.
+    bare = [word.strip(".,;:!?()'\"").replace("_", "").replace("-", "") for word in value.split()]
+    is_wording = _is_constant(value) or (any(map(str.isalpha, value)) and all(map(str.isalpha, bare)))
+    if not (is_code or is_wording):
         return False
     tokens, values = set(tokens_of(value)), words("values")
     good = values["yes"] | values["steps"] | values["neutral"] | values["true"] | values["nothing"]
     is_kind = key[-1] in words("fields")["kind"]
     return not (tokens.isdisjoint(values["no"] | values["pending"]) if is_kind else tokens <= good)
-
-
-def _is_wording(text: str) -> bool:
-    """Whether a text is a word, several, or a name of a code, and no id, time, address or the like."""
-    bare = (word.strip(".,;:!?()'\"").replace("_", "").replace("-", "") for word in text.split())
-    return _is_constant(text) or (any(map(str.isalpha, text)) and all(map(str.isalpha, bare)))
 
 
 def _is_false_anyway(key: tuple[str, ...]) -> bool:
@@ -637,52 +568,35 @@ def _is_false_anyway(key: tuple[str, ...]) -> bool:
 
 def _word(text: str, call: _Call) -> Said | None:
     """What a status in words says; None if it isn't in the vocabulary, or is a sentence."""
-    if len(text) > 60:
-        return None
     tokens, values = tokens_of(text), words("values")
     if not 0 < len(tokens) <= _STATUS_TOKENS:
         return None
-    joined = "".join(tokens)
-    rest = [word for word in tokens if not call.brings_about(word) or word == "draft"]
     if not values["negation"].isdisjoint(tokens):
-        return (
-            "no" if set(tokens) - values["negation"] <= status_words() | set(call.verbs) or len(tokens) == 2 else None
-        )
-    if joined in values["pending"] or joined in values["no"]:
-        return "no" if joined in values["no"] else "not_yet"
+        is_known = set(tokens) - values["negation"] <= status_words() | set(call.verbs)
+        return "no" if is_known or len(tokens) == 2 else None
+    rest = [word for word in tokens if not call.brings_about(word) or word == "draft"]
     if not rest:
         return "yes"
     if len(tokens) > 2 and not set(rest) <= status_words():
         return None
-    return _rest(rest, call)
-
-
-def _first_words(message: str, call: _Call) -> Said | None:
-    """What a message says whose first sentence is a status and nothing else: `Queued. Thank you.`"""
-    first = re.split(r"[.!:;,\n]", message, maxsplit=1)[0]
-    tokens = tokens_of(first)
-    return _word(first, call) if tokens and set(tokens) <= status_words() else None
-
-
-def _rest(tokens: Sequence[str], call: _Call) -> Said | None:
-    values = words("values")
-    signals: list[Said] = []
-    for token in tokens:
-        if token in values["no"]:
-            signals.append("no")
-        elif token in values["steps"]:
-            signals.append("unclear")
-        elif token in values["pending"]:
-            signals.append("not_yet")
-        elif token in values["ended"]:
-            signals.append("yes" if call.ends_something() else "no")
-        elif token in values["unclear"]:
-            signals.append("doubtful")
-        elif token in values["yes"]:
-            signals.append("yes")
-        elif token not in values["neutral"] and len(token) > 4 and token.endswith("ing"):
-            signals.append("doubtful")
+    signals: list[_Signal] = [signal for token in rest if (signal := _token(token, call)) is not None]
     return _together(signals) if signals else None
+
+
+def _token(token: str, call: _Call) -> Said | None:
+    kinds: dict[str, Said | None] = {
+        "no": "no",
+        "steps": "unclear",
+        "pending": "not_yet",
+        "ended": "yes" if call.ends_something() else "no",
+        "unclear": "doubtful",
+        "yes": "yes",
+        "neutral": None,
+    }
+    for kind, signal in kinds.items():
+        if token in words("values")[kind]:
+            return signal
+    return "doubtful" if len(token) > 4 and token.endswith("ing") else None
 
 
 def _is_error(key: tuple[str, ...]) -> bool:
@@ -690,12 +604,8 @@ def _is_error(key: tuple[str, ...]) -> bool:
     names = words("fields")
     if not names["error_setting"].isdisjoint(key) or names["error"].isdisjoint(key):
         return False
-    return set(key) <= names["error"] | names["error_beside"] or key[-1] in (
-        "error",
-        "errors",
-        "exception",
-        "exceptions",
-    )
+    ends_so = key[-1] in ("error", "errors", "exception", "exceptions")
+    return ends_so or set(key) <= names["error"] | names["error_beside"]
 
 
 def _is_nothing(value: Any) -> bool:
@@ -732,30 +642,5 @@ def _folded(value: Any) -> Any:
     return value.strip().casefold() if isinstance(value, str) else (type(value) is bool, value)
 
 
-def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """All fields of a JSON value, with their values."""
-    if isinstance(value, Mapping):
-        for key, part in cast("Mapping[Any, Any]", value).items():
-            yield str(key), part
-            yield from _fields(part)
-    elif isinstance(value, (list, tuple)):
-        for part in cast("Sequence[Any]", value):
-            yield from _fields(part)
-
-
-def _inner(value: Any) -> Iterator[Any]:
-    """All objects and lists in a JSON value."""
-    for _, part in _fields(value):
-        if isinstance(part, (Mapping, list)):
-            yield cast("Any", part)
-
-
-def _scalars(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        for part in cast("Mapping[Any, Any]", value).values():
-            yield from _scalars(part)
-    elif isinstance(value, (list, tuple)):
-        for part in cast("Sequence[Any]", value):
-            yield from _scalars(part)
-    elif value is not None:
-        yield value
+def _texts_of(value: Any) -> list[str]:
+    return [str(scalar) for _, scalar in scalars(value)]

@@ -26,13 +26,12 @@ from delegate.codes import WorkCode
 from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
-from delegate.judging.proof.calls import leaves
 from delegate.judging.proof.literals import fold, missing
-from delegate.judging.proof.seen import Seen, Shown
-from delegate.judging.proof.subject import Subject
+from delegate.judging.proof.seen import Seen, Shown, Subject
 from delegate.judging.proof.undoing import is_undone, may_be_changed
+from delegate.judging.proof.values import leaves
 from delegate.types import (
-    ExpectedCall,
+    AnyCriterion,
     FileCriterion,
     JsonObject,
     ProbeCriterion,
@@ -108,7 +107,8 @@ class Proof(Subject):
         if call is None:
             nearly = [receipt for receipt in self.calls.succeeded if self._nearly_shows(receipt)]
             return Shown(f"receipt:{nearly[-1].n}", "unlinked") if nearly else None
-        if self._is_undone(call):
+        receipt = self.calls.number(call.source.partition(":")[2])
+        if self.part.about == "deed" and is_undone(receipt, self.names, self.calls):
             return None
         if self.part.about == "file" or (self.part.names and not self.part.whole):
             return _unseen(call)
@@ -116,11 +116,6 @@ class Proof(Subject):
         if by_acting or call.source in self.evidence.find_all(quote):
             return Shown(call.source, "unconfirmed")
         return None
-
-    def _is_undone(self, call: Shown) -> bool:
-        """Whether a later call took back what this one did."""
-        receipt = self.calls.number(call.source.partition(":")[2])
-        return self.part.about == "deed" and is_undone(receipt, self.names, self.calls)
 
     def _call(self) -> Shown | None:
         """The latest recorded call that shows a deed, or that wrote a file that can't be seen. It needs no quote."""
@@ -202,20 +197,17 @@ class Proof(Subject):
             return Seen(self, look, self.shown_in).shown(quote)
         match self.part.about:
             case "report":
-                return self._report(source)
+                if source == "output" and _says_nothing(self.submission.run.output):
+                    return "the report says nothing"
+                if source in _OWN_WORDS or (self.part.files and self.is_source(source)):
+                    return Shown(source)
+                return "it asks what the report says, and the quote isn't from the report"
             case "file":
                 return self._file(source, quote)
             case "deed":
                 return self._deed(source, quote)
             case "absence":
                 return Shown(source, absences.worth(self.part, self.by, self.submission, self.calls))
-
-    def _report(self, source: str) -> Shown | str:
-        if source == "output" and _says_nothing(self.submission.run.output):
-            return "the report says nothing"
-        if source in _OWN_WORDS or (self.part.files and self.is_source(source)):
-            return Shown(source)
-        return "it asks what the report says, and the quote isn't from the report"
 
     # ------------------------------------------------------------------------------------------------------- files
 
@@ -227,13 +219,20 @@ class Proof(Subject):
         if kind == "check":
             shows = self._check_shows_file(detail)
             return Shown(source) if shows else f"the check {detail} doesn't show that of {target}"
-        if kind == "receipt":
-            return self._written_by(self.calls.number(detail), target)
+        if kind == "receipt" and self.submission.folder is not None:
+            return f"a tool call doesn't show what is in {target}"
+        if kind == "receipt":  # without a workspace, the call that wrote the file is the only trace of it
+            receipt = self.calls.number(detail)
+            if not self._writes(receipt):
+                return f"the call of {receipt.tool} did not write {target}"
+            worth = self._worth(receipt)
+            return Shown(source, worth) if worth else f"{receipt.tool} only looks something up"
         if source == "artifacts":
             if not self._is_listed(quote):
                 return f"the quote is not the line of {target}"
             texts = [text for name, text in self.evidence.sources.items() if self.is_source(name)]
-            only = bool(texts) and all(_only_repeats(self.part.text, text) for text in texts)
+            statement = self.part.text
+            only = texts and all(len(text) < 2 * len(statement) and _repeats(statement, text) for text in texts)
             return f"{target} only repeats the criterion" if only else Shown(source)
         if not self.is_source(source):
             return f"the quote is from {detail}, not from {target}"
@@ -249,7 +248,7 @@ class Proof(Subject):
 
     def _check_shows_file(self, id: str) -> bool:
         """Whether a check is one of the file: a `file` check of it, or a command that names it."""
-        criterion = next((candidate for candidate in self.submission.task.criteria if candidate.id == id), None)
+        criterion = self._criterion(id)
         if isinstance(criterion, FileCriterion):
             return self.is_meant(criterion.path)
         if not isinstance(criterion, ShellCriterion):
@@ -257,19 +256,10 @@ class Proof(Subject):
         plain = [path for path in self.part.files if not re.search(r"[*?\[]", path)]
         return not plain or any(basename(path) in criterion.command for path in plain)
 
-    def _written_by(self, receipt: Receipt, target: str) -> Shown | str:
-        """Without a workspace, the call that wrote the file is the only trace of it."""
-        if self.submission.folder is not None:
-            return f"a tool call doesn't show what is in {target}"
-        if not self._writes(receipt):
-            return f"the call of {receipt.tool} did not write {target}"
-        worth = self._worth(receipt)
-        return Shown(f"receipt:{receipt.n}", worth) if worth else f"{receipt.tool} only looks something up"
-
     def _writes(self, receipt: Receipt) -> bool:
         """Whether a call that succeeded, or is pending, names the file."""
         names_file = not self.part.files or any(self.is_meant(text) for text in leaves(receipt.args))
-        return names_file and (self.calls.did_succeed(receipt) or self.calls.is_pending(receipt))
+        return names_file and self.calls.is_done_or_pending(receipt)
 
     # ------------------------------------------------------------------------------------------------------- deeds
 
@@ -277,9 +267,7 @@ class Proof(Subject):
         kind, _, detail = source.partition(":")
         if kind == "receipt":
             receipt = self.calls.number(detail)
-            if self._shows(receipt):
-                return Shown(source, self._worth(receipt) or "unconfirmed")
-            if self.calls.did_succeed(receipt) and self._is_seen_later(receipt):
+            if self._shows(receipt) or (self.calls.did_succeed(receipt) and self._is_seen_later(receipt)):
                 return Shown(source, self._worth(receipt) or "unconfirmed")
             nearly = self._nearly_shows(receipt, least=0) or self._names_in_words(receipt)
             return Shown(source, "unlinked") if nearly else self._why_not(receipt)
@@ -294,74 +282,63 @@ class Proof(Subject):
 
         That a command succeeds shows a deed only as far as the judge understands the command.
         """
-        criterion = next((candidate for candidate in self.submission.task.criteria if candidate.id == id), None)
-        match criterion:
+        part, names = self.part, self.names
+        match criterion := self._criterion(id):
             case ReceiptCriterion() if criterion.mode != "none":
-                calls = [call for call in criterion.calls if self._is_expected(call)]
-                if calls:
-                    return Shown(source, self._worth_of_any([call.tool for call in calls]))
-            case ProbeCriterion() if self.names:
-                text = "\n".join(leaves([criterion.args, criterion.expr, criterion.schema_]))
-                if not missing(self.names, text):
+                tools = [
+                    call.tool
+                    for call in criterion.calls
+                    if not part.tools or call.tool in part.tools
+                    if not missing(names, "\n".join(leaves([call.args, call.result])))
+                ]
+                receipts = [receipt for receipt in self.calls.receipts if receipt.tool in tools]
+                worths = {self._worth(receipt) for receipt in receipts if self._shows(receipt)}
+                if tools:
+                    weaker: WorkCode = "unclear_result" if "unclear_result" in worths else "unconfirmed"
+                    return Shown(source, "met" if "met" in worths else weaker)
+            case ProbeCriterion() if names:
+                if not missing(names, "\n".join(leaves([criterion.args, criterion.expr, criterion.schema_]))):
                     return Shown(source)
-            case ShellCriterion() if self._may_be_by_commands():
+            case ShellCriterion() if not part.tools or any(self.calls.effects.get(t) == "commands" for t in part.tools):
                 text = f"{criterion.command}\n{self.evidence.sources[source]}"
-                if not missing(self.names, text) and not _only_looks_at_files(criterion.command):
+                # That a file is there, as the shell tests it, shows nothing that was done.
+                if not missing(names, text) and not re.fullmatch(r"\s*(?:test\s|\[\s).*", criterion.command):
                     return Shown(source, "unconfirmed")
             case _:
                 pass
         return f"the check {id} doesn't show that it was done"
 
-    def _is_expected(self, call: ExpectedCall) -> bool:
-        """Whether an expected call is the deed."""
-        text = "\n".join(leaves([call.args, call.result]))
-        return (not self.part.tools or call.tool in self.part.tools) and not missing(self.names, text)
-
-    def _worth_of_any(self, tools: Sequence[str]) -> WorkCode:
-        """What a check of calls of these tools is worth: no more than the best of these calls."""
-        receipts = [receipt for receipt in self.calls.receipts if receipt.tool in tools and self._shows(receipt)]
-        worths = [worth for receipt in receipts if (worth := self._worth(receipt))]
-        if "met" in worths:
-            return "met"
-        return "unclear_result" if "unclear_result" in worths else "unconfirmed"
-
-    def _may_be_by_commands(self) -> bool:
-        return not self.part.tools or any(self.calls.effects.get(tool) == "commands" for tool in self.part.tools)
+    def _criterion(self, id: str) -> AnyCriterion | None:
+        return next((criterion for criterion in self.submission.task.criteria if criterion.id == id), None)
 
     def _shows(self, receipt: Receipt) -> bool:
         """Whether the call shows the deed: by a tool that can bring it about, with all names.
 
         Where a deed is about several calls, each name may be in another one. A pending call shows it unverified.
         """
-        if not (self.calls.did_succeed(receipt) or self.calls.is_pending(receipt)):
+        calls, names, tools = self.calls, self.names, self.part.tools
+        if not calls.is_done_or_pending(receipt):
             return False
-        if self.part.tools:
-            if self._is_nested(receipt):
-                return self.calls.contains(receipt, self.names)
-            if receipt.tool not in self.part.tools or self._only_looked(receipt):
+        if not tools:
+            if self.is_read and receipt.tool in calls.effects:  # the reader knew the tool, and didn't name it
                 return False
-            return self.calls.contains(receipt, self.names, proves=True) or (self._is_of_all and self._has_all(receipt))
-        if self.is_read and receipt.tool in self.calls.effects:  # the reader knew the tool, and didn't name it
+            return calls.effect(receipt) not in ("reads", "files") and calls.contains(receipt, names, proves=True)
+        if self._is_nested(receipt):
+            return calls.contains(receipt, names)
+        only_looked = calls.effects.get(receipt.tool) == "acts" and calls.effect(receipt) == "reads"
+        if receipt.tool not in tools or only_looked:
             return False
-        may = self.calls.effect(receipt) not in ("reads", "files")
-        return may and self.calls.contains(receipt, self.names, proves=True)
-
-    def _only_looked(self, receipt: Receipt) -> bool:
-        """Whether a tool that acts was only asked something."""
-        return self.calls.effects.get(receipt.tool) == "acts" and self.calls.effect(receipt) == "reads"
+        if calls.contains(receipt, names, proves=True):
+            return True
+        if not self._is_of_all or not any(calls.contains(receipt, [name], proves=True) for name in names):
+            return False
+        by = [call for call in calls.succeeded if call.tool in tools]
+        return all(any(calls.contains(call, [name], proves=True) for call in by) for name in names)
 
     @property
     def _is_of_all(self) -> bool:
         """Whether it was read to be about all calls, or how many there are."""
         return self.part.whole and self.is_read
-
-    def _has_all(self, receipt: Receipt) -> bool:
-        """Whether this call has a name, and this and others by the same tools have all of them."""
-        by = [call for call in self.calls.succeeded if call.tool in self.part.tools]
-        has_one = any(self.calls.contains(receipt, [name], proves=True) for name in self.names)
-        return has_one and all(
-            any(self.calls.contains(call, [name], proves=True) for call in by) for name in self.names
-        )
 
     def _names_in_words(self, receipt: Receipt) -> bool:
         """Whether the call has a name where it counts, and the others only in what the child worded."""
@@ -408,11 +385,12 @@ class Proof(Subject):
             return worth
         if self.names and not self.calls.is_identified(receipt, self.names):
             return "unlinked"
-        unclear = self.calls.is_pending(receipt) or self.calls.is_doubtful(receipt)
-        doubtful = unclear or may_be_changed(receipt, self.calls)
-        if self._is_of_all or doubtful or is_undone(receipt, self.names, self.calls):
+        said = self.calls.said(receipt)
+        if self._is_of_all or said in ("not_yet", "doubtful"):
             return "unconfirmed"
-        return "met" if self.calls.outcome(receipt) == "yes" else "unclear_result"
+        if may_be_changed(receipt, self.calls) or is_undone(receipt, self.names, self.calls):
+            return "unconfirmed"
+        return "met" if said == "yes" else "unclear_result"
 
     def _worth_alone(self, receipt: Receipt) -> WorkCode | None:
         """The same by what its tool does, whatever came of it and after it."""
@@ -452,11 +430,6 @@ def _unseen(call: Shown) -> Shown:
     return Shown(call.source, "unconfirmed") if call.code == "unclear_result" else call
 
 
-def _only_looks_at_files(command: str) -> bool:
-    """Whether a command is only a test of files by the shell, which shows nothing that was done."""
-    return re.fullmatch(r"\s*(?:test\s|\[\s).*", command) is not None
-
-
 def _says_nothing(report: str) -> bool:
     return len(report) < _EMPTY_CHARS and " ".join(re.findall(r"\w+", report.lower())) in _EMPTY_WORDS
 
@@ -472,11 +445,6 @@ def _repeats(statement: str, quote: str) -> bool:
     """Whether the quote only says the statement again, in nearly the same words."""
     quote_words, words = set(re.findall(r"\w+", fold(quote))), re.findall(r"\w+", fold(statement))
     return len(words) >= 3 and sum(word in quote_words for word in words) >= 0.85 * len(words)
-
-
-def _only_repeats(statement: str, text: str) -> bool:
-    """Whether a text has hardly more than the statement."""
-    return len(text) < 2 * len(statement) and _repeats(statement, text)
 
 
 def _proposal(evidence: str, check: JsonObject | None) -> str:

@@ -5,7 +5,6 @@ and the short answers of databases, servers and programs. Sentences are not read
 import ast
 import json
 import re
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, cast
 
@@ -49,7 +48,9 @@ def values_in(text: str) -> list[Value]:
         if value is not None:
             return [Value(value)]
         if text[0] in "{[":
-            return _in_lines_of_json(text) or [Value(dict(_pairs(text[:_BEGINNING])), is_whole=False)]
+            pairs = _PAIR.findall(text[:_BEGINNING])
+            fields = {key: part[1:-1] if part.startswith('"') else json.loads(part) for key, part in pairs}
+            return _in_lines_of_json(text) or [Value(fields, is_whole=False)]
     if text[0] == "<":
         return [Value(_of_xml(text))] if not re.match(r"<!doctype html|<html", text, re.IGNORECASE) else []
     start = min((at for at in (text.find("{"), text.find("[{")) if at >= 0), default=-1)
@@ -64,36 +65,21 @@ def _parsed(text: str) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _literal(text)
+        if len(text) > _MAX_LITERAL or text[0] not in "{[":
+            return None
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return None
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         value = _parsed(value.strip())
     return cast("Any", value) if isinstance(value, (dict, list, str)) else None
 
 
-def _literal(text: str) -> Any:
-    if len(text) > _MAX_LITERAL or text[0] not in "{[":
-        return None
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return None
-
-
 def _in_lines_of_json(text: str) -> list[Value]:
     """One value for each line, where every line is one."""
-    values: list[Value] = []
-    for line in text.splitlines():
-        if line.strip():
-            value = _parsed(line.strip())
-            if not isinstance(value, (dict, list)):
-                return []
-            values.append(Value(cast("Any", value)))
-    return values
-
-
-def _pairs(text: str) -> Iterator[tuple[str, Any]]:
-    for key, value in _PAIR.findall(text):
-        yield key, json.loads(value, strict=False) if not value.startswith('"') else value[1:-1]
+    values = [_parsed(line.strip()) for line in text.splitlines() if line.strip()]
+    return [Value(value) for value in values] if all(isinstance(value, (dict, list)) for value in values) else []
 
 
 def _of_xml(text: str) -> dict[str, Any]:
@@ -151,7 +137,7 @@ def short_answer(text: str) -> Answer | None:
         return None
     if (answer := _first_line(lines[0])) is not None or len(lines) == 1:
         return answer
-    return _counted(lines[-1]) or _exited(lines[-1])
+    return _last_line(lines[-1])
 
 
 def _first_line(line: str) -> Answer | None:
@@ -161,25 +147,20 @@ def _first_line(line: str) -> Answer | None:
         return "yes"
     if match := _SMTP.fullmatch(line):
         return "yes" if match[1] == "2" else "no"
-    return _counted(line) or _exited(line) or _http(line)
+    if answer := _last_line(line):
+        return answer
+    status = http_status(line) or 0
+    return "no" if status >= 400 else "yes" if status in (200, 201, 204) else None
 
 
-def _counted(line: str) -> Answer | None:
+def _last_line(line: str) -> Answer | None:
+    """What the last line says: how much was affected, or with which code something ended."""
     line = line.strip("()") if line.startswith("(") and line.endswith("affected)") else line
     for pattern in formats("affected"):
         if match := pattern.fullmatch(line):
             return "yes" if int(match[1]) > 0 else "no"
-    return None
-
-
-def _exited(line: str) -> Answer | None:
     match = _EXIT.fullmatch(line)
     return None if match is None else "no" if int(match[1]) else "yes"
-
-
-def _http(line: str) -> Answer | None:
-    status = http_status(line)
-    return None if status is None else "no" if status >= 400 else "yes" if status in (200, 201, 204) else None
 
 
 def http_status(text: str) -> int | None:

@@ -9,21 +9,56 @@
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from posixpath import basename
 from typing import NamedTuple
 
 from delegate.codes import WorkCode
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
-from delegate.judging.judge.evidence import EXIT_CODE, printed, prints_without_work
+from delegate.judging.judge.evidence import EXIT_CODE, Evidence, printed, prints_without_work
 from delegate.judging.judge.sources import folded
 from delegate.judging.looks.look import Look
 from delegate.judging.looks.work import TELLING_CHARS
 from delegate.judging.proof import absences
-from delegate.judging.proof.calls import Calls, failed, leaves, records_in
-from delegate.judging.proof.literals import fold, missing
-from delegate.judging.proof.subject import Subject
-from delegate.types import Receipt
+from delegate.judging.proof.calls import Calls, failed
+from delegate.judging.proof.files import same_file
+from delegate.judging.proof.literals import fold, literals_in, missing
+from delegate.judging.proof.values import leaves, records_in
+from delegate.judging.submission import Submission
+from delegate.types import ReadBy, Receipt, StatementPart
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One part of a criterion about one submission."""
+
+    part: StatementPart
+    by: ReadBy
+    submission: Submission
+    evidence: Evidence
+    calls: Calls
+
+    def is_source(self, source: str) -> bool:
+        kind, _, path = source.partition(":")
+        return kind in ("artifact", "file") and self.is_meant(path)
+
+    def is_meant(self, path: str) -> bool:
+        folder = self.submission.folder
+        if folder is not None and folder.is_given(path):  # it is another child's work
+            return False
+        return not self.part.files or any(same_file(path, name) for name in self.part.files)
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The literals that a call must contain; where no model told them, those that code can tell."""
+        is_told = self.is_read and (self.part.names or self.part.tools)
+        return self.part.names if is_told else literals_in(self.part.text)
+
+    @property
+    def is_read(self) -> bool:
+        return self.by in ("model", "stored")
 
 
 class Shown(NamedTuple):

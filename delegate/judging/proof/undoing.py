@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from delegate.judging.proof.calls import Calls, leaves
+from delegate.judging.proof.calls import Calls
 from delegate.judging.proof.literals import stands_in
+from delegate.judging.proof.values import leaves
 from delegate.judging.proof.vocabulary import tokens_of, words
 from delegate.types import Receipt
 
@@ -22,11 +23,23 @@ _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d+)?")
 
 def is_undone(receipt: Receipt, names: Sequence[str], calls: Calls) -> bool:
     """Whether a later call, which wasn't refused, may have taken back what this one did about these names."""
-    later = [call for call in calls.receipts if call.n > receipt.n]
-    if any(_rolls_back(receipt, call) for call in later if not _is_committed(receipt, call, calls)):
-        return True
-    acts = [call for call in later if call in calls.not_refused and calls.effect(call) not in ("reads", "files")]
-    return any(_takes_back(receipt, call, names, calls) for call in acts)
+    for call in calls.receipts:  # of a database, a transaction that ends without effect
+        if call.tool == receipt.tool and call.n >= receipt.n:
+            texts = leaves(list(call.args.values()))
+            if call.n > receipt.n and any(map(_ROLLBACK.match, texts)):
+                return True
+            if any(map(_COMMIT.search, texts)):
+                break
+    for later in calls.not_refused:
+        if later.n <= receipt.n or calls.effect(later) in ("reads", "files"):
+            continue
+        if later.tool == receipt.tool:
+            takes_back = _replaces(receipt, later, names, calls)
+        else:
+            takes_back = _is_opposite(receipt.tool, later.tool) and _is_about_it(receipt, later, names, calls)
+        if takes_back:
+            return True
+    return False
 
 
 def may_be_changed(receipt: Receipt, calls: Calls) -> bool:
@@ -35,8 +48,8 @@ def may_be_changed(receipt: Receipt, calls: Calls) -> bool:
     It is made with nothing but what this one was made with or returned, besides words; and its tool is called after the
     same thing, or the id is one that this call returned. Or it is the same call with another number.
     """
-    later = [call for call in calls.receipts if call.n > receipt.n and calls.effect(call) == "acts"]
-    return any(_may_change(receipt, call, calls) for call in later if call in calls.not_refused)
+    later = [call for call in calls.not_refused if call.n > receipt.n and calls.effect(call) == "acts"]
+    return any(_may_change(receipt, call, calls) for call in later)
 
 
 def _may_change(receipt: Receipt, later: Receipt, calls: Calls) -> bool:
@@ -57,12 +70,6 @@ def _may_change(receipt: Receipt, later: Receipt, calls: Calls) -> bool:
     return is_about_it and (any(len(word) > 2 for word in first & second) or bool(ids & (results - arguments)))
 
 
-def _takes_back(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:
-    if later.tool == receipt.tool:
-        return _replaces(receipt, later, names, calls)
-    return _is_opposite(receipt.tool, later.tool) and _is_about_it(receipt, later, names, calls)
-
-
 def _is_opposite(tool: str, later: str) -> bool:
     """Whether the later tool undoes what the other does, by their names."""
     first, second = tokens_of(tool), tokens_of(later)
@@ -81,9 +88,7 @@ def _is_about_it(receipt: Receipt, later: Receipt, names: Sequence[str], calls: 
     if any(calls.contains(later, [name], proves=True) for name in names):
         return True
     values = {str(value) for _, value in _fields(later.args)}
-    argument_ids = {text for text in leaves(receipt.args) if _OWN_ID.fullmatch(text)}
-    ids = {text for text in leaves(calls.result(receipt)) if _OWN_ID.fullmatch(text)} | argument_ids
-    return not values.isdisjoint(ids)
+    return any(_OWN_ID.fullmatch(text) and text in values for text in leaves([receipt.args, calls.result(receipt)]))
 
 
 def _replaces(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Calls) -> bool:
@@ -94,16 +99,6 @@ def _replaces(receipt: Receipt, later: Receipt, names: Sequence[str], calls: Cal
     shared = before.keys() & after.keys()
     changes = [before[key] != after[key] for key in shared if any(stands_in(name, str(before[key])) for name in names)]
     return any(changes) and not all(changes)
-
-
-def _rolls_back(receipt: Receipt, later: Receipt) -> bool:
-    """Whether it ends a transaction of a database without effect."""
-    return later.tool == receipt.tool and any(_ROLLBACK.match(text) for text in leaves(list(later.args.values())))
-
-
-def _is_committed(receipt: Receipt, rollback: Receipt, calls: Calls) -> bool:
-    between = [call for call in calls.receipts if receipt.n <= call.n < rollback.n and call.tool == receipt.tool]
-    return any(_COMMIT.search(text) for call in between for text in leaves(list(call.args.values())))
 
 
 def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
