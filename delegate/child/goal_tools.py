@@ -4,6 +4,8 @@ from delegate.ports import ToolSpec
 
 CLAIM, ABORT = "claim_complete", "abort_with_report"
 GOAL_TOOLS = frozenset({CLAIM, ABORT})
+DECLARE, VERIFY = "declare_step", "verify_step"
+STEP_TOOLS = frozenset({DECLARE, VERIFY})
 
 
 def goal_tools(max_claims: int) -> tuple[ToolSpec, ...]:

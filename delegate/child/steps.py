@@ -13,13 +13,12 @@ from typing import Any, cast
 
 from delegate._util.fencing import one_line
 from delegate._util.similar import most_similar
+from delegate.child.goal_tools import DECLARE, STEP_TOOLS, VERIFY
 from delegate.errors import ToolError
 from delegate.events import Notify, StepDeclared, StepVerified
 from delegate.ports import Tool
 from delegate.types import Receipt
 
-DECLARE, VERIFY = "declare_step", "verify_step"
-STEP_TOOLS = frozenset({DECLARE, VERIFY})
 MAX_STEPS = 200
 _CHARS = 2_000
 
