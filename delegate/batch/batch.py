@@ -76,7 +76,6 @@ class Tally:
         return self.passed + self.unjudged == self.total
 
     def add(self, outcome: ItemOutcome) -> None:
-        """Count one outcome."""
         result = outcome.result
         if outcome.passed:
             self.passed += 1
@@ -158,7 +157,10 @@ class Batch:
         self._failure: DelegateError | None = None
         self._messages: asyncio.Queue[_Message] = asyncio.Queue()
         # One for all items, so that a slow one is moved off the event loop only once.
-        self._consumer = config.on_event and Consumer(_deliver, name=name_of(config.on_event))
+        # Each delivery is the sink of an item and an event for it.
+        self._consumer = config.on_event and Consumer[tuple[EventSink, Event]](
+            lambda delivery: delivery[0](delivery[1]), name=name_of(config.on_event)
+        )
         self._schedule: Graph | InOrder
         self._trace: BatchTrace
 
@@ -249,7 +251,12 @@ class Batch:
         if self._config.consumer is not None:
             self._config.consumer(RunStarted(run_id=self.run_id, at=time.time(), tasks=self.tally.total))
         seconds = (self._config.max_minutes or _NO_TIME_LIMIT) * 60
-        timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
+
+        def stop_at_time_limit() -> None:
+            self._stop(f"max_minutes ({self._config.max_minutes:g}) is reached")
+            self._cancellation.cancel()
+
+        timer = asyncio.get_running_loop().call_later(seconds, stop_at_time_limit)
         self._trace = BatchTrace(run_id=self.run_id, tasks=self.tally.total)
         try:
             while self._start_items():
@@ -329,10 +336,6 @@ class Batch:
     def _stop(self, reason: str) -> None:
         self.stopped = self.stopped or reason
 
-    def _stop_at_time_limit(self) -> None:
-        self._stop(f"max_minutes ({self._config.max_minutes:g}) is reached")
-        self._cancellation.cancel()
-
     async def _process(self, item: Item | ItemOutcome) -> None:
         try:
             item = replace(item, input={name: redactor.text(value) for name, value in item.input.items()})
@@ -392,8 +395,3 @@ class Batch:
         self._unreachable = self._unreachable + 1 if error is not None and error.code in _UNREACHABLE else 0
         self._latest_error = error.code if error is not None else ""
         self._schedule.finished(outcome)
-
-
-def _deliver(delivery: tuple[EventSink, Event]) -> object:
-    sink, event = delivery
-    return sink(event)

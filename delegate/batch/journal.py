@@ -231,7 +231,6 @@ class Journal:
         await self._write((_UNDO_BEGIN, (run_id, id)))
 
     async def end(self, run_id: str, outcome: ItemOutcome) -> None:
-        """Record the outcome of an item."""
         result = outcome.result
         verdict = result.verdict.verdict if result and result.verdict else None
         head = (run_id, outcome.id, outcome.row, json.dumps(dict(outcome.input)), outcome.state, outcome.good, verdict)
@@ -285,7 +284,6 @@ class Journal:
         return [await self._summary(row, counts) for row, counts in await self._read(query) or []]
 
     async def aclose(self) -> None:
-        """Close the file. It is opened again on the next use."""
         await self._store.aclose()
 
     async def _lost(self, run_id: str) -> list[tuple[str, ItemOutcome | None]]:

@@ -60,11 +60,9 @@ class Worker:
             cancellation.cancel()
 
     def pid(self) -> int:
-        """Process id of the worker."""
         return os.getpid()
 
     async def aclose(self) -> None:
-        """Release the worker's resources."""
         await self._backend.aclose()
 
 
@@ -96,7 +94,6 @@ class RayBackend:
 
     @property
     def capacity(self) -> int | None:
-        """Total number of items that the workers run at the same time."""
         return self._per_worker * len(self._slots)
 
     def next_handle(self) -> None:
@@ -105,7 +102,6 @@ class RayBackend:
     async def run(
         self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
     ) -> TaskResult:
-        """Run one item on the least busy worker."""
         number = next(self._item_numbers)
         slot = await self._slot_for(number)
         running = slot.actor.run.remote(number, item.id, item.row, item.task.model_dump_json())

@@ -98,7 +98,6 @@ class Table:
 
     @property
     def header(self) -> list[str]:
-        """The names of the columns."""
         return list(self._row({}, self._named(self.inputs), self._outputs({}, None)))
 
     def cells(self, outcome: ItemOutcome) -> list[object]:
@@ -209,7 +208,6 @@ class ResultsFile:
             self._append(_csv_row(self._table.cells(outcome)))
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

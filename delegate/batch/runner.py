@@ -39,7 +39,6 @@ class BatchPlan:
 
     @property
     def estimate(self) -> Estimate:
-        """The estimate of the whole batch."""
         return Estimate(self.groups, self.limit_usd)
 
 
@@ -65,15 +64,12 @@ class BatchRunner:
 
     @property
     def capacity(self) -> int | None:
-        """None: no limit."""
         return None
 
     def next_handle(self) -> str:
-        """A handle in the run of this backend."""
         return self.context.run.next_handle()
 
     async def aclose(self) -> None:
-        """Await the `close` that it was given."""
         if self.close is not None:
             await self.close()
 

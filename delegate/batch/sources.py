@@ -38,17 +38,13 @@ class Source(Protocol):
     """An iterable of items that can be read more than once."""
 
     @property
-    def name(self) -> str:
-        """Name of the source in messages."""
-        ...
+    def name(self) -> str: ...
 
     def __iter__(self) -> Iterator[Item | BadRow]: ...
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A source of tasks that a program passed."""
-
     tasks: Sequence[Task | Item]
     name: str = "tasks"
 
@@ -106,7 +102,6 @@ class TaskFile:
 
     @property
     def name(self) -> str:
-        """Name of the source in messages."""
         return self.display_name or str(self.path)
 
     @property
@@ -236,7 +231,6 @@ def tasks_in(document: object, name: str) -> list[object]:
 
 
 def no_tasks(name: str) -> CallError:
-    """The error for a document without tasks."""
     message = f"{name}: there are no tasks; write a list of tasks, or an object with the list as `tasks`"
     return CallError("bad_task", message)
 

@@ -15,8 +15,6 @@ from delegate.types import CitationsCriterion, Task
 
 @dataclass(frozen=True, slots=True)
 class ValidatedSource:
-    """The result of validating a source."""
-
     total: int
     """Number of items, bad rows included."""
     digest: str

@@ -324,11 +324,9 @@ class AcpSession:
 
     @property
     def report(self) -> str:
-        """The last message."""
         return "".join(self._message).strip()
 
     def updated(self, params: object) -> None:
-        """Take what the agent says about its work."""
         try:
             update = schema.SessionNotification.model_validate(params).update
         except ValidationError:
@@ -363,7 +361,6 @@ class AcpSession:
         return known
 
     def stop(self, problem: Exception) -> None:
-        """End the child's run with this error."""
         if not self.stopped.done():
             self.stopped.set_exception(problem)
 

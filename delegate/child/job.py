@@ -231,7 +231,6 @@ class PendingReceipt:
         self.write()
 
     def write(self) -> None:
-        """Write the receipt, which is an event too."""
         self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
 
 

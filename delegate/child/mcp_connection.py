@@ -55,7 +55,6 @@ class McpConnection:
             raise
 
     async def tools(self) -> AsyncIterator[Mapping[str, Any]]:
-        """The definitions of its tools, as in the protocol."""
         session, cursor = await self._session, None
         for _ in range(_MOST_PAGES):
             page = _plain(await session.list_tools(**({"cursor": cursor} if cursor else {})))
@@ -115,7 +114,6 @@ class McpConnection:
         return True
 
     async def aclose(self) -> None:
-        """Close the connection; a server that was started ends."""
         self._closing.set()
         if not self._session.done():
             self._task.cancel()

@@ -12,6 +12,7 @@ from typing import Any
 
 from delegate._util.fencing import fence, new_nonce
 from delegate._util.redaction import redactor
+from delegate.child.goal_tools import text_schema
 from delegate.errors import ToolError
 from delegate.ports import Tool
 
@@ -37,8 +38,8 @@ class Scratch:
             {
                 "type": "object",
                 "properties": {
-                    "name": {"type": "string", "description": "Letters, digits, _ and -."},
-                    "text": {"type": "string", "description": f"What to write: up to {MAX_CHARS:,} characters."},
+                    "name": text_schema("Letters, digits, _ and -."),
+                    "text": text_schema(f"What to write: up to {MAX_CHARS:,} characters."),
                 },
                 "additionalProperties": False,
             },

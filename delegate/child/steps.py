@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from delegate._util.fencing import one_line
 from delegate._util.similar import most_similar
-from delegate.child.goal_tools import DECLARE, STEP_TOOLS, VERIFY
+from delegate.child.goal_tools import DECLARE, STEP_TOOLS, VERIFY, object_schema, text_schema
 from delegate.errors import ToolError
 from delegate.events import Notify, StepDeclared, StepVerified
 from delegate.ports import Tool
@@ -25,8 +25,6 @@ _CHARS = 2_000
 
 @dataclass(slots=True)
 class Step:
-    """One declared step."""
-
     n: int
     goal: str
     tools: tuple[str, ...]
@@ -37,8 +35,6 @@ class Step:
 
 @dataclass(slots=True)
 class Steps:
-    """The steps of one child."""
-
     receipts: Callable[[], Sequence[Receipt]]
     notify: Notify
     open: Step | None = None
@@ -54,15 +50,15 @@ class Steps:
                 "Declare your next step before you change anything: its goal, the tools that you will call for it, and "
                 "what you expect to come of it. What you call outside of a step's tools has to be approved. Tools that "
                 "only read need no step.",
-                _object(
-                    goal=_text("What this step is to achieve."),
+                object_schema(
+                    goal=text_schema("What this step is to achieve."),
                     tools={
                         "type": "array",
                         "items": {"enum": [tool.name for tool in tools]},
                         "minItems": 1,
                         "description": "The names of the tools that this step will call.",
                     },
-                    expected=_text("What will be true when it is done, so that it can be checked."),
+                    expected=text_schema("What will be true when it is done, so that it can be checked."),
                 ),
                 self._declare,
                 parallel=False,
@@ -72,8 +68,8 @@ class Steps:
                 VERIFY,
                 "End the open step: say what came of it, and whether what you expected holds. You get back what was "
                 "called in it.",
-                _object(
-                    outcome=_text("What came of it, with the words and numbers that show it."),
+                object_schema(
+                    outcome=text_schema("What came of it, with the words and numbers that show it."),
                     held={"type": "boolean", "description": "Whether what you expected holds."},
                 ),
                 self._verify,
@@ -146,16 +142,3 @@ def _argument(arguments: Mapping[str, Any], name: str) -> str:
 
 def _counted(calls: Counter[str]) -> tuple[str, ...]:
     return tuple(f"{name} ×{count}" if count > 1 else name for name, count in calls.items())
-
-
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -132,7 +132,6 @@ class RepeatGuard:
 
     @property
     def most(self) -> int:
-        """The highest count."""
         return max(self._counts.values(), default=0)
 
     def count_turn(self, results: Sequence[tuple[ToolCall, ToolOutput]]) -> list[int]:

@@ -71,7 +71,6 @@ def toolbox(
 
 
 def toolbox_specs() -> tuple[ToolSpec, ...]:
-    """The definitions of the built-in tools."""
     return (
         *(ToolSpec(definition.name, definition.description, definition.parameters) for definition in _DEFINITIONS),
         _think_tool().spec,

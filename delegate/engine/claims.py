@@ -59,7 +59,6 @@ class TaskClaims:
 
     @property
     def left(self) -> int:
-        """How many more claims may be made."""
         return self.max_claims - len(self.made)
 
     async def make(self, rationale: str) -> MadeClaim:

@@ -54,7 +54,6 @@ class Refusals:
         return bool(new)
 
     def as_json(self) -> list[JsonObject]:
-        """All of them, for another process."""
         return [{"about": about, "result": refusal.model_dump(mode="json")} for about, refusal in self._refusals]
 
     def task_without(self, refusals: Mapping[str, CriterionResult]) -> Task | None:

@@ -39,8 +39,6 @@ RunnerAttribute = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services shared by all tasks of one delegator."""
-
     settings: Settings
     runner: ChildRunner
     judging: Judging
@@ -112,8 +110,6 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True)
 class CallScope:
-    """The values shared by all tasks of one call."""
-
     services: Services
     context: RunContext
     author: Author
