@@ -39,8 +39,12 @@ async def run(job: Job, claims: Claims) -> ChildRun:
     limits = LoopLimits(
         max_steps=job.max_steps, max_no_progress_steps=MAX_REPEATED_CLAIMS, max_repeated_actions=MAX_IDLE_TURNS
     )
+
+    def idleness(action: _Turn | _Notice) -> str | None:
+        return "idle" if isinstance(action, _Notice) and action.idle else None
+
     # Errors aren't recorded here and gone past: what a provider or the ledger raises is how a child ends.
-    loop = await run_loop(child, limits, state_digest=child.claimed_state, action_digest=_idleness, raises=(Exception,))
+    loop = await run_loop(child, limits, state_digest=child.claimed_state, action_digest=idleness, raises=(Exception,))
     return child.ended(loop)
 
 
@@ -173,10 +177,6 @@ class _GoalChild:
     def _stopped(self, run: ChildRun, end: GoalEnd = "aborted") -> Stop:
         self._ended = run
         return Stop(run.status, end)
-
-
-def _idleness(action: _Turn | _Notice) -> str | None:
-    return "idle" if isinstance(action, _Notice) and action.idle else None
 
 
 def _text(arguments: Mapping[str, Any] | None, name: str) -> str:

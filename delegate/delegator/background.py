@@ -342,7 +342,9 @@ class Background:
             await delegation.close()
 
     async def _started(self, delegation: Delegation) -> Delegation:
-        await delegation.wait_until_started()
+        async for event in delegation.events():
+            if event.kind == "task.queued":
+                break
         for handle in delegation.handles:
             self._delegations[handle] = delegation
         while len(self._delegations) > _KEPT_DELEGATIONS and next(iter(self._delegations.values())).done:

@@ -156,12 +156,6 @@ class Delegation:
                         changed.cancel()
         return self._has_ended(handle)
 
-    async def wait_until_started(self) -> None:
-        """Wait until the tasks are recorded, or the call has been refused."""
-        async for event in self.events():
-            if event.kind == "task.queued":
-                return
-
     async def _ask(self, question: ParentQuestion) -> str | None:
         """Call `on_question`, and wait for a message if it has no answer. Canceled once there is one."""
         try:
