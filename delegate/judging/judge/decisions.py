@@ -17,7 +17,7 @@ from delegate.judging.judge.session import JudgePool, JudgeReply, JudgeSession
 from delegate.judging.judge.sources import Sources
 from delegate.judging.looks.looks import Looking, Looks
 from delegate.judging.looks.work import Work
-from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.calls import Calls, recorded
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.reading.statements import TaskReading
 from delegate.judging.rubrics import rubric_of
@@ -66,7 +66,7 @@ class JudgeDecisions:
         statements = [
             criterion for criterion in criteria if not isinstance(criterion, (RubricCriterion, CitationsCriterion))
         ]
-        calls = decide.calls_of(submission, reading)
+        calls = recorded(submission, reading.effects)
         entries = await run_in_thread_if(self.is_large, partial(decide.opened, submission, statements, reading, calls))
         if any(entry.settled for entry in entries):
             return [settled for entry in entries if (settled := entry.settled) is not None]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from delegate._util.redaction import redactor
 from delegate.judging.judge.sources import (
     EARLIER_RECEIPTS,
     OUR_TEXT,
@@ -61,8 +60,6 @@ class Evidence:
     """What the judge looked at, by name."""
     work: "Work | None" = field(default=None, repr=False)
     """The finished work, where a judge looked."""
-    checks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The kind of criterion behind each `check:<id>`."""
 
     def find(self, quote: str, preferred: str = "") -> str | None:
         """The name of a source that contains `quote`: the `preferred` one, else the first. None if no source does."""
@@ -198,10 +195,9 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
     if len(sources.submission.run.receipts) > RECEIPTS:
         cut.append(EARLIER_RECEIPTS)
     hidden = [name for name, content in contents.items() if content.hidden]
-    kinds = {redactor.text(f"check:{check.id}"): check.kind for check in sources.checks if check.decided_by == "check"}
     findings = tuple(_findings(sources, hidden, cut))
     earlier = frozenset(name for name, source in by_name.items() if name.startswith("receipt:") and not source.on_page)
-    return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier, checks=kinds)
+    return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier)
 
 
 def _limits(sources: Mapping[str, Source], contents: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:

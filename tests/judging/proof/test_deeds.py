@@ -14,13 +14,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator
-from delegate.judging.judge.decide import calls_of
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.sources import Sources
-from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.calls import Calls, recorded
 from delegate.judging.proof.proof import Proof, Shown
 from delegate.judging.proof.undoing import is_undone, may_be_changed
-from delegate.judging.reading.statements import TaskReading
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatRequest, Tool
@@ -69,7 +67,7 @@ def worth(row: Json) -> list[set[str]]:
     for fields in row["parts"]:
         part = StatementPart.model_validate({**fields, "whole": row["kind"] in ABOUT_ALL})
         evidence = gather(Sources(submission, (), (part,)))
-        proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading()))
+        proof = Proof(part, "model", submission, evidence, recorded(submission))
         lines = {line[:400] for text in evidence.sources.values() for line in text.splitlines() if len(line) > 3}
         found.append({shown.code for line in lines if isinstance(shown := proof.find(line), Shown)})
     return found
