@@ -34,7 +34,7 @@ StoppedCode = Literal[
 """Why a check could not end, which the work or the criterion is to blame for."""
 UnableCheckCode = Literal[
     "no_workspace", "probe_failed", "probe_timeout", "probe_unavailable", "no_receipts", "commands_not_allowed",
-    "network_not_allowed", "sandbox_unavailable", "network_isolation_unavailable", "platform_not_supported",
+    "network_not_allowed", "sandbox_unavailable", "network_isolation_unavailable",
     "processes_left", "sandbox_failed", "command_failed",
 ]  # fmt: skip
 """Why a check could not look at the work."""

@@ -9,7 +9,7 @@ import re
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typer import Context
 from typer.models import OptionInfo, ParameterInfo
@@ -66,7 +66,7 @@ def _parameters(run: Callable[..., Any]) -> list[inspect.Parameter]:
 def _annotated(hint: Any) -> tuple[Any, ParameterInfo]:
     """The type of a parameter without `None` and lists, and what typer is told of it."""
     kind, info = get_args(hint)
-    if get_origin(kind) is types.UnionType:
+    if get_origin(kind) in (types.UnionType, Union):
         kind = next(one for one in get_args(kind) if one is not types.NoneType)
     return (get_args(kind)[0] if get_origin(kind) is list else kind), info
 
@@ -111,6 +111,8 @@ def _value(kind: Any, info: ParameterInfo) -> str:
         return f"`{info.metavar}`"
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return " or ".join(f"`{one.value}`" for one in kind)
+    if get_origin(kind) is Literal:
+        return " or ".join(f"`{one}`" for one in get_args(kind))
     return "`N`" if kind in (int, float) else "`FILE`" if kind is Path else "`TEXT`"
 
 

@@ -55,7 +55,6 @@ def assigned_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _assigned(text: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Where the value of an assignment is, if it is a secret."""
     group = "bare" if match["bare"] else "quoted"
     value = match[group].rstrip(".,;:!?") if group == "bare" else match[group]
     start, end = match.start(group), match.start(group) + len(value)
@@ -63,12 +62,9 @@ def _assigned(text: str, match: re.Match[str]) -> tuple[int, int] | None:
         return None  # code
     if not _looks_like_one(value) or not is_secret_value(_name(text, match), value):
         return None
-    return start, end if len(match[group]) < _LONGEST_SEEN else _end_of_value(text, end)
-
-
-def _end_of_value(text: str, start: int) -> int:
-    rest = _REST.match(text, start)
-    return rest.end() if rest else start
+    if len(match[group]) >= _LONGEST_SEEN and (rest := _REST.match(text, end)):
+        end = rest.end()
+    return start, end
 
 
 def _name(text: str, match: re.Match[str]) -> str:
@@ -106,19 +102,9 @@ _STANDS_FOR_ONE = re.compile(
     r"^[<$%{\[(@]|\$\{|\{\{|\.\.\.|…|xxxx|\*\*\*|your[-_]|[-_]here|placeholder|changeme|\[redacted\]", re.I
 )
 _PUBLIC = (
-    "AAAAB3Nz",
-    "AAAAC3Nz",
-    "AAAAE2Vj",
-    "MIGfMA0G",
-    "MIIBIjAN",
-    "sha256",
-    "sha384",
-    "sha512",
-    "http:",
-    "https:",
-    "data:",
-    "arn:",
-)
+    "AAAAB3Nz", "AAAAC3Nz", "AAAAE2Vj", "MIGfMA0G", "MIIBIjAN", "sha256", "sha384", "sha512", "http:", "https:",
+    "data:", "arn:",
+)  # fmt: skip
 """How public keys, digests, addresses and names of resources begin."""
 
 

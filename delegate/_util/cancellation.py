@@ -192,7 +192,14 @@ async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float) -
         await _EndOf(running)
     except asyncio.CancelledError as cancel:
         running.cancel()
-        if not await _ended(running, asyncio.get_running_loop().time() + grace_seconds):
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace_seconds
+        while not running.done() and (seconds := until - loop.time()) > 0:
+            try:
+                await asyncio.wait([running], timeout=seconds)
+            except asyncio.CancelledError:  # passed on, like the first one
+                running.cancel()
+        if not running.done():
             _left_behind.add(running)
             running.add_done_callback(_forget)
             raise cancel from LeftBehind()
@@ -214,16 +221,6 @@ class _EndOf(asyncio.Future[None]):
     def __call__(self, running: "asyncio.Future[Any]") -> None:
         if not self.done():
             self.set_result(None)
-
-
-async def _ended(running: "asyncio.Future[Any]", until: float) -> bool:
-    """Wait for it until that time of the loop. Further cancels are passed on."""
-    while not running.done() and (seconds := until - asyncio.get_running_loop().time()) > 0:
-        try:
-            await asyncio.wait([running], timeout=seconds)
-        except asyncio.CancelledError:
-            running.cancel()
-    return running.done()
 
 
 _left_behind: "set[asyncio.Future[Any]]" = set()

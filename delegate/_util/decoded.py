@@ -119,7 +119,9 @@ def _from_base32(digits: str) -> bytes:
 
 def _unescaped(text: str) -> Iterator[Decoded]:
     """What is around the escapes of URLs, of JSON and other code, and of HTML, without these."""
-    for start, end in _windows(text):
+    escapes = [escape for begin, escape in _ESCAPES.items() if begin[0] in text and begin in text]
+    found = sorted(match.start() for escape in escapes for match in escape.finditer(text))
+    for start, end in surroundings(found, _AROUND, len(text)):
         pieces: list[str] = []
         places: list[int] = []
         at = start
@@ -139,18 +141,11 @@ def _source_in(places: Sequence[int]) -> Callable[[int, int], tuple[int, int]]:
 
 
 def _character(escape: re.Match[str]) -> str:
-    """What an escape stands for; nothing if that isn't displayed."""
     if entity := escape["entity"]:
         character = html.unescape(f"&{entity};")[:1] or " "
         return "" if re.fullmatch(_HIDDEN, f"{ord(character):04x}") else character
     digits = escape["percent"] or escape["code"]
     return chr(int(digits, 16)) if digits else ""
-
-
-def _windows(text: str) -> Iterator[tuple[int, int]]:
-    escapes = [escape for begin, escape in _ESCAPES.items() if begin[0] in text and begin in text]
-    places = sorted(match.start() for escape in escapes for match in escape.finditer(text))
-    return surroundings(places, _AROUND, len(text))
 
 
 def surroundings(places: Iterable[int], distance: int, length: int) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,6 @@ that it never saw. Cleaning is idempotent.
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterator
 from typing import NamedTuple
 
 FENCE_MARK = "<<<"
@@ -105,11 +104,9 @@ def frame(text: str, mark: str) -> str:
     A child that edits a file needs its exact text, so only look-alike lines are changed. The first line says whether
     any were, and whether the text contains hidden characters.
     """
-    exact = (
-        "".join(_escape_mark(line, mark) for line in text.splitlines(keepends=True))
-        if _may_contain_mark(text)
-        else text
-    )
+    exact, is_plain = text, _is_plain(text)
+    if (is_plain and ("<<" in text or ">>" in text)) or (not is_plain and _ANGLE.search(text)):  # rarely
+        exact = "".join(_escape_mark(line, mark) for line in text.splitlines(keepends=True))
     first = f"{FENCE_MARK}{mark}"
     first += " (with hidden characters)" if clean(text).hidden else ""
     first += " (in lines like this one, < is shown as \u2039 and > as \u203a)" if exact != text else ""
@@ -144,21 +141,15 @@ def _is_plain(text: str) -> bool:
 
 
 def _strip_hidden(text: str) -> str:
-    if len(text) <= PIECE_CHARS:
-        return _strip_piece(text)
-    return "".join(map(_strip_piece, _pieces(text)))
+    """Piece by piece, since one search through all of a long text would hold the interpreter and every thread.
 
-
-def _pieces(text: str) -> Iterator[str]:
-    """Parts of a long text, since one search through all of it would hold the interpreter and with it every thread.
-
-    Each begins with a visible character: what is removed depends on one character before it.
+    Each piece begins with a visible character: what is removed depends on one character before it.
     """
-    start = 0
+    pieces, start = list[str](), 0
     while match := _VISIBLE.search(text, start + PIECE_CHARS):
-        yield text[start : match.start()]
+        pieces.append(_strip_piece(text[start : match.start()]))
         start = match.start()
-    yield text[start:]
+    return "".join([*pieces, _strip_piece(text[start:])])
 
 
 def _strip_piece(text: str) -> str:
@@ -170,11 +161,6 @@ def _strip_piece(text: str) -> str:
     return re.sub(f"[{_JOINERS}]", "", text)
 
 
-def _may_contain_mark(text: str) -> bool:
-    """A cheap test that is False for most texts."""
-    return "<<" in text or ">>" in text if _is_plain(text) else _ANGLE.search(text) is not None
-
-
 def _escape_mark(line: str, mark: str) -> str:
     """The line, unchanged unless a reader could mistake it for the first or last line of a frame."""
     if _ANGLE.search(line) is None:
@@ -183,11 +169,9 @@ def _escape_mark(line: str, mark: str) -> str:
     text = unicodedata.normalize("NFKC", visible.translate(_EXPANDED_ANGLES))
     resembles_a_mark = _FRAME_LOOK_ALIKE.match(text) is not None
     contains_this_mark = mark in text and (FENCE_MARK in text or ">>>" in text)
-    return _ANGLE.sub(_replace_angle, line) if resembles_a_mark or contains_this_mark else line
-
-
-def _replace_angle(angle: re.Match[str]) -> str:
-    return "\u2039" if angle[0] in _OPENING_ANGLES else "\u203a"
+    if not (resembles_a_mark or contains_this_mark):
+        return line
+    return _ANGLE.sub(lambda angle: "\u2039" if angle[0] in _OPENING_ANGLES else "\u203a", line)
 
 
 def _defuse(text: str) -> str:

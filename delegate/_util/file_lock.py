@@ -1,18 +1,13 @@
 """Locks a file for the few microseconds of one step."""
 
-import sys
+import fcntl
 import time
-
-if sys.platform != "win32":
-    import fcntl
 
 
 def lock_file(fd: int, seconds: float) -> None:
     """Lock the open file against other processes. Raises OSError if one of them keeps the lock for so long, or the
     system or file system has no locks.
     """
-    if sys.platform == "win32":
-        raise OSError("Windows has no such locks")
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -25,5 +20,4 @@ def lock_file(fd: int, seconds: float) -> None:
 
 def unlock_file(fd: int) -> None:
     """Release the lock, also where a forked process has the open file."""
-    if sys.platform != "win32":
-        fcntl.flock(fd, fcntl.LOCK_UN)
+    fcntl.flock(fd, fcntl.LOCK_UN)

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 
 class _Format(NamedTuple):
-    """One key format: its prefixes, and the regular expression of the rest."""
-
     prefixes: tuple[str, ...]
     rest: str
     in_words: bool = False
@@ -24,8 +22,8 @@ class _Format(NamedTuple):
         The literal prefix comes first, because `re` finds a literal quickly; a lookbehind then checks what precedes it.
         That way a long run of word characters is scanned only once.
         """
-        prefixes = [f"{prefix}{self._boundary(prefix)}" for prefix in map(re.escape, self.prefixes)]
-        return re.compile(f"(?:{'|'.join(prefixes)}){self.rest}")
+        prefixes = "|".join(f"{prefix}{self._boundary(prefix)}" for prefix in map(re.escape, self.prefixes))
+        return re.compile(f"(?:{prefixes}){self.rest}")
 
     def pattern_after(self, prefix: str, rare: str) -> str:
         """The regular expression of the whole key, for use right after the last `rare` character of the prefix."""
@@ -87,7 +85,6 @@ def _shapes() -> tuple[_Shape, ...]:
 
 @cache
 def _word() -> re.Pattern[str]:
-    """The regular expression of all kinds of secrets that are found inside a long run."""
     return re.compile("|".join(entry["pattern"] for entry in _data()["words"]))
 
 

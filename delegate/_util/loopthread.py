@@ -5,7 +5,7 @@ import atexit
 import threading
 import weakref
 from collections.abc import Callable, Collection, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import wait
 from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -66,9 +66,18 @@ class LoopThread:
         `on_poll` is called on the waiting thread every `LOOK_SECONDS`.
         """
         ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_set_when_done(work, ended), self._ensure_started())
+
+        async def end() -> T:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(end(), self._ensure_started())
         try:
-            return _result(future, on_poll)
+            while on_poll is not None and wait([future], LOOK_SECONDS).not_done:
+                on_poll()
+            return future.result()
         except BaseException:
             future.cancel()
             ended.wait()
@@ -100,8 +109,6 @@ class LoopThread:
 
 
 class _RunningLoop:
-    """An event loop in its thread."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._ended = asyncio.Event()
@@ -145,21 +152,3 @@ def _stop_all() -> None:
     for running in tuple(_threads.values()):
         running.stop()
         running.thread.join()
-
-
-def _result(future: Future[T], on_poll: Callable[[], None] | None) -> T:
-    while on_poll is not None:
-        try:
-            return future.result(LOOK_SECONDS)
-        except TimeoutError:
-            if future.done():  # raised by the work itself
-                break
-            on_poll()
-    return future.result()
-
-
-async def _set_when_done(work: Coroutine[Any, Any, T], ended: threading.Event) -> T:
-    try:
-        return await work
-    finally:
-        ended.set()

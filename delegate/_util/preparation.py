@@ -76,22 +76,17 @@ class Preparation:
         try:
             for steps, future in zip(phases, self._done, strict=True):
                 for step in steps:
-                    self._take(step)
+                    with _stepping:  # a process forked in the middle of an import could never import that module
+                        try:
+                            if not self._stopped:
+                                step()
+                        except Exception as error:
+                            _log.debug("not prepared: %s", error)
                 if future is self._done[-1] and key is not None and not self._stopped:
                     _prepared.add(key)
                 future.set_result(None)
         finally:
             _running.discard(self)
-
-    def _take(self, step: _Load) -> None:
-        # A process that is forked in the middle of an import could never import that module.
-        with _stepping:
-            if self._stopped:
-                return
-            try:
-                step()
-            except Exception as error:
-                _log.debug("not prepared: %s", error)
 
 
 _prepared: set[Hashable] = set()
@@ -117,8 +112,7 @@ def _after_fork_in_child() -> None:
 
 
 _paused: list[bool] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 @atexit.register

@@ -1,14 +1,13 @@
 """Identifies processes, so that a later process can tell whether one is still running."""
 
 import os
-import sys
 from functools import cache
 from pathlib import Path
 
 
 def this_process() -> str:
     """The identity of the current process. Not a constant, since a forked process has another one."""
-    return _cached_identity(os.getpid())
+    return _identity_now(os.getpid())
 
 
 def is_alive(process: object) -> bool:
@@ -18,7 +17,7 @@ def is_alive(process: object) -> bool:
     """
     if process == this_process():
         return True
-    if not isinstance(process, str) or sys.platform == "win32":  # where os.kill would send a real signal
+    if not isinstance(process, str):
         return False
     start = process.partition("/")[0]
     if not start.isdecimal() or len(start) > 9:
@@ -33,11 +32,6 @@ def is_alive(process: object) -> bool:
     return _identity(pid) == process
 
 
-@cache
-def _cached_identity(pid: int) -> str:
-    return _identity(pid)
-
-
 def _identity(pid: int) -> str:
     """The process ID with the process's start time and the boot ID, since process IDs are reused; outside Linux, the
     process ID alone.
@@ -48,3 +42,6 @@ def _identity(pid: int) -> str:
         return f"{pid}/{fields[18] if state not in 'ZX' else 'dead'}/{boot}"
     except (OSError, IndexError):  # not Linux
         return f"{pid}/"
+
+
+_identity_now = cache(_identity)

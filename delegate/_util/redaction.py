@@ -17,7 +17,7 @@ import os
 import re
 import string
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, quote_plus
@@ -46,14 +46,6 @@ _LONGEST = 8_000
 _EDGE = string.whitespace + "\\"
 """What a line break is surrounded by: indentation, and the backslash of a shell or of JSON in JSON."""
 _PASSWORD_IN_URL = re.compile(r"://[^\s/?#@:]*:([^\s/?#]+)@")
-
-
-def _around_hidden(text: str) -> Iterator[tuple[int, int]]:
-    """The parts of a text that a secret with hidden characters can be in."""
-    from delegate._util.decoded import surroundings
-
-    places = (match.start() for match in _HIDDEN.finditer(text))
-    return surroundings(places, _LONGEST, len(text))
 
 
 @lru_cache(maxsize=256)
@@ -93,7 +85,6 @@ def _stripped(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _joined(text: str) -> str:
-    """The text without line breaks and their indentation."""
     return "".join(_stripped(_lines(text)))
 
 
@@ -116,7 +107,6 @@ def _replace_broken(text: str, joined_form: str) -> str:
 
 
 def _secrets_of(environ: Mapping[str, str], secret_variables: Collection[str]) -> set[str]:
-    """The values of an environment that may be secrets."""
     values: set[str] = set()
     for name, value in environ.items():
         if name in secret_variables or is_secret_name(name):
@@ -136,18 +126,15 @@ def _is_secret(value: str) -> bool:
         from delegate._util.assignments import is_random
 
         parts = re.split(r"[^A-Za-z0-9]", value)
-        return any(map(_looks_random, parts)) or is_random("".join(parts))
+        long = (part for part in parts if len(part) >= 2 * SHORTEST and any(map(str.isdigit, part)))
+        return any(not (part.islower() or part.isupper()) for part in long) or is_random("".join(parts))
     return True
-
-
-def _looks_random(part: str) -> bool:
-    return len(part) >= 2 * SHORTEST and any(map(str.isdigit, part)) and not (part.islower() or part.isupper())
 
 
 def load_redaction() -> None:
     """Compile the regular expressions that most texts need, which is otherwise done on first use."""
     load_formats()
-    Redactor({}).text("-")
+    redactor.text("-")
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> str:
@@ -178,17 +165,45 @@ def _own(values: Iterable[str]) -> _Own:
 
 
 class Redactor:
-    """Redacts keys of known formats, what is assigned to the name of a secret, and an environment's secrets.
+    """Redacts keys of known formats, what is assigned to the name of a secret, and the secrets of an environment, by
+    default this process's, as they are whenever a text is redacted.
 
     A variable is secret if its name says so (`secret_names.py`) or is in `secret_variables`, and a password in a URL
     is. Values that are plain words, paths or addresses aren't secrets.
     """
 
-    def __init__(self, environ: Mapping[str, str], *, secret_variables: Collection[str] = frozenset()) -> None:
-        self._own = _own(_secrets_of(environ, secret_variables))
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, *, secret_variables: Collection[str] = frozenset()
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._seen: object = None
+        """A copy of what the environment was when it was last read."""
+        self._variables, self._keys = frozenset(secret_variables), dict[str, None]()
+        self._own = _own([])
+        self._lock = threading.Lock()
+
+    def add_variables(self, names: Collection[str]) -> None:
+        """Take variables of these names for secret, whatever their names say."""
+        with self._lock:
+            if not self._variables.issuperset(names):
+                self._variables, self._seen = self._variables | set(names), None
+
+    def add_key(self, key: str) -> None:
+        """Take a key that this process sends for secret. The last 32 are: those that expire are replaced often."""
+        with self._lock:
+            if key not in self._keys:
+                self._keys[key] = None
+                self._keys = dict.fromkeys([*self._keys][-_KEYS:])
+                self._seen = None
 
     def _current(self) -> _Own:
-        """What is secret at this moment."""
+        now = getattr(self._environ, "_data", self._environ)
+        if now != self._seen:
+            with self._lock:
+                current = dict(now)
+                variables = {name: self._environ.get(name, "") for name in self._environ}
+                self._own = _own([*_secrets_of(variables, self._variables), *self._keys])
+                self._seen = current
         return self._own
 
     def text(self, text: str) -> str:
@@ -218,49 +233,17 @@ class Redactor:
         return _value(value, self._current())
 
 
-class ProcessRedactor(Redactor):
-    """Redacts also the secrets of this process, as they are whenever a text is redacted."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self._environ: object = None
-        """A copy of what the environment was when it was last read."""
-        self._variables = frozenset[str]()
-        self._keys = dict[str, None]()
-        self._lock = threading.Lock()
-
-    def add_variables(self, names: Collection[str]) -> None:
-        """Take variables of these names for secret, whatever their names say."""
-        with self._lock:
-            if not self._variables.issuperset(names):
-                self._variables, self._environ = self._variables | set(names), None
-
-    def add_key(self, key: str) -> None:
-        """Take a key that this process sends for secret. The last 32 are: those that expire are replaced often."""
-        with self._lock:
-            if key not in self._keys:
-                self._keys[key] = None
-                self._keys = dict.fromkeys([*self._keys][-_KEYS:])
-                self._environ = None
-
-    def _current(self) -> _Own:
-        environ = getattr(os.environ, "_data", os.environ)
-        if environ != self._environ:
-            with self._lock:
-                current, variables = dict(environ), {name: os.environ.get(name, "") for name in os.environ}
-                self._own = _own([*_secrets_of(variables, self._variables), *self._keys])
-                self._environ = current
-        return self._own
-
-
-redactor = ProcessRedactor()
+redactor = Redactor()
 """What all text passes on its way out of the process: onto a stream, into a file or a page, to a judge."""
 
 
 def _text(text: str, own: _Own) -> str:
     if not text.isascii() and any(char in text for char in _HIDDEN_CHARACTERS):
         # They are part of many honest texts, so they stay unless they hide a secret or a part of one.
-        around = (text[start:end] for start, end in _around_hidden(text))
+        from delegate._util.decoded import surroundings
+
+        places = (match.start() for match in _HIDDEN.finditer(text))
+        around = (text[start:end] for start, end in surroundings(places, _LONGEST, len(text)))
         if any(_HIDDEN.sub("", _redacted(part, own)) != _redacted(_HIDDEN.sub("", part), own) for part in around):
             return _redacted(_HIDDEN.sub("", text), own)
     return _redacted(text, own)
@@ -293,15 +276,10 @@ def _spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[
     spans = [*key_spans(plain, runs), *assigned_spans(plain)]
     if decodings:
         for part in decoded_parts(text, runs):
-            inner = [*_value_spans(part.text, secrets), *_spans(part.text, secrets, decodings - 1)]
-            spans += [part.source(*span) for span in inner]
+            found = (re.finditer(re.escape(secret), part.text) for secret in secrets if secret in part.text)
+            inner = [match.span() for matches in found for match in matches]
+            spans += [part.source(*span) for span in (*inner, *_spans(part.text, secrets, decodings - 1))]
     return spans
-
-
-def _value_spans(text: str, secrets: Sequence[str]) -> Iterator[tuple[int, int]]:
-    for secret in secrets:
-        if secret in text:
-            yield from (match.span() for match in re.finditer(re.escape(secret), text))
 
 
 def _value(value: Any, own: _Own) -> Any:

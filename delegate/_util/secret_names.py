@@ -20,17 +20,8 @@ _HARMLESS_LAST = frozenset({
 _HARMLESS = frozenset({"PWD", "OLDPWD"})
 _SURE = frozenset({"SECRET", "SECRETS", "PASS", "PWD", "PAT"})
 _SURE_ENDS = (
-    "PASSWORD",
-    "PASSWORDS",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "APIKEY",
-    "AUTHTOKEN",
-    "SECRETKEY",
-)
-_HEADERS = frozenset({"AUTHORIZATION"})
+    "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "AUTHTOKEN", "SECRETKEY",
+)  # fmt: skip
 _QUALIFIERS = frozenset({
     "API", "ACCESS", "SECRET", "PRIVATE", "AUTH", "BEARER", "SIGNING", "ENCRYPTION", "MASTER", "ADMIN", "ACCOUNT",
     "BOT", "SERVICE", "REFRESH", "SHARED", "SESSION", "DEPLOY", "HMAC", "STORAGE", "LICENSE", "APP",
@@ -64,7 +55,7 @@ def is_about_a_secret(name: str) -> int:
     words = words_of(name)
     if any(word in _NOT_SECRET for word in words):
         return 0
-    if words and words[-1] in _HEADERS:
+    if words and words[-1] == "AUTHORIZATION":
         return 2
     if not is_secret_name(name):
         return 0

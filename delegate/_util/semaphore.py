@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """A pending `acquire`."""
-
     future: asyncio.Future[None]
     acquired: bool = False
     """Set when the waiter is counted as a holder, even if its event loop is too busy to resume it yet."""
@@ -68,7 +66,6 @@ class FairSemaphore:
         self.release()
 
     def _wake_waiters(self) -> None:
-        """Acquire for as many waiters as the limit allows."""
         while self._waiters and self._held < self.limit:
             waiter, _ = self._waiters.popitem(last=False)
             self._held += 1

@@ -52,7 +52,7 @@ class FunctionTool:
             raise ToolError(argument_error(self.name, self._fields.values(), problem)) from problem
         # What the model omitted is left to the function's own defaults.
         arguments = {self._fields[field]: getattr(valid, field) for field in valid.model_fields_set}
-        if _is_async(self._function):
+        if inspect.iscoroutinefunction(_target(self._function)):
             return await self._function(**arguments)
         answer = await asyncio.to_thread(self._function, **arguments)
         return await answer if inspect.isawaitable(answer) else answer
@@ -81,8 +81,11 @@ def read_function(function: Callable[..., Any], *, name: str | None = None) -> F
     for n, parameter in enumerate(_parameters(name, function)):
         annotation = hints.get(parameter.name, Any)
         adapter = _adapter(name, parameter.name, annotation)
-        if parameter.default is not inspect.Parameter.empty and not _accepts_null(adapter):
-            omittable.add(parameter.name)
+        if parameter.default is not inspect.Parameter.empty:
+            try:
+                adapter.validate_python(None)
+            except ValidationError:
+                omittable.add(parameter.name)
         # Fields are numbered: the name of an argument may be one that a model of Pydantic can't have.
         fields[f"a{n}"] = parameter.name
         definitions[f"a{n}"] = (annotation, _field(parameter, annotation, descriptions.get(parameter.name)))
@@ -129,10 +132,6 @@ def _target(function: object) -> Any:
     return function if inspect.isroutine(function) else getattr(function, "__call__")  # noqa: B004, B009
 
 
-def _is_async(function: object) -> bool:
-    return inspect.iscoroutinefunction(_target(function))
-
-
 def _parameters(name: str, function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     try:
         signature = inspect.signature(function)
@@ -162,14 +161,6 @@ def _adapter(tool: str, parameter: str, annotation: Any) -> TypeAdapter[Any]:
             f"the tool {tool}, parameter {parameter}: no JSON Schema for its type: {why}; {advice}"
         ) from None
     return adapter
-
-
-def _accepts_null(adapter: TypeAdapter[Any]) -> bool:
-    try:
-        adapter.validate_python(None)
-    except ValidationError:
-        return False
-    return True
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:

@@ -1,15 +1,12 @@
 """Recognizes paths that are written as on Windows, where they mean something else."""
 
-import os
 import re
 
 _DRIVE = re.compile(r"([A-Za-z]):(?=[\\/]|[^\\/]+[\\/]|\w+$)")
 
 
 def windows_path_hint(path: str) -> str | None:
-    """How to write this path here; None if it isn't written as on Windows, or this is Windows."""
-    if os.name == "nt":
-        return None
+    """How to write this path here; None if it isn't written as on Windows."""
     drive = _DRIVE.match(path)
     if drive is None and not ("\\" in path and "/" not in path):
         return None

@@ -17,11 +17,10 @@ from typing import Literal
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import redactor
 from delegate.batch.backend import Backend, WorkerLost
-from delegate.batch.graph import Graph
+from delegate.batch.graph import Graph, InOrder
 from delegate.batch.item import Item, ItemOutcome
 from delegate.batch.journal import NEVER_RUN, BatchHeader, BatchSummary, Journal, Rerun
 from delegate.batch.results_file import ResultsFile
-from delegate.batch.schedule import InOrder, Schedule
 from delegate.batch.sources import Source
 from delegate.batch.validate import ValidatedSource, validate
 from delegate.engine.consumers import Consumer, name_of, settle
@@ -166,7 +165,7 @@ class Batch:
         self._messages: asyncio.Queue[_Message] = asyncio.Queue()
         # One for all items, so that a slow one is moved off the event loop only once.
         self._consumer = config.on_event and Consumer(_deliver, name=name_of(config.on_event))
-        self._schedule: Schedule
+        self._schedule: Graph | InOrder
         self._trace: BatchTrace
 
     def __aiter__(self) -> AsyncIterator[ItemOutcome]:
@@ -199,14 +198,16 @@ class Batch:
                 if self._config.results is not None:
                     self._config.results.close()
 
-    # -------------------------------------------------------------------------------------------------- create, resume
-
     async def _open(self) -> None:
         """Validate the source, then create the batch in the journal or resume it."""
         config, source, results = self._config, self._config.source, self._config.results
         validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
         self.tally.total = validated.total
-        self._schedule = _schedule(source, validated)
+        try:  # a graph holds all items in memory
+            self._schedule = (Graph if validated.has_needs else InOrder)(source, validated.bad_rows)
+        except CallError as error:
+            message = f"{source.name}: {error.message}"
+            raise CallError(error.code, message, field=error.field, hint=error.hint) from None
         if config.resume:
             await self._resume(validated)
             return
@@ -227,7 +228,13 @@ class Batch:
         summary = await journal.claim(run_id, results=str(results.path.absolute()) if results else None)
         try:
             await journal.reset(run_id, (*config.rerun, *NEVER_RUN))
-            await self._restore(journal.outcomes(run_id), validated)
+            restored = self._restored()
+            if results is not None:
+                await results.rewrite(restored, validated.inputs, validated.outputs, validated.cited)
+            else:
+                async for _ in restored:
+                    pass
+            self.settled_before = self.tally.settled
             # These include earlier runs of items that now run again.
             self.tally.cost_known_usd, self.tally.unpriced = summary.cost_known_usd, summary.unpriced
             self.tally.estimated = summary.estimated
@@ -237,28 +244,18 @@ class Batch:
             await journal.release(run_id)
             raise
 
-    async def _restore(self, outcomes: AsyncIterator[ItemOutcome], validated: ValidatedSource) -> None:
-        """Load the outcomes of earlier sessions, and rewrite the results file from them."""
-
-        async def restored() -> AsyncIterator[ItemOutcome]:
-            async for outcome in outcomes:
-                self.tally.add(outcome)
-                self._schedule.finished(outcome)
-                yield outcome
-
-        if self._config.results is not None:
-            await self._config.results.rewrite(restored(), validated.inputs, validated.outputs, validated.cited)
-        else:
-            async for _ in restored():
-                pass
-        self.settled_before = self.tally.settled
-
-    # ------------------------------------------------------------------------------------------------------- main loop
+    async def _restored(self) -> AsyncIterator[ItemOutcome]:
+        """The outcomes of earlier sessions."""
+        async for outcome in self._config.journal.outcomes(self.run_id):
+            self.tally.add(outcome)
+            self._schedule.finished(outcome)
+            yield outcome
 
     async def _run(self) -> AsyncGenerator[ItemOutcome]:
         """Start items and yield their outcomes. On every exit, all items have ended and are in the journal."""
         self.began = time.monotonic()
-        self._report(RunStarted(run_id=self.run_id, at=time.time(), tasks=self.tally.total))
+        if self._config.consumer is not None:
+            self._config.consumer(RunStarted(run_id=self.run_id, at=time.time(), tasks=self.tally.total))
         seconds = (self._config.max_minutes or _NO_TIME_LIMIT) * 60
         timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
         self._trace = BatchTrace(run_id=self.run_id, tasks=self.tally.total)
@@ -281,22 +278,18 @@ class Batch:
             await run_to_completion(self._shut_down(), self._cancellation)
             self._trace.end()
             tally = self.tally
-            self._report(
-                RunDone(
-                    run_id=self.run_id,
-                    at=time.time(),
-                    tasks=tally.settled,
-                    passed=tally.passed,
-                    failed=tally.failed,
-                    cost_usd=None if tally.unpriced else round(tally.cost_known_usd, 9),
-                    seconds=round(time.monotonic() - self.began, 6),
-                )
+            done = RunDone(
+                run_id=self.run_id,
+                at=time.time(),
+                tasks=tally.settled,
+                passed=tally.passed,
+                failed=tally.failed,
+                cost_usd=None if tally.unpriced else round(tally.cost_known_usd, 9),
+                seconds=round(time.monotonic() - self.began, 6),
             )
+            if self._config.consumer is not None:
+                self._config.consumer(done)
             await settle((self._config.consumer, self._consumer))
-
-    def _report(self, event: RunStarted | RunDone) -> None:
-        if self._config.consumer is not None:
-            self._config.consumer(event)
 
     async def _shut_down(self) -> None:
         if self._tasks:
@@ -347,8 +340,6 @@ class Batch:
     def _stop_at_time_limit(self) -> None:
         self._stop(f"max_minutes ({self._config.max_minutes:g}) is reached")
         self._cancellation.cancel()
-
-    # ------------------------------------------------------------------------------------------------------- one item
 
     async def _process(self, item: Item | ItemOutcome) -> None:
         """Run one item, record its outcome and send it to the loop."""
@@ -416,14 +407,3 @@ def _deliver(delivery: tuple[EventSink, Event]) -> object:
     """Call the sink of an item with an event. Returns what it returns, which an `async` sink's caller awaits."""
     sink, event = delivery
     return sink(event)
-
-
-def _schedule(source: Source, validated: ValidatedSource) -> Schedule:
-    """A graph, which holds all items in memory, if any item needs another; else the items in order, read one by one."""
-    if not validated.has_needs:
-        return InOrder(source, validated.bad_rows)
-    try:
-        return Graph(source, validated.bad_rows)
-    except CallError as error:
-        message = f"{source.name}: {error.message}"
-        raise CallError(error.code, message, field=error.field, hint=error.hint) from None

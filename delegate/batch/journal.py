@@ -30,8 +30,7 @@ from delegate.types import TaskResult
 T = TypeVar("T")
 Rerun = Literal["unknown", "fail"]
 """Items that a resumed batch can run again: those with an unknown outcome, or those that failed."""
-NeverRun = Literal["blocked", "bad_row"]
-NEVER_RUN: tuple[NeverRun, ...] = ("blocked", "bad_row")
+NEVER_RUN: tuple[Literal["blocked", "bad_row"], ...] = ("blocked", "bad_row")
 """States of items that were never run. Resuming their batch examines them again."""
 
 SCHEMA = """
@@ -52,29 +51,20 @@ CREATE TABLE IF NOT EXISTS items (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
     row INTEGER,
+    handle TEXT,
+    input TEXT NOT NULL,
     state TEXT NOT NULL,
     good INTEGER,
     verdict TEXT,
     cost_usd REAL NOT NULL DEFAULT 0,
     spent_before_usd REAL NOT NULL DEFAULT 0,
     unpriced INTEGER NOT NULL DEFAULT 0,
+    estimated INTEGER NOT NULL DEFAULT 0,
     why TEXT NOT NULL DEFAULT '',
     result TEXT,
     PRIMARY KEY (run_id, id)
 );
 CREATE INDEX IF NOT EXISTS items_by_run ON items (run_id);
-CREATE TABLE IF NOT EXISTS handles (
-    run_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    handle TEXT NOT NULL,
-    PRIMARY KEY (run_id, id)
-);
-CREATE TABLE IF NOT EXISTS inputs (
-    run_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    input TEXT NOT NULL,
-    PRIMARY KEY (run_id, id)
-);
 """
 
 _CREATE = "INSERT INTO batches SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL"
@@ -85,25 +75,20 @@ _CLAIM = (
 )
 _RELEASE = "UPDATE batches SET ended_at = ?, process = '' WHERE run_id = ?"
 _BEGIN = """
-INSERT INTO items (run_id, id, row, state) VALUES (?, ?, ?, 'begun')
-ON CONFLICT (run_id, id) DO UPDATE SET state = 'begun' WHERE state = 'again'
+INSERT INTO items (run_id, id, row, handle, input, state) VALUES (?, ?, ?, ?, ?, 'begun')
+ON CONFLICT (run_id, id) DO UPDATE SET state = 'begun', handle = excluded.handle, input = excluded.input
+    WHERE state = 'again'
 """
-_HANDLES = "SELECT handle, id FROM handles WHERE run_id = ?"
-# The number of changed rows stays 0 for an item that was started before.
-_HANDLE = "INSERT OR REPLACE INTO handles SELECT ?, ?, ? WHERE changes() > 0"
-_INPUT = "INSERT OR REPLACE INTO inputs SELECT ?, ?, ? WHERE changes() > 0"
+_HANDLES = "SELECT handle, id FROM items WHERE run_id = ? AND handle IS NOT NULL"
 _UNDO_BEGIN = "UPDATE items SET state = 'again' WHERE run_id = ? AND id = ? AND state = 'begun'"
 _END = """
-INSERT INTO items (run_id, id, row, state, good, verdict, cost_usd, unpriced, why, result)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (run_id, id) DO UPDATE SET state = excluded.state, good = excluded.good, verdict = excluded.verdict,
-    cost_usd = excluded.cost_usd, unpriced = items.unpriced | excluded.unpriced, why = excluded.why,
-    result = excluded.result
+INSERT INTO items (run_id, id, row, input, state, good, verdict, cost_usd, unpriced, estimated, why, result)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, id) DO UPDATE SET input = excluded.input, state = excluded.state, good = excluded.good,
+    verdict = excluded.verdict, cost_usd = excluded.cost_usd, unpriced = unpriced OR excluded.unpriced,
+    estimated = estimated OR excluded.estimated, why = excluded.why, result = excluded.result
 """
-_RUNNING = """
-SELECT items.id, row, handle, input FROM items LEFT JOIN handles USING (run_id, id) LEFT JOIN inputs USING (run_id, id)
-WHERE items.run_id = ? AND state = 'begun' ORDER BY items.rowid
-"""
+_RUNNING = "SELECT id, row, handle, input FROM items WHERE run_id = ? AND state = 'begun' ORDER BY rowid"
 _RESET = """
 UPDATE items SET state = 'again', spent_before_usd = spent_before_usd + cost_usd, cost_usd = 0, good = NULL,
     verdict = NULL, result = NULL WHERE run_id = ? AND ({condition})
@@ -115,22 +100,18 @@ _CONDITIONS: dict[str, str] = {
     "bad_row": "state = 'bad_row'",
 }
 _PAGE = """
-SELECT rowid, id, state, row, why, result, cost_usd,
-    (SELECT input FROM inputs WHERE inputs.run_id = items.run_id AND inputs.id = items.id) FROM items
+SELECT rowid, id, state, row, why, result, cost_usd, input FROM items
 WHERE run_id = ? AND rowid > ? AND state NOT IN ('begun', 'again') ORDER BY rowid LIMIT 100
 """
 _COUNTS = """
 SELECT COUNT(*) FILTER (WHERE good AND verdict = 'PASS'), COUNT(*) FILTER (WHERE verdict = 'FAIL'),
     COUNT(*) FILTER (WHERE state = 'outcome_unknown'), COUNT(*) FILTER (WHERE state NOT IN ('begun', 'again')),
     COUNT(*) FILTER (WHERE state = 'begun'), COUNT(*) FILTER (WHERE good),
-    COALESCE(SUM(cost_usd + spent_before_usd), 0), COALESCE(MAX(unpriced & 1), 0),
-    COALESCE(MAX(unpriced & 2), 0)
+    COALESCE(SUM(cost_usd + spent_before_usd), 0), COALESCE(MAX(unpriced), 0), COALESCE(MAX(estimated), 0)
 FROM items WHERE run_id = ?
 """
 _DELETE_OLD = (
     "DELETE FROM items WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
-    "DELETE FROM handles WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
-    "DELETE FROM inputs WHERE run_id IN (SELECT run_id FROM batches WHERE began_at < ? AND ended_at IS NOT NULL)",
     "DELETE FROM batches WHERE began_at < ? AND ended_at IS NOT NULL",
 )
 _LOST = "it was running when its process was lost, and may have done anything"
@@ -206,7 +187,13 @@ class Journal:
             await self._write(*((sql, (before,)) for sql in _DELETE_OLD))
         values = (*header, this_process(), time.time())
         if not await self._write((_CREATE + _ONCE, (*values, header.digest)) if once else (_CREATE, values)):
-            raise _ran_before((await self.latest(1, digest=header.digest))[0])
+            (batch,) = await self.latest(1, digest=header.digest)
+            counts = f"{batch.passed} PASS, {batch.failed} FAIL, {batch.settled} of {batch.total} done"
+            message = f"these tasks were run before, as batch {batch.run_id} ({batch.state}: {counts})"
+            message += f"; its results are in {batch.results}" if batch.results else ""
+            rest = f"--resume {batch.run_id} to run the {batch.left} that haven't started, or " if batch.left else ""
+            hint = f"nothing was run; use {rest}--again to run all of them again"
+            raise CallError("ran_before", message, hint=hint)
 
     async def claim(self, run_id: str, *, results: str | None = None) -> BatchSummary:
         """Make a batch belong to this process. Items that were running get the outcome that is on record.
@@ -215,15 +202,16 @@ class Journal:
         """
         row = await self._row(run_id)
         process = str(row[7])
-        if process and is_alive(process):
-            raise _running(run_id)
-        if not await self._write((_CLAIM, (this_process(), results, run_id, process))):
-            raise _running(run_id)
-        for item in await self._lost(run_id):
-            if item.outcome is None:
-                await self.undo_begin(run_id, item.id)
+        claim = (_CLAIM, (this_process(), results, run_id, process))
+        if (process and is_alive(process)) or not await self._write(claim):
+            message = f"batch {run_id} is running in another process"
+            hint = "wait until it ends, or stop it, then resume"
+            raise CallError("batch_running", message, field="resume", hint=hint)
+        for id, outcome in await self._lost(run_id):
+            if outcome is None:
+                await self.undo_begin(run_id, id)
             else:
-                await self.end(run_id, item.outcome)
+                await self.end(run_id, outcome)
         return await self.summary(run_id)
 
     async def release(self, run_id: str) -> None:
@@ -235,9 +223,8 @@ class Journal:
 
         Raises DelegateError if the item has been started before; it must not be run then.
         """
-        begin = [(_BEGIN, (run_id, item.id, item.row))]
-        begin += [(_HANDLE, (run_id, item.id, handle))] if handle is not None else []
-        if not await self._write(*begin, (_INPUT, (run_id, item.id, json.dumps(dict(item.input))))):
+        values = (run_id, item.id, item.row, handle, json.dumps(dict(item.input)))
+        if not await self._write((_BEGIN, values)):
             raise DelegateError(f"task {item.id} of batch {run_id} has been started before")
 
     async def undo_begin(self, run_id: str, id: str) -> None:
@@ -248,14 +235,13 @@ class Journal:
         """Record the outcome of an item."""
         result = outcome.result
         verdict = result.verdict.verdict if result and result.verdict else None
-        head = (run_id, outcome.id, outcome.row, outcome.state, outcome.good, verdict)
-        cost = (outcome.cost_known_usd, outcome.unpriced | outcome.estimated << 1)  # two bits in one column
+        head = (run_id, outcome.id, outcome.row, json.dumps(dict(outcome.input)), outcome.state, outcome.good, verdict)
+        cost = (outcome.cost_known_usd, outcome.unpriced, outcome.estimated)
         # Without the list of candidate judges, which is most of a result and is kept in the records.
         text = result.model_dump_json(exclude=candidate_lists.OF_RESULT) if result else None
-        input = (run_id, outcome.id, json.dumps(dict(outcome.input)))
-        await self._write((_END, (*head, *cost, outcome.why, text)), (_INPUT, input), keep=True)
+        await self._write((_END, (*head, *cost, outcome.why, text)), keep=True)
 
-    async def reset(self, run_id: str, which: Collection[Rerun | NeverRun]) -> None:
+    async def reset(self, run_id: str, which: Collection[str]) -> None:
         """Discard the outcomes of these kinds of items, so that they run again."""
         for kind in which:
             await self._write((_RESET.format(condition=_CONDITIONS[kind]), (run_id,)))
@@ -271,11 +257,11 @@ class Journal:
             for _, id, state, row, why, result, cost, input in page:
                 task_result = TaskResult.model_validate_json(result) if result else None
                 item_state, spent_usd = cast("ItemState", state), 0 if task_result else cost
-                yield ItemOutcome(id, item_state, task_result, why, row, json.loads(input or "{}"), spent_usd)
+                yield ItemOutcome(id, item_state, task_result, why, row, json.loads(input), spent_usd)
         if not _runs(await self._row(run_id)):
-            for item in await self._lost(run_id):
-                if item.outcome is not None:
-                    yield item.outcome
+            for _, outcome in await self._lost(run_id):
+                if outcome is not None:
+                    yield outcome
 
     async def summary(self, run_id: str) -> BatchSummary:
         """The state of one batch. Raises CallError `unknown_batch`."""
@@ -303,21 +289,20 @@ class Journal:
         """Close the file. It is opened again on the next use."""
         await self._store.aclose()
 
-    async def _lost(self, run_id: str) -> "list[_Lost]":
-        """What became of the items that were running when the process of their batch was lost."""
+    async def _lost(self, run_id: str) -> list[tuple[str, ItemOutcome | None]]:
+        """The items that were running when the process of their batch was lost, and their outcomes. None for one whose
+        child hadn't started, so that it can run.
+        """
         rows = await self._read(lambda connection: connection.execute(_RUNNING, (run_id,)).fetchall()) or []
         endings = await self._records.endings([handle for _, _, handle, _ in rows if handle is not None])
-        return [
-            _Lost(id, _lost_outcome(id, row, json.loads(input or "{}"), endings.get(handle)))
-            for id, row, handle, input in rows
-        ]
+        return [(id, _lost_outcome(id, row, json.loads(input), endings.get(handle))) for id, row, handle, input in rows]
 
     async def _summary(self, row: Sequence[Any], counts: Sequence[Any]) -> BatchSummary:
         run_id, digest, source, results, options, title, total, process, began_at, ended_at = row
         passed, failed, unknown, settled, unfinished, good, cost, unpriced, estimated = counts
         running = _runs(row)
-        for item in await self._lost(run_id) if unfinished and not running else ():
-            if (outcome := item.outcome) is None:
+        for _, outcome in await self._lost(run_id) if unfinished and not running else ():
+            if outcome is None:
                 continue
             verdict = outcome.result and outcome.result.verdict
             settled, good, passed = settled + 1, good + outcome.good, passed + outcome.passed
@@ -344,10 +329,8 @@ class Journal:
     async def _write(self, *statements: tuple[str, Sequence[object]], keep: bool = False) -> int:
         """Write now. If that fails, what there is to `keep` is written at the next start."""
         try:
-            return await self._store.write(*statements)
+            return await self._store.write(*statements, keep=keep)
         except (sqlite3.Error, OSError, ValueError) as error:
-            if keep:
-                self._store.set_aside(error, *statements)
             message = f"the journal of batches can't be written: {trouble_of(error, self._path)}"
             raise DelegateError(message) from error
 
@@ -357,27 +340,6 @@ class Journal:
         except (sqlite3.Error, OSError) as error:
             message = f"the journal of batches can't be read: {trouble_of(error, self._path)}"
             raise DelegateError(message) from error
-
-
-def _ran_before(batch: BatchSummary) -> CallError:
-    counts = f"{batch.passed} PASS, {batch.failed} FAIL, {batch.settled} of {batch.total} done"
-    message = f"these tasks were run before, as batch {batch.run_id} ({batch.state}: {counts})"
-    message += f"; its results are in {batch.results}" if batch.results else ""
-    resume = f"use --resume {batch.run_id} to run the {batch.left} that haven't started, or " if batch.left else "use "
-    return CallError("ran_before", message, hint=f"nothing was run; {resume}--again to run all of them again")
-
-
-def _running(run_id: str) -> CallError:
-    message = f"batch {run_id} is running in another process"
-    return CallError("batch_running", message, field="resume", hint="wait until it ends, or stop it, then resume")
-
-
-class _Lost(NamedTuple):
-    """An item that was running when the process of its batch was lost."""
-
-    id: str
-    outcome: ItemOutcome | None
-    """None if its child hadn't started, so that it can run."""
 
 
 def _lost_outcome(id: str, row: int | None, input: Mapping[str, str], ending: Ending | None) -> ItemOutcome | None:

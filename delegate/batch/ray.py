@@ -34,8 +34,6 @@ OpenBackend = Callable[[int], Backend]
 ATTEMPTS = 5
 """How many workers are tried for one item before the batch ends. None of them has started the item."""
 
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-
 
 class Worker:
     """The Ray actor. It exchanges JSON, so that driver and worker may use different library versions."""
@@ -53,7 +51,7 @@ class Worker:
             try:
                 result = await self._backend.run(item, handle=self._backend.next_handle(), cancellation=cancellation)
             except CallError as error:
-                return "refused", _error_to_json(error)
+                return "refused", json.dumps([error.code, error.message, error.field, error.hint])
             return "result", result.model_dump_json()
 
     async def cancel(self, number: int) -> None:
@@ -123,7 +121,8 @@ class RayBackend:
         finally:
             slot.running.discard(number)
         if kind == "refused":
-            raise _error_from_json(text)
+            code, message, field_name, hint = json.loads(text)
+            raise CallError(code, message, field=field_name, hint=hint)
         return TaskResult.model_validate_json(text)
 
     async def pid_of_a_worker(self) -> int:
@@ -198,8 +197,8 @@ async def _wait_for(running: Any) -> tuple[str, str]:
 
 
 def _connect(address: str | None) -> Any:
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
     except ModuleNotFoundError:
@@ -213,12 +212,3 @@ def _connect(address: str | None) -> Any:
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError(f"the Ray cluster at {address or 'this machine'} can't be reached: {reason}") from None
     return ray
-
-
-def _error_to_json(error: CallError) -> str:
-    return json.dumps([error.code, error.message, error.field, error.hint])
-
-
-def _error_from_json(text: str) -> CallError:
-    code, message, field_name, hint = json.loads(text)
-    return CallError(code, message, field=field_name, hint=hint)

@@ -92,19 +92,13 @@ def _format(reference: Reference, outcomes: Mapping[str, ItemOutcome]) -> str:
 
 def _value_at(value: Any, path: tuple[str, ...], name: str) -> Any:
     for part in path:
-        value = _step(value, part)
+        if isinstance(value, dict):
+            value = cast("dict[str, Any]", value).get(part)
+        else:
+            items = cast("list[Any]", value) if isinstance(value, list) and part.isdecimal() else []
+            value = items[int(part)] if part.isdecimal() and int(part) < len(items) else None
     if value is None:
         message = f"the result has no {name}"
         hint = "add an output_schema that requires it to the task it comes from"
         raise CallError("missing_reference", message, field="goal", hint=hint)
     return value
-
-
-def _step(value: Any, part: str) -> Any:
-    """The member of an object or the element of a list; None if there is none."""
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).get(part)
-    if isinstance(value, list) and part.isdecimal():
-        items = cast("list[Any]", value)
-        return items[int(part)] if int(part) < len(items) else None
-    return None

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from delegate.batch.item import ItemOutcome
 from delegate.errors import CallError, DelegateError
+from delegate.judging.citations.columns import is_source_of, named_after
 from delegate.types import HOLDING, Verdict
 
 COLUMNS = (
@@ -64,20 +65,21 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
 
 def without_sources(names: Sequence[str]) -> list[str]:
     """The fields of an output but those that only say where another one is from, as `ceo_source` beside `ceo`."""
-    return [name for name in names if not any(_is_of(name, other) for other in names if other != name)]
-
-
-def _is_of(field: str, name: str) -> bool:
-    """Whether a field, or a path in one, belongs to the field of this name."""
-    return field == name or field.startswith((f"{name}_", f"{name}.", f"{name} "))
+    return [name for name in names if not any(is_source_of(name, other) for other in names)]
 
 
 def _source_of(name: str, names: Sequence[str], verdict: Verdict | None) -> str | None:
     """The source of a field: one that holds and is cited for it, or else one that is cited for none alone."""
     criteria = verdict.criteria if verdict else ()
     held = [each for criterion in criteria for each in criterion.citations if each.state in HOLDING]
-    own = [each for each in held if _is_of(each.field, name)]
-    of_all = [each for each in held if not any(_is_of(each.field, other) for other in names)]
+    fields = list(names)
+
+    def cites_for(column: str) -> list[str]:
+        itself = [field for field in fields if column == field or column.startswith(f"{field}.")]
+        return itself or [fields[n] for n in named_after(column, fields)]
+
+    own = [each for each in held if name in cites_for(each.field)]
+    of_all = [each for each in held if not cites_for(each.field)]
     return next((each.source for each in own or of_all), None)
 
 
@@ -160,17 +162,7 @@ class ResultsFile:
     def created(
         self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), cited: Sequence[str] = ()
     ) -> Generator[None]:
-        """Create a new file, and delete it if the block fails. Raises CallError as `create` does."""
-        self.create(inputs, outputs, cited)
-        try:
-            yield
-        except BaseException:
-            self.close()
-            self.path.unlink(missing_ok=True)
-            raise
-
-    def create(self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), cited: Sequence[str] = ()) -> None:
-        """Create a new file. Raises CallError if the file exists and isn't empty.
+        """Create a new file, and delete it if the block fails. Raises CallError if the file exists and isn't empty.
 
         A CSV has columns for the `inputs`, which are the columns of the tasks' file, and for the `outputs`, which are
         fields of structured outputs, with another one for the source of each that is `cited`.
@@ -183,7 +175,13 @@ class ResultsFile:
             self.close()
             hint = "name another file, or resume its batch with --resume"
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
-        self._append_header(inputs, outputs, cited)
+        try:
+            self._append_header(inputs, outputs, cited)
+            yield
+        except BaseException:
+            self.close()
+            self.path.unlink(missing_ok=True)
+            raise
 
     async def rewrite(
         self,
@@ -207,7 +205,10 @@ class ResultsFile:
 
     def add(self, outcome: ItemOutcome) -> None:
         """Append one line. Raises DelegateError if the disk is full, for example; no part of the line remains."""
-        self._append(_json_line(outcome) if self._table is None else _csv_row(self._table.cells(outcome)))
+        if self._table is None:
+            self._append(f"{_ENCODER.encode(fields(outcome))}\n".encode("utf-8", "replace"))
+        else:
+            self._append(_csv_row(self._table.cells(outcome)))
 
     def close(self) -> None:
         """Close the file."""
@@ -248,10 +249,6 @@ def _unwritable(path: Path, error: OSError) -> CallError:
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
-
-
-def _json_line(outcome: ItemOutcome) -> bytes:
-    return (_ENCODER.encode(fields(outcome)) + "\n").encode("utf-8", "replace")
 
 
 def _cell(value: object) -> object:

@@ -13,12 +13,20 @@ from delegate.budget.runs import RunContext
 from delegate.codes import CallErrorCode
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
+from delegate.engine.scope import CallOptions
 from delegate.errors import CallError
 from delegate.events import Event, EventKind, EventSink
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
 from delegate.records.history import Records
 from delegate.types import Task, TaskResult
+
+
+def _refuse_attempts(task: Task) -> None:
+    """Raise CallError for several attempts: the journal knows one record of each task, and resumes from it."""
+    if task.attempts > 1:
+        message = "a task of a batch has one attempt; several are for calls"
+        raise CallError("bad_attempts", message, field="attempts", hint="leave out `attempts`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +73,16 @@ class BatchRunner:
             own_kinds = on_event.kinds if isinstance(on_event, Consumer) else None
             kinds = None if own_kinds is None else {*own_kinds, *kinds}
 
-        report = await self.admission.execute(
-            (item.task,),
+        options = CallOptions(
             "person",
             self.context.for_one_task(self.admission.settings),
             first_index=item.row - 1 if item.row else 0,
-            consumer=Consumer(receive, direct=True, kinds=kinds),
             is_run=False,
             cancellation=cancellation,
             template=item.template,
             handle=handle,
         )
+        report = await self.admission.execute((item.task,), options, Consumer(receive, direct=True, kinds=kinds))
         (result,) = report.results
         no_call = result.status == "budget_exceeded" and not result.usage.model_calls
         if (no_call and item.task.max_cost_usd is None) or (result.status == "cancelled" and not started):
@@ -86,7 +93,7 @@ class BatchRunner:
 
     def admit(self, task: Task) -> None:
         """Raise CallError for a task that can't be run."""
-        self._refuse_attempts(task)
+        _refuse_attempts(task)
         self.models(task)
 
     def models(self, task: Task) -> list[Model | None]:
@@ -95,16 +102,9 @@ class BatchRunner:
         first = self.admission.admit(done_in_role, self.context)
         return self.admission.models_of_attempts(done_in_role, first, self.context)
 
-    @staticmethod
-    def _refuse_attempts(task: Task) -> None:
-        """Raise CallError for several attempts: the journal knows one record of each task, and resumes from it."""
-        if task.attempts > 1:
-            message = "a task of a batch has one attempt; several are for calls"
-            raise CallError("bad_attempts", message, field="attempts", hint="leave out `attempts`")
-
     def check(self, task: Task) -> None:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
-        self._refuse_attempts(task)
+        _refuse_attempts(task)
         refuse_undecidable(task)
 
     async def resume(self, batch: BatchSummary) -> None:

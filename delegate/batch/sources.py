@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, Protocol, cast, get_args
 
 from delegate._util.documents import Format, loads
 from delegate.batch.item import BadRow, Item, When
@@ -55,7 +55,12 @@ class Listed:
 
     def __iter__(self) -> Iterator[Item | BadRow]:
         for row, task in enumerate(self.tasks, start=1):
-            yield task if isinstance(task, Item) else _item_of(task, row)
+            if isinstance(task, Item):
+                yield task
+                continue
+            # What the task names itself and others by belongs to the item.
+            alone = task.model_copy(update={"id": None, "needs": ()}) if task.id or task.needs else task
+            yield Item(task.id or str(row), alone, row, task.needs, input={"goal": task.goal})
 
 
 def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
@@ -111,9 +116,13 @@ class TaskFile:
         return self.path.suffix.lower() in _TABLES
 
     def __iter__(self) -> Iterator[Item | BadRow]:
-        self._refuse_changed()
-        suffix = self.path.suffix.lower()
-        if suffix in _DOCUMENTS:
+        # Its tasks were validated when it was first read.
+        stat = self.path.stat()
+        version = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if self._cache.setdefault("file", version) != version:
+            message = f"{self.name} was changed while it was read"
+            raise CallError("source_changed", message, hint="start the batch again when the file no longer changes")
+        if self.path.suffix.lower() in _DOCUMENTS:
             yield from self._document_items()
             return
         with self.path.open("rb") as file:
@@ -134,7 +143,9 @@ class TaskFile:
                 yield BadRow("", lines.number, error, _goal_of(task))
 
     def _document_items(self) -> Iterator[Item | BadRow]:
-        for row, task in enumerate(self._document, start=1):
+        if "list" not in self._cache:
+            self._cache["list"] = self._read_document()
+        for row, task in enumerate(self._cache["list"], start=1):
             try:
                 yield self._item(task, row)
             except CallError as error:
@@ -150,18 +161,18 @@ class TaskFile:
                 if not cells:
                     continue
                 row += 1
-                columns = _columns(header, cells)
-                yield self._table_item(columns, templates, row)
+                if len(cells) != len(header):
+                    message = f"the row has {len(cells)} fields, but the header has {len(header)}"
+                    raise CallError("bad_row", message)
+                columns = dict(zip(header, cells, strict=True))
+                id = columns.get("id", "").strip() or str(row)
+                task = self.read_task(templates.task(columns), base=self.path.parent)
+                yield Item(_id(id), task, row, input=columns, template=templates.to_read(columns))
             except StopIteration:
                 return
             except (CallError, csv.Error) as error:
                 row += isinstance(error, csv.Error) or lines.failed
                 yield BadRow("", row, _at_line(error, first_line), dict(zip(header, cells, strict=False)))
-
-    def _table_item(self, columns: Mapping[str, str], templates: Templates, row: int) -> Item:
-        id = columns.get("id", "").strip() or str(row)
-        task = self.read_task(templates.task(columns), base=self.path.parent)
-        return Item(_id(id), task, row, input=columns, template=templates.to_read(columns))
 
     def _item(self, task: object, row: int) -> Item:
         if not isinstance(task, Mapping):
@@ -172,7 +183,9 @@ class TaskFile:
             raise CallError("bad_task", "this is a result of a batch, not a task", hint=hint)
         id, needs, when = fields.pop("id", row), fields.pop("needs", ()), fields.pop("when", "passed")
         read = self.read_task(fields, base=self.path.parent)
-        return Item(_id(id), read, row, _needs(needs), _when(when), _goal_of(fields))
+        if when not in get_args(When):
+            raise CallError("bad_when", f"`when` is {when!r:.60}; use `passed` or `always`", field="when")
+        return Item(_id(id), read, row, _needs(needs), cast("When", when), _goal_of(fields))
 
     def _header(self, lines: "_Lines") -> "tuple[list[str], Iterator[list[str]]]":
         """The names of the columns, and an iterator over the rows after them."""
@@ -189,12 +202,6 @@ class TaskFile:
             raise CallError("bad_header", message, field=duplicates[0])
         return header, csv.reader(lines, delimiter=delimiter, strict=True)
 
-    @property
-    def _document(self) -> list[object]:
-        if "list" not in self._cache:
-            self._cache["list"] = self._read_document()
-        return self._cache["list"]
-
     def _read_document(self) -> list[object]:
         if self.path.stat().st_size > LARGEST_DOCUMENT:
             message = f"{self.name} is larger than {LARGEST_DOCUMENT >> 20} MB, the limit for a JSON or YAML file"
@@ -210,14 +217,6 @@ class TaskFile:
         except CallError as error:
             raise CallError(error.code, f"{self.name}: {error.message}", hint=error.hint) from None
         return tasks_in(document, self.name)
-
-    def _refuse_changed(self) -> None:
-        """Raise CallError if the file was changed since it was first read, when its tasks were validated."""
-        stat = self.path.stat()
-        version = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if self._cache.setdefault("file", version) != version:
-            message = f"{self.name} was changed while it was read"
-            raise CallError("source_changed", message, hint="start the batch again when the file no longer changes")
 
     def _empty_error(self) -> CallError:
         return CallError("empty", f"{self.name} is empty; write at least one task into it")
@@ -259,7 +258,9 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        self._skip_rest_of_line()
+        while self._skip:
+            part = self._file.readline(LONGEST_LINE)
+            self._skip = bool(part) and not part.endswith(b"\n")
         self.failed = False
         line = self._file.readline(LONGEST_LINE + 1)
         if not line:
@@ -283,23 +284,6 @@ class _Lines:
         if "\0" in text:
             raise CallError("unreadable_row", "the line contains a NUL character")
         return text
-
-    def _skip_rest_of_line(self) -> None:
-        while self._skip:
-            part = self._file.readline(LONGEST_LINE)
-            self._skip = bool(part) and not part.endswith(b"\n")
-
-
-def _item_of(task: Task, row: int) -> Item:
-    """The item of a task that a program passed. What it names itself and others by belongs to the item."""
-    alone = task.model_copy(update={"id": None, "needs": ()}) if task.id or task.needs else task
-    return Item(task.id or str(row), alone, row, task.needs, input={"goal": task.goal})
-
-
-def _columns(header: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    if len(cells) != len(header):
-        raise CallError("bad_row", f"the row has {len(cells)} fields, but the header has {len(header)}")
-    return dict(zip(header, cells, strict=True))
 
 
 def _at_line(error: CallError | csv.Error, line: int) -> CallError:
@@ -332,14 +316,6 @@ def _needs(value: object) -> tuple[str, ...]:
     if isinstance(value, (list, tuple)):
         return tuple(dict.fromkeys(_id(id) for id in cast("Sequence[object]", value)))
     raise CallError("bad_needs", "`needs` is not a list of ids", field="needs", hint='write ["id of a task", …]')
-
-
-def _when(value: object) -> When:
-    if value == "always":
-        return "always"
-    if value == "passed":
-        return "passed"
-    raise CallError("bad_when", f"`when` is {value!r:.60}; use `passed` or `always`", field="when")
 
 
 def _loads(text: str, format: Format) -> object:

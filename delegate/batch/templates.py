@@ -69,16 +69,12 @@ def fill(text: str, columns: Mapping[str, str], escape: Escape = str) -> str:
             return escape(columns[name])
         if not _NAME.fullmatch(name):
             return match[0]
-        raise _unknown(name, columns)
+        similar = get_close_matches(name, columns, n=1)
+        names = ", ".join(columns) or "none"
+        hint = f"did you mean {{{similar[0]}}}?" if similar else f"the columns are: {names:.400}"
+        raise CallError("unknown_column", f"there is no column {name!r}", field=name, hint=hint)
 
     return _BRACES.sub(value, text)
-
-
-def _unknown(name: str, columns: Mapping[str, str]) -> CallError:
-    similar = get_close_matches(name, columns, n=1)
-    names = ", ".join(columns) or "none"
-    hint = f"did you mean {{{similar[0]}}}?" if similar else f"the columns are: {names:.400}"
-    return CallError("unknown_column", f"there is no column {name!r}", field=name, hint=hint)
 
 
 def _criterion(criterion: object, columns: Mapping[str, str]) -> object:
@@ -116,10 +112,6 @@ def _command(text: str, columns: Mapping[str, str]) -> str:
     return f"{assignments}; {command}" if variables else command
 
 
-def _pattern(text: str, columns: Mapping[str, str]) -> str:
-    return fill(text, columns, re.escape)
-
-
 def _expression(text: str, columns: Mapping[str, str]) -> str:
     """Escape values for use inside quotes of any kind."""
     return fill(text, columns, lambda value: json.dumps(value)[1:-1].replace("'", "\\u0027").replace("`", "\\u0060"))
@@ -127,7 +119,7 @@ def _expression(text: str, columns: Mapping[str, str]) -> str:
 
 _ESCAPED_FIELDS: Mapping[str, tuple[str, Callable[[str, Mapping[str, str]], str]]] = {
     "shell": ("command", _command),
-    "regex": ("pattern", _pattern),
+    "regex": ("pattern", partial(fill, escape=re.escape)),
     "json_predicate": ("expr", _expression),
 }
 """By kind of criterion: the field whose values need escaping, and the function that fills it."""

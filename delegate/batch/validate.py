@@ -50,7 +50,10 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         bad_row = entry if isinstance(entry, BadRow) else _check(entry, admit, rows_of)
         if bad_row is not None:
             if not skip_bad:
-                raise _row_error(bad_row, source.name)
+                error = bad_row.error
+                message = f"{source.name}: row {bad_row.row}: {error.message}"
+                hint = error.hint or "fix the row, or skip bad rows with --skip-bad"
+                raise CallError(error.code, message, field=error.field, hint=hint)
             bad_rows[index] = _with_unique_id(bad_row, rows_of)
             continue
         assert isinstance(entry, Item)
@@ -60,9 +63,14 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         outputs |= dict.fromkeys(fields := _fields_of(entry.task))
         cites = any(isinstance(criterion, CitationsCriterion) for criterion in entry.task.criteria)
         cited |= dict.fromkeys(without_sources(fields) if cites else ())
-        digest.update(_canonical(entry))
+        head = json.dumps([entry.id, entry.needs, entry.when])
+        digest.update(f"{head}\t{entry.task.model_dump_json(exclude_defaults=True)}\n".encode())
+    if not total:
+        raise CallError("empty", f"{source.name} has no tasks")
     if len(bad_rows) == total:
-        raise _no_tasks_error(source.name, bad_rows)
+        first = next(iter(bad_rows.values()))
+        message = f"{source.name}: every row is invalid; row {first.row}: {first.error.message}"
+        raise CallError(first.error.code, message)
     digest.update(json.dumps(sorted(bad_rows)).encode())
     names = tuple(inputs), tuple(outputs), tuple(cited)
     return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, title, *names)
@@ -87,27 +95,9 @@ def _check(item: Item, admit: Callable[[Task], object], rows_of: Mapping[str, in
     return None
 
 
-def _row_error(bad: BadRow, name: str) -> CallError:
-    error = bad.error
-    hint = error.hint or "fix the row, or skip bad rows with --skip-bad"
-    return CallError(error.code, f"{name}: row {bad.row}: {error.message}", field=error.field, hint=hint)
-
-
 def _with_unique_id(bad: BadRow, rows_of: dict[str, int | None]) -> BadRow:
     id = bad.id if bad.id and bad.id not in rows_of else f"row {bad.row}"
     while id in rows_of:
         id += "'"
     rows_of[id] = bad.row
     return BadRow(id, bad.row, bad.error, bad.input)
-
-
-def _no_tasks_error(name: str, bad: Mapping[int, BadRow]) -> CallError:
-    if not bad:
-        return CallError("empty", f"{name} has no tasks")
-    first = next(iter(bad.values()))
-    return CallError(first.error.code, f"{name}: every row is invalid; row {first.row}: {first.error.message}")
-
-
-def _canonical(item: Item) -> bytes:
-    head = json.dumps([item.id, item.needs, item.when])
-    return f"{head}\t{item.task.model_dump_json(exclude_defaults=True)}\n".encode()

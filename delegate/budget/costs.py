@@ -85,12 +85,10 @@ def child_usd(result: TaskResult) -> float | None:
 def of_task(child: ChildRun, judging: Charge, delegated: Totals | None) -> Charge:
     """The charge of one task: its child, its judges, and everything that the child delegated."""
     own = Charge(child.usage, child.cost_usd, child.cost_known_usd, child.cost_provenance)
-    return total((own, judging, *([_of_totals(delegated)] if delegated else [])))
-
-
-def _of_totals(sums: Totals) -> Charge:
-    usage = sums.child_usage + sums.judge_usage
-    return Charge(usage, sums.cost_usd, sums.cost_known_usd, sums.cost_provenance)
+    if delegated is None:
+        return own + judging
+    usage = delegated.child_usage + delegated.judge_usage
+    return own + judging + Charge(usage, delegated.cost_usd, delegated.cost_known_usd, delegated.cost_provenance)
 
 
 def totals(results: Sequence[TaskResult], seconds: float, *, others: Sequence[TaskResult] = ()) -> Totals:

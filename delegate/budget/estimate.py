@@ -143,7 +143,8 @@ async def _group(model: Model | None, lengths: Sequence[int], past: PastTasks) -
         basis, priced = "steps", [_at_price_of(model, length, one, today) for one in await past(None)]
         costs = [cost for cost in priced if cost is not None]
     if len(costs) >= FEWEST_RECORDS:
-        return Group(model.id, len(lengths), median(costs), basis, len(costs), _tenth(costs))
+        cheap = sorted(costs)[len(costs) // 10]
+        return Group(model.id, len(lengths), median(costs), basis, len(costs), cheap)
     each = usual_child_usd(model, today)
     if each is None:
         return Group(model.id, len(lengths), None, "unknown")
@@ -154,17 +155,12 @@ async def _group(model: Model | None, lengths: Sequence[int], past: PastTasks) -
 
 def _at_price_of(model: Model, length: float, one: PastTask, today: date) -> float | None:
     """What a task on record would have cost if this model had done it, with this much to read."""
-    calls = one.usage.model_calls
+    usage, calls = one.usage, one.usage.model_calls
     if not calls:
         return None
-    usage = one.usage
-    child = _call_usd(
-        model, usage.input_tokens / calls, usage.cached_tokens / calls, usage.output_tokens / calls, today
-    )
-    more = _longer(model, length, one, today)
-    if child is None or more is None:
-        return None
-    return calls * child + one.cost_usd * one.judging_share + more
+    lengths = usage.input_tokens / calls, usage.cached_tokens / calls, usage.output_tokens / calls
+    child, more = _call_usd(model, *lengths, today), _longer(model, length, one, today)
+    return None if child is None or more is None else calls * child + one.cost_usd * one.judging_share + more
 
 
 def _longer(model: Model, length: float, one: PastTask, today: date) -> float | None:
@@ -180,7 +176,3 @@ def _call_usd(model: Model, input_tokens: float, cached: float, output: float, t
         model_calls=1, input_tokens=round(input_tokens), cached_tokens=round(cached), output_tokens=round(output)
     )
     return cost_usd(model, usage, today)
-
-
-def _tenth(costs: Sequence[float]) -> float:
-    return sorted(costs)[len(costs) // 10]

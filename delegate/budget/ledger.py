@@ -55,6 +55,7 @@ class Output:
 
     @property
     def least(self) -> int:
+        """The tokens below which the call is refused."""
         return min(LEAST_OUTPUT, self.most)
 
 
@@ -220,8 +221,12 @@ class Ledger:
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
         with self._tree.lock:
-            chain = self._current_chain()
-            return min((ledger._room(limit) for ledger in chain if limit in ledger.limits), default=None)
+            rooms = (
+                max(0.0, ledger.limits[limit] - ledger.spent.get(limit, 0) - ledger._reserved(limit))
+                for ledger in self._current_chain()
+                if limit in ledger.limits
+            )
+            return min(rooms, default=None)
 
     def used(self) -> dict[LimitName, float]:
         """What is spent or reserved of each limit."""
@@ -257,9 +262,6 @@ class Ledger:
         for ledger in self._chain:
             ledger._open[reservation] = None
         return reservation
-
-    def _room(self, limit: LimitName) -> float:
-        return max(0.0, self.limits[limit] - self.spent.get(limit, 0) - self._reserved(limit))
 
     def _rooms(self, sure: Amounts, output: Output) -> "list[_Room]":
         """What each limit that a step draws on has for it, here and in the parent ledgers."""
@@ -346,9 +348,9 @@ class _Tree:
         self.lock: AbstractContextManager[object] = threading.RLock()
         self.waiting: dict[_Waiting, None] = {}
         """In the order in which they came."""
-        self._children: dict[Ledger, None] = {}
+        self.children: dict[Ledger, None] = {}
         """The ledgers of the children in progress that make their own calls."""
-        self._largest: dict[LimitName, float] = {}
+        self.largest: dict[LimitName, float] = {}
         """The most that such a child has spent."""
         self._serving = self._again = False
 
@@ -376,23 +378,11 @@ class _Tree:
         finally:
             self._serving = False
 
-    def started(self, child: Ledger) -> None:
-        self._children[child] = None
-
-    def ended(self, child: Ledger) -> None:
-        if child in self._children:
-            del self._children[child]
-            for name in SPENDING:
-                self._largest[name] = max(self._largest.get(name, 0), child.spent.get(name, 0))
-
     def outstanding(self, name: LimitName, ledger: Ledger) -> float:
         """What the children in progress below `ledger` may still spend, if none is costlier than all before."""
-        largest = self._largest.get(name, 0)
-        below = (child for child in self._children if ledger in child._chain)
+        largest = self.largest.get(name, 0)
+        below = (child for child in self.children if ledger in child._chain)
         return sum(max(0.0, largest - child.spent.get(name, 0)) for child in below)
-
-    def largest(self, name: LimitName) -> float:
-        return self._largest.get(name, 0)
 
 
 class _Waiting(ABC):
@@ -486,39 +476,41 @@ class RunningChild(_Waiting):
     def admit(self, short: set[tuple[object, ...]]) -> None:
         if self.is_abandoned():
             return
+        tree = self.ledger._tree
         if refusal := self._used_up():
             self.conclude(refusal)
-        elif ("child",) not in short:
-            if self._has_room():
-                self.ledger._tree.started(self.ledger)
-                self.conclude()
-            else:
-                short.add(("child",))
+        elif ("child",) in short:
+            return
+        elif all(
+            ledger.spent.get(name, 0) + ledger._reserved(name) + tree.outstanding(name, ledger)
+            < ledger.limits[name] * (1 - ROUNDING)
+            for ledger in self.ledger._chain
+            for name in SPENDING
+            if name in ledger.limits
+        ):
+            tree.children[self.ledger] = None
+            self.conclude()
+        else:
+            short.add(("child",))
 
     def start_or_raise(self) -> None:
         """Start without waiting, unless a limit is used up."""
         self.decided = True
         self.refusal = self._used_up()
         if self.refusal is None:
-            self.ledger._tree.started(self.ledger)
+            self.ledger._tree.children[self.ledger] = None
 
     def undo(self) -> None:
-        self.ledger._tree.ended(self.ledger)
+        tree, spent = self.ledger._tree, self.ledger.spent
+        if self.ledger in tree.children:
+            del tree.children[self.ledger]
+            for name in SPENDING:
+                tree.largest[name] = max(tree.largest.get(name, 0), spent.get(name, 0))
 
     def _used_up(self) -> BudgetExceeded | None:
         for ledger in self.ledger._current_chain():
             for name in SPENDING:
                 allowed, spent = ledger.limits.get(name), ledger.spent.get(name, 0)
                 if allowed is not None and spent >= allowed * (1 - ROUNDING):
-                    return ledger._exceeded(name, self.ledger._tree.largest(name))
+                    return ledger._exceeded(name, self.ledger._tree.largest.get(name, 0))
         return None
-
-    def _has_room(self) -> bool:
-        tree = self.ledger._tree
-        return all(
-            ledger.spent.get(name, 0) + ledger._reserved(name) + tree.outstanding(name, ledger)
-            < ledger.limits[name] * (1 - ROUNDING)
-            for ledger in self.ledger._chain
-            for name in SPENDING
-            if name in ledger.limits
-        )

@@ -19,12 +19,11 @@ for as many as the request allows, the input by an estimate.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from typing import Any
 
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger, Output
@@ -34,7 +33,7 @@ from delegate.models.catalog import Model, cost_usd, tokens_of
 from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, Incoming, ToolCall, ToolSpec
 from delegate.telemetry import operations
-from delegate.types import Usage
+from delegate.types import JsonObject, Usage
 
 PATIENCE_SECONDS = 300.0
 """Seconds that a call waits for a rate limit, or between repeated calls, by default."""
@@ -124,14 +123,6 @@ async def complete(
     raise AssertionError("attempts end with a reply or an error")
 
 
-def _outcome(error: BaseException) -> Outcome:
-    if isinstance(error, ProviderError):
-        return error.outcome
-    # A call whose waiting task was canceled goes on at the provider.
-    is_stopped = isinstance(error, (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt))
-    return "left_waiting" if is_stopped else "not_sent"
-
-
 def _lost(
     error: BaseException, model: Model, request: ChatRequest, input_tokens: int, start: float, incoming: Incoming
 ) -> Charge | None:
@@ -139,7 +130,12 @@ def _lost(
 
     `start` is the time when the request was sent.
     """
-    outcome, most = _outcome(error), request.max_output_tokens
+    most = request.max_output_tokens
+    outcome: Outcome = "not_sent"
+    if isinstance(error, ProviderError):
+        outcome = error.outcome
+    elif isinstance(error, (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)):
+        outcome = "left_waiting"  # a call whose waiting task was canceled goes on at the provider
     if outcome in ("not_sent", "rejected", "errored"):
         return None
     partial = incoming.so_far() if outcome != "answered" else None
@@ -148,23 +144,18 @@ def _lost(
     if partial is None:
         usage = Usage(model_calls=1, input_tokens=input_tokens, output_tokens=min(most, unseen))
     else:
-        usage = _usage_so_far(partial, _estimated_usage(model, partial, input_tokens), most, unseen)
+        reported, estimate = partial.usage, _estimated_usage(model, partial, input_tokens)
+        output = min(most, max(reported.output_tokens, estimate.output_tokens) + unseen)
+        is_reported = reported.input_tokens > 0 and _is_possible(reported, 2 * reported.input_tokens, most)
+        usage = (reported if is_reported else estimate).model_copy(update={"output_tokens": output})
     price, searches_usd = model.price(date.today(), usage.input_tokens), _search_usd(model, request.web_searches)
     if price is None:
         return Charge(usage, None, searches_usd, "unknown")
-    is_reported = usage.cached_tokens or usage.cache_write_tokens
     # An estimated input may have been written to the provider's cache.
-    cost = cost_usd(model, usage, date.today()) if is_reported else None
+    cost = cost_usd(model, usage, date.today()) if usage.cached_tokens or usage.cache_write_tokens else None
     cost = price.usd(written=usage.input_tokens, output=usage.output_tokens) if cost is None else cost
     cost += searches_usd
     return Charge(usage, cost, cost, "estimated")
-
-
-def _usage_so_far(partial: ChatReply, estimate: Usage, most: int, unseen: int) -> Usage:
-    """The usage of a reply that broke off, of which `unseen` tokens of reasoning may have been written."""
-    output = min(most, max(partial.usage.output_tokens, estimate.output_tokens) + unseen)
-    is_reported = partial.usage.input_tokens > 0 and _is_possible(partial.usage, 2 * partial.usage.input_tokens, most)
-    return (partial.usage if is_reported else estimate).model_copy(update={"output_tokens": output})
 
 
 def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date) -> tuple[Amounts, Output]:
@@ -266,11 +257,16 @@ def definition_tokens(tool: ToolSpec) -> int:
 
 
 def _tool_call_tokens(calls: Sequence[ToolCall]) -> int:
-    return sum(tokens_of(call.raw_arguments) or _argument_tokens(call.arguments or {}) for call in calls)
-
-
-def _argument_tokens(arguments: Mapping[str, Any]) -> int:
-    """Long texts aren't encoded as JSON, which makes them a little longer."""
-    long = {name: value for name, value in arguments.items() if isinstance(value, str) and len(value) > _LONG_CHARS}
-    rest = {name: value for name, value in arguments.items() if name not in long}
-    return tokens_of(json.dumps(rest)) + sum(map(tokens_of, long.values()))
+    tokens = 0
+    for call in calls:
+        if call.raw_arguments:
+            tokens += tokens_of(call.raw_arguments)
+            continue
+        rest: JsonObject = {}
+        for name, value in (call.arguments or {}).items():
+            if isinstance(value, str) and len(value) > _LONG_CHARS:
+                tokens += tokens_of(value)  # not encoded as JSON, which makes it a little longer
+            else:
+                rest[name] = value
+        tokens += tokens_of(json.dumps(rest))
+    return tokens

@@ -115,9 +115,5 @@ def _share(run: Run, path: Path) -> None:
     }
     path.write_text(json.dumps(state))
     run.shared = SharedAmounts(run.ledger, path)
-    weakref.finalize(run, _remove, path, os.getpid())
-
-
-def _remove(path: Path, process: int) -> None:
-    if os.getpid() == process:  # and not one that was forked from it
-        path.unlink(missing_ok=True)
+    process = os.getpid()  # and not one that is forked from it
+    weakref.finalize(run, lambda: path.unlink(missing_ok=True) if os.getpid() == process else None)

@@ -230,9 +230,13 @@ class RunRegistry:
         """
         parent = parent or Parent()
         current = _current.get()
-        tier = weaker(current.tier if current else None, self._parent_tier(parent))
-        if tier is None:
-            tier = self._settings.parent_tier or ("standard" if author == "model" else None)
+        usual = self._settings.parent_tier
+        model = self._catalog.find(parent.model) if parent.model else None
+        if parent.model and model is None:  # the catalog doesn't know it
+            told = parent.tier or usual or "standard"
+        else:
+            told = weaker(model.tier if model else None, parent.tier)
+        tier = weaker(current.tier if current else None, told) or usual or ("standard" if author == "model" else None)
         deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
         tools = None if parent.tools is None else frozenset(parent.tools)
         if current is None:
@@ -341,13 +345,3 @@ class RunRegistry:
             if len(self._recent_runs) > KEPT_RUNS:
                 self._recent_runs.popitem(last=False)
             return run
-
-    def _parent_tier(self, parent: Parent) -> Tier | None:
-        """The tier of a parent that its host describes; None if the host says nothing.
-
-        A model that the catalog doesn't know has the tier that the host or the setting names, or else `standard`.
-        """
-        model = self._catalog.find(parent.model) if parent.model else None
-        if parent.model and model is None:
-            return parent.tier or self._settings.parent_tier or "standard"
-        return weaker(model.tier if model else None, parent.tier)

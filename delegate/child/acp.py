@@ -18,8 +18,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from delegate._util.threads import run_in_thread
 from delegate.budget.nested import child_environment
-from delegate.child.agent_faults import AgentEnded, AgentFault
-from delegate.child.command import STDERR_CHARS, CommandRunner, failed, key_hint
+from delegate.child.command import STDERR_CHARS, AgentEnded, AgentFault, CommandRunner, failed, key_hint
 from delegate.child.command_line import PLACEHOLDER
 from delegate.child.job import Job
 from delegate.errors import ConfigError, ToolError

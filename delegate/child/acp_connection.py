@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -25,8 +26,8 @@ from pydantic import ValidationError
 from delegate._util.encoding import json_bytes
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
-from delegate.child.agent_faults import AgentEnded, AgentFault
 from delegate.child.cli_output import MAX_COUNT
+from delegate.child.command import AgentEnded, AgentFault
 from delegate.child.job import Job, call_tool
 from delegate.child.tool_calls import ToolCalls
 from delegate.child.toolbox import whole_text
@@ -179,7 +180,10 @@ class AcpSession:
         """Ask an agent that still works to stop, end its terminals, and close the connection."""
         try:
             if not turn.done() and not self.stopped.done() and self._id:
-                await asyncio.wait([asyncio.ensure_future(self._ask_to_stop(agent, turn))], timeout=CANCEL_SECONDS)
+                with suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(CANCEL_SECONDS):
+                        await agent.cancel(session_id=self._id)
+                        await asyncio.wait([turn])
         finally:
             self._job.recorder.output = self.report or self._job.recorder.output
             running = [turn, *(task for task, _ in self._terminals.values())]
@@ -189,15 +193,6 @@ class AcpSession:
             if self.stopped.done():
                 self.stopped.exception()
             await agent.close()
-
-    async def _ask_to_stop(self, agent: Any, turn: "asyncio.Task[Any]") -> None:
-        try:
-            await agent.cancel(session_id=self._id)
-            await asyncio.wait([turn], timeout=CANCEL_SECONDS)
-        except OSError:
-            return
-
-    # ---------------------------------------------------------------------------------------- what the agent asks for
 
     async def read_text_file(
         self, session_id: str, path: str, line: int | None = None, limit: int | None = None
@@ -330,8 +325,6 @@ class AcpSession:
         """The path as criteria and policies name it: relative to the workspace, if it is in it."""
         return path.removeprefix(f"{self._job.workspace}/")
 
-    # ---------------------------------------------------------------------------------------------- what the agent says
-
     @property
     def report(self) -> str:
         """The last message."""
@@ -461,11 +454,7 @@ def _message(line: bytes) -> dict[str, Any] | None:
 
 async def _read(job: Job, arguments: Mapping[str, Any]) -> str:
     """The lines of a file that an agent asks for, as they are: it may write them back."""
-    return await run_in_thread(partial(_lines_of, job, arguments))
-
-
-def _lines_of(job: Job, arguments: Mapping[str, Any]) -> str:
-    text = whole_text(job.folder, arguments["path"])
+    text = await run_in_thread(partial(whole_text, job.folder, arguments["path"]))
     offset, limit = arguments.get("offset"), arguments.get("limit")
     if offset is None and limit is None:
         return text

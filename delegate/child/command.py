@@ -12,8 +12,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
@@ -45,6 +44,18 @@ _MAX_SECONDS = 86_400
 _NO_KEY = re.compile(
     r"(?i)not logged in|/login\b|log ?in (?:again|first)|(?:no|missing|invalid|set) \S*.?api.key|_API_KEY\b|\b401\b"
 )
+
+
+class AgentFault(Exception):
+    """An ACP agent didn't do what the protocol asks for, or reports that it couldn't."""
+
+    def __init__(self, code: ChildCode, message: str) -> None:
+        super().__init__(message)
+        self.code: ChildCode = code
+
+
+class AgentEnded(Exception):
+    """An ACP agent closed the connection."""
 
 
 class CommandRunner:
@@ -90,9 +101,22 @@ class CommandRunner:
     async def run(self, job: Job) -> ChildRun:
         """Run the program until it ends, and take its output as the report."""
         prompt = job.prompt
-        with _temporary_file("" if "{prompt}" in _placeholders(self._argv) else prompt) as stdin:
+        matches = [PLACEHOLDER.fullmatch(argument) for argument in self._argv]
+        is_argument = any(match is not None and match[2] == "prompt" for match in matches)
+        # A file that only this user can read.
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="replace", prefix="delegate-") as stdin:
+            stdin.write("" if is_argument else prompt)
+            stdin.flush()
+            arguments = [_fill(argument, goal=job.task.goal, prompt=prompt) for argument in self._argv]
+            spec = confinement.CommandSpec(
+                argv=["/bin/sh", "-c", 'exec "$@" < "$0"', stdin.name, *arguments],
+                cwd=job.working_folder,
+                env={**self._env, **child_environment()},
+                timeout_seconds=_MAX_SECONDS,
+                max_output_bytes=OUTPUT_BYTES[self._output],
+            )
             try:
-                result = await confinement.execute(self._spec(job, stdin, prompt), await self._working_confinement())
+                result = await confinement.execute(spec, await self._working_confinement())
             except (OSError, ValueError, ToolError) as problem:
                 return failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
         is_long = len(result.stdout) + len(result.stderr) > LARGE_CHARS
@@ -105,16 +129,6 @@ class CommandRunner:
         if self._output == "text":
             return job.recorder.finish("completed", output=result.stdout.strip())
         return self._read_json(job, result)
-
-    def _spec(self, job: Job, stdin: Path, prompt: str) -> confinement.CommandSpec:
-        arguments = [_fill(argument, goal=job.task.goal, prompt=prompt) for argument in self._argv]
-        return confinement.CommandSpec(
-            argv=["/bin/sh", "-c", 'exec "$@" < "$0"', str(stdin), *arguments],
-            cwd=job.working_folder,
-            env={**self._env, **child_environment()},
-            timeout_seconds=_MAX_SECONDS,
-            max_output_bytes=OUTPUT_BYTES[self._output],
-        )
 
     async def _working_confinement(self) -> Confinement:
         """The subreaper where it works: it also terminates processes that left the program's process group."""
@@ -157,10 +171,6 @@ def key_hint(text: str) -> str:
     return "; log in to it as this user, or pass the variable that has its key with --runner-env NAME (`env` in Python)"
 
 
-def _placeholders(arguments: Sequence[str]) -> set[str]:
-    return {f"{{{match[2]}}}" for argument in arguments if (match := PLACEHOLDER.fullmatch(argument))}
-
-
 def _fill(argument: str, *, goal: str, prompt: str) -> str:
     """Replace a placeholder by its text. A text that would be read as an option gets a leading space."""
     match = PLACEHOLDER.fullmatch(argument)
@@ -168,15 +178,6 @@ def _fill(argument: str, *, goal: str, prompt: str) -> str:
         return argument
     option, text = match[1] or "", goal if match[2] == "goal" else prompt
     return f" {text}" if text.startswith("-") and not option else option + text
-
-
-@contextmanager
-def _temporary_file(text: str) -> Generator[Path]:
-    """A file that only this user can read, deleted at the end."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="replace", prefix="delegate-") as file:
-        file.write(text)
-        file.flush()
-        yield Path(file.name)
 
 
 def failed(job: Job, code: ChildCode, message: str, *, output: str | None = None) -> ChildRun:

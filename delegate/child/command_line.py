@@ -19,36 +19,22 @@ def parse_command(command: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: It can't be parsed, the program isn't found, or a placeholder is part of a longer argument.
     """
-    arguments = _split(command)
-    _refuse_inner_placeholders(arguments)
-    return (_find_program(arguments[0]), *arguments[1:])
-
-
-def _split(command: str | Sequence[str]) -> list[str]:
     try:
         arguments = shlex.split(command) if isinstance(command, str) else list(command)
     except ValueError as problem:
         raise ConfigError(f"the runner's command {command!r} can't be parsed: {problem}") from None
     if not arguments or not arguments[0].strip():
         raise ConfigError("the runner's command is empty; name a program, such as `claude -p`")
-    return arguments
-
-
-def _refuse_inner_placeholders(arguments: Sequence[str]) -> None:
     for argument in arguments:
         if _ANY_PLACEHOLDER.search(argument) and not PLACEHOLDER.fullmatch(argument):
             raise ConfigError(
                 f"the runner's argument {argument!r} has a placeholder inside: make the placeholder an argument of its "
                 "own, or let the program read stdin. Inside a script, the text would be run as code"
             )
-
-
-def _find_program(program: str) -> str:
-    """The absolute path, so that a program given by a relative path is found from any workspace."""
-    if (path := shutil.which(program)) is None:
+    if (path := shutil.which(arguments[0])) is None:
         fix = "install it, or give its path"
-        raise ConfigError(f"the runner's program {program!r} was not found or can't be executed: {fix}")
-    return os.path.abspath(path)
+        raise ConfigError(f"the runner's program {arguments[0]!r} was not found or can't be executed: {fix}")
+    return (os.path.abspath(path), *arguments[1:])  # a relative path would be another from a workspace
 
 
 def variables(names: Sequence[str]) -> dict[str, str]:

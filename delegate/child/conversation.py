@@ -21,7 +21,7 @@ from delegate.child.job import Job
 from delegate.errors import ProviderError, ThinkingRefused, TierExceeded, ToolError
 from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
+from delegate.ports import ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
 from delegate.records.recorder import LARGE_CHARS, argument_chars
 from delegate.sandbox.filesystem.media import PDF_TYPES
 from delegate.types import Effort, JsonObject
@@ -73,8 +73,8 @@ class Conversation:
     """The messages of one child so far, and the model calls that continue them."""
 
     __slots__ = (
-        "_assignment", "_connection", "_effort", "_heard", "_job", "_limit", "_mark", "_messages", "_model", "_results",
-        "_sent", "_specs", "_system", "_tokens", "_window", "own_tools",
+        "_assignment", "_connection", "_effort", "_heard", "_job", "_mark", "_messages", "_model", "_results", "_sent",
+        "_specs", "_system", "_tokens", "_window", "output_limit", "own_tools",
     )  # fmt: skip
 
     def __init__(self, job: Job) -> None:
@@ -100,27 +100,25 @@ class Conversation:
         self._assignment += prompt.notes(job.notes, self._mark)
         self._heard = [Message("user", prompt.message(text, self._mark)) for text in job.heard]
         """The messages of the parent, which are kept whole whatever becomes of the others."""
-        self._messages = [Message("user", self._assignment + _before(job, self._mark)), *self._heard]
+        before = (_ENDED if job.continues else _INTERRUPTED) if job.done_before else ""
+        before = before.format(frame(job.done_before, self._mark))
+        self._messages = [Message("user", self._assignment + before), *self._heard]
         specs = _specs_of((*job.tools, *self.own_tools))
         self._specs = specs if job.claims is None else (*specs, *goal_tools(job.claims.max_claims))
         self._effort: Effort | None = job.effort if self._model.effort else None
-        self._limit = min(job.max_output_tokens, self._model.max_output_tokens)
+        self.output_limit = min(job.max_output_tokens, self._model.max_output_tokens)
+        """The maximum number of output tokens of the next reply, including reasoning."""
         self._window = self._model.context_tokens
         """The longest request that the model accepts, as far as is known."""
         self._sent = self._tokens = 0
         """Estimated length of the last request and of the next one."""
         self._tokens = self._length_of(self._messages)
 
-    @property
-    def output_limit(self) -> int:
-        """The maximum number of output tokens of the next reply, including reasoning."""
-        return self._limit
-
     def raise_output_limit(self) -> None:
         """Double the output limit, up to the model's own. If that is reached, ask for less reasoning."""
-        if self._limit == self._model.max_output_tokens and self._model.effort:
+        if self.output_limit == self._model.max_output_tokens and self._model.effort:
             self._effort = self._effort if self._effort in ("none", "minimal") else "low"
-        self._limit = min(2 * self._limit, self._model.max_output_tokens)
+        self.output_limit = min(2 * self.output_limit, self._model.max_output_tokens)
 
     async def ask(self) -> ChatReply:
         """Make the next model call, within the ledger's limits and the context window, and record it.
@@ -176,22 +174,10 @@ class Conversation:
         self._heard += heard
         return True
 
-    # ------------------------------------------------------------------------------------------- model calls
-
     @property
     def _room(self) -> int:
         """The longest request that leaves room for the reply, in tokens."""
-        return max(self._window - self._limit, self._window // 2)
-
-    async def _send(self, *appended: Message, tools: bool = True) -> ChatReply:
-        """Ask for a reply to the conversation. If its thinking is refused, it starts anew with the same messages."""
-        try:
-            return await self._complete(self._request([*self._messages, *appended], tools=tools))
-        except ThinkingRefused:
-            if all(message.moved for message in self._messages if message.role == "assistant"):
-                raise
-            self._start(self._messages, self._tokens)
-            return await self._complete(self._request([*self._messages, *appended], tools=tools))
+        return max(self._window - self.output_limit, self._window // 2)
 
     def _request(self, messages: Sequence[Message], *, tools: bool = True) -> ChatRequest:
         is_last = self._job.recorder.steps >= self._job.max_steps - 1 and self._job.claims is None
@@ -199,54 +185,50 @@ class Conversation:
             model=self._model.id,
             system=self._system,
             messages=messages,
-            max_output_tokens=min(self._limit, max(self._window - self._tokens, MIN_OUTPUT_TOKENS)),
+            max_output_tokens=min(self.output_limit, max(self._window - self._tokens, MIN_OUTPUT_TOKENS)),
             tools=self._specs,
             tool_choice="auto" if tools and not is_last else "none",
             effort=self._effort,
             conversation=f"{self._job.run_id}-{self._job.task_index}",
         )
 
-    async def _complete(self, request: ChatRequest) -> ChatReply:
-        incoming = self._job.incoming
-        try:
-            call = await metering.complete(
-                self._connection,
-                request,
-                input_tokens=self._tokens,
-                ledger=self._job.ledger,
-                on_wait=self._job.waiting,
-                on_lost=self._job.recorder.call_lost,
-                incoming=incoming,
-            )
-        except BaseException:
-            if (unfinished := incoming.so_far()) is not None:
-                self._job.recorder.reply_broke_off(unfinished.text)
-            raise
+    async def _send(self, *appended: Message, tools: bool = True) -> ChatReply:
+        """Ask for a reply to the conversation, and record it. If its thinking is refused, the conversation starts anew
+        with the same messages. Raises `TierExceeded` if a model of a higher tier than the parent's answered.
+        """
+        job, incoming = self._job, self._job.incoming
+        while True:
+            try:
+                call = await metering.complete(
+                    self._connection,
+                    self._request([*self._messages, *appended], tools=tools),
+                    input_tokens=self._tokens,
+                    ledger=job.ledger,
+                    on_wait=job.waiting,
+                    on_lost=job.recorder.call_lost,
+                    incoming=incoming,
+                )
+                break
+            except BaseException as error:
+                if (unfinished := incoming.so_far()) is not None:
+                    job.recorder.reply_broke_off(unfinished.text)
+                is_moved = all(message.moved for message in self._messages if message.role == "assistant")
+                if is_moved or not isinstance(error, ThinkingRefused):
+                    raise
+                self._start(self._messages, self._tokens)
         incoming.end()
-        usage = call.charge.usage
+        reply, usage, served = call.reply, call.charge.usage, call.served
         self._sent, self._tokens = usage.input_tokens, usage.total_tokens
-        record = partial(
-            self._job.recorder.model_called,
-            call.reply,
-            call.charge,
-            substituted=call.substituted,
-            seconds=call.seconds,
-        )
-        chars = len(call.reply.text) + sum(argument_chars(tool_call.arguments) for tool_call in call.reply.tool_calls)
+        model_called = job.recorder.model_called
+        record = partial(model_called, reply, call.charge, substituted=call.substituted, seconds=call.seconds)
+        chars = len(reply.text) + sum(argument_chars(tool_call.arguments) for tool_call in reply.tool_calls)
         await run_in_thread_if(chars > LARGE_CHARS, record)
-        self._refuse_above_parent(call)
-        if call.served:
-            runs.note_served_tier(call.served.tier)
-        return call.reply
-
-    def _refuse_above_parent(self, call: metering.MeteredReply) -> None:
-        """Raise `TierExceeded` if the provider substituted a model of a higher tier than the parent's."""
-        ceiling = self._job.ceiling
-        if ceiling and call.served and is_above(call.served.tier, ceiling):
-            text = f"{call.reply.model_served}, of tier {call.served.tier}, in place of {self._model.id}"
-            raise TierExceeded(f"the provider served {text}, which is above the parent's tier {ceiling}")
-
-    # --------------------------------------------------------------------------------------------- shrinking
+        if job.ceiling and served and is_above(served.tier, job.ceiling):
+            text = f"{reply.model_served}, of tier {served.tier}, in place of {self._model.id}"
+            raise TierExceeded(f"the provider served {text}, which is above the parent's tier {job.ceiling}")
+        if served:
+            runs.note_served_tier(served.tier)
+        return reply
 
     async def _shrink(self) -> bool:
         """Start a conversation with more room in place of this one. Returns whether it is shorter."""
@@ -341,14 +323,8 @@ class Conversation:
         return metering.request_tokens(self._model, self._request(messages))
 
     def _tokens_of(self, reply: ToolReply) -> int:
-        return self._model.tokens(tokens_of(reply.text)) + sum(map(_attachment_tokens, reply.attachments))
-
-
-def _before(job: Job, mark: str) -> str:
-    """What follows the assignment of a child that goes on from its record."""
-    if not job.done_before:
-        return ""
-    return (_ENDED if job.continues else _INTERRUPTED).format(frame(job.done_before, mark))
+        pdfs = [len(one.data) // PDF_PAGE_BYTES for one in reply.attachments if one.media_type in PDF_TYPES]
+        return self._model.tokens(tokens_of(reply.text)) + ATTACHMENT_TOKENS * (len(reply.attachments) + sum(pdfs))
 
 
 _MOST_SPECS = 64
@@ -423,11 +399,6 @@ class ShortenedResults:
         more = len(reply.text) - offset - len(text)
         note = f"\n[{more:,} more characters; continue with offset={offset + len(text)}]" if more > 0 else ""
         return ToolOutput(text + note, attachments=() if offset else reply.attachments)
-
-
-def _attachment_tokens(attachment: Attachment) -> int:
-    pages = 1 + len(attachment.data) // PDF_PAGE_BYTES if attachment.media_type in PDF_TYPES else 1
-    return ATTACHMENT_TOKENS * pages
 
 
 def _tool_reply(call: ToolCall, output: ToolOutput, mark: str) -> ToolReply:

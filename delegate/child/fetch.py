@@ -10,18 +10,19 @@ import codecs
 import ipaddress
 import socket
 import zlib
+from collections.abc import Collection
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from delegate._util.redaction import redactor
-from delegate.child.fetch_policy import FetchPolicy
 from delegate.child.page import readable
 from delegate.errors import ToolDenied, ToolError
 
 MAX_REDIRECTS = 5
 MAX_URL_CHARS = 4_000
+MAX_BYTES = 1_000_000
 USER_AGENT = "delegate (fetch_url)"
 
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -46,39 +47,35 @@ _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "ra
 """Python's own text encodings, which are no character sets. Punycode takes quadratic time: minutes for a megabyte."""
 
 
-async def fetch_url(url: str, policy: FetchPolicy) -> str:
+async def fetch_url(url: str, allowed_hosts: Collection[str] = (), *, timeout_seconds: float = 30) -> str:
     """The text at `url`, with the URL, status and content type in the first line. HTML becomes text (see `page`).
 
-    Raises `ToolDenied` for an address that isn't public, and `ToolError` for any other failure.
+    Hosts in `allowed_hosts` (`name` or `name:port`) may have non-public addresses. Raises `ToolDenied` for another
+    address that isn't public, and `ToolError` for any other failure.
     """
-    try:
-        async with asyncio.timeout(policy.timeout_seconds):
-            return await _follow(url, policy)
-    except TimeoutError as problem:
-        raise ToolError(f"no complete response within {policy.timeout_seconds:g} s") from problem
-
-
-async def _follow(url: str, policy: FetchPolicy) -> str:
     if len(url) > MAX_URL_CHARS:
         raise ToolError(f"the URL has {len(url)} characters; at most {MAX_URL_CHARS} are allowed")
     target = _checked(_url(url.strip()))
-    for _ in range(MAX_REDIRECTS + 1):
-        try:
-            answer = await _get(target, policy)
-        except (aiohttp.ClientError, OSError) as problem:
-            raise ToolError(f"can't fetch {target.host}: {problem}") from problem
-        if isinstance(answer, str):
-            return answer
-        target = _checked(answer)
-    raise ToolError(f"more than {MAX_REDIRECTS} redirects")
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            for _ in range(MAX_REDIRECTS + 1):
+                answer = await _get(target, allowed_hosts)
+                if isinstance(answer, str):
+                    return answer
+                target = _checked(answer)
+            raise ToolError(f"more than {MAX_REDIRECTS} redirects")
+    except TimeoutError as problem:
+        raise ToolError(f"no complete response within {timeout_seconds:g} s") from problem
+    except (aiohttp.ClientError, OSError) as problem:
+        raise ToolError(f"can't fetch {target.host}: {problem}") from problem
 
 
-async def _get(url: URL, policy: FetchPolicy) -> str | URL:
+async def _get(url: URL, allowed_hosts: Collection[str]) -> str | URL:
     """One request to the checked addresses: the text, or the target of a redirect, which the caller has to check.
 
     Each request has a session of its own, so that no cookies are kept.
     """
-    addresses = await _addresses(url, policy)
+    addresses = await _addresses(url, allowed_hosts)
     connector = aiohttp.TCPConnector(resolver=_pinned(addresses), use_dns_cache=False, force_close=True)
     # Compression is declined because a small body could decompress to gigabytes; see `_body`.
     headers = {"User-Agent": USER_AGENT, "Accept": "text/*, application/json;q=0.9", "Accept-Encoding": "identity"}
@@ -89,10 +86,7 @@ async def _get(url: URL, policy: FetchPolicy) -> str | URL:
         location = response.headers.get("Location")
         if response.status in (301, 302, 303, 307, 308) and location:
             return url.join(_url(location))
-        return await _as_text(url, response, policy.max_bytes)
-
-
-# -------------------------------------------------------------------------------------------------- addresses
+        return await _as_text(url, response)
 
 
 def _url(text: str) -> URL:
@@ -110,7 +104,7 @@ def _checked(url: URL) -> URL:
     return url
 
 
-async def _addresses(url: URL, policy: FetchPolicy) -> list[str]:
+async def _addresses(url: URL, allowed_hosts: Collection[str]) -> list[str]:
     """The addresses of `url`, all checked. The system's resolver also parses forms such as 0x7f.1 and 2130706433."""
     host, port = url.host, url.port
     assert host is not None
@@ -120,8 +114,7 @@ async def _addresses(url: URL, policy: FetchPolicy) -> list[str]:
     except (OSError, UnicodeError) as problem:
         raise ToolError(f"{host} can't be resolved: {problem}") from problem
     addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
-    allowed_hosts = {name.lower() for name in policy.allowed_hosts}
-    if not allowed_hosts & {host.lower(), f"{host.lower()}:{port}"}:
+    if not {name.lower() for name in allowed_hosts} & {host.lower(), f"{host.lower()}:{port}"}:
         for address in addresses:
             if not is_public(address):
                 raise ToolDenied(f"{host} can't be fetched: {address} is not a public address")
@@ -181,19 +174,16 @@ def _pinned(addresses: list[str]) -> AbstractResolver:
     return Pinned()
 
 
-# ------------------------------------------------------------------------------------------------------- text
-
-
-async def _as_text(url: URL, response: aiohttp.ClientResponse, limit: int) -> str:
+async def _as_text(url: URL, response: aiohttp.ClientResponse) -> str:
     kind = response.content_type
     if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
         raise ToolError(f"{url} is {kind[:80]}, not text")
-    body = await _body(response, limit + 1)
-    text = body[:limit].decode(_charset(response.charset), errors="replace")
+    body = await _body(response, MAX_BYTES + 1)
+    text = body[:MAX_BYTES].decode(_charset(response.charset), errors="replace")
     if kind in ("text/html", "application/xhtml+xml"):
         text = await asyncio.to_thread(readable, text, str(url))
-    if len(body) > limit:
-        text += f"\n[… cut: the body is longer than {limit:,} bytes …]"
+    if len(body) > MAX_BYTES:
+        text += f"\n[… cut: the body is longer than {MAX_BYTES:,} bytes …]"
     if response.status >= 400:
         raise ToolError(f"{url} returned {response.status} {response.reason}: {text[:500]}")
     return f"{url} ({response.status}, {kind})\n\n{text}"

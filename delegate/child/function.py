@@ -43,7 +43,8 @@ class FunctionRunner:
     needs_model = False
 
     def __init__(self, function: ChildFunction, *, records_tools: bool = False) -> None:
-        if not _is_async(function):
+        is_async = inspect.iscoroutinefunction
+        if not is_async(function) and not is_async(getattr(function, "__call__", None)):  # noqa: B004
             name = getattr(function, "__name__", type(function).__name__)
             raise ConfigError(
                 f"the child {name} is not an async function, so it couldn't be stopped at its deadline: "
@@ -94,7 +95,3 @@ def runner_of(runner: ChildRunner | ChildFunction) -> ChildRunner:
         name = runner.__name__ if isinstance(runner, type) else type(runner).__name__
         raise ConfigError(f"the runner {name} is neither an async function nor an instance with an async method `run`")
     return cast("ChildRunner", runner) if hasattr(runner, "run") else FunctionRunner(cast("ChildFunction", runner))
-
-
-def _is_async(function: object) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

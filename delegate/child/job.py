@@ -100,10 +100,6 @@ async def _no_messages() -> Sequence[str]:
     return ()
 
 
-def _unguarded(tool: Tool) -> Tool:
-    return tool
-
-
 async def _no_flush() -> None:
     pass
 
@@ -151,7 +147,7 @@ class Job:
     is known that they may have been made."""
     notes: ProjectNotes | None = None
     """What the project says to agents."""
-    guarded: Callable[[Tool], Tool] = _unguarded
+    guarded: Callable[[Tool], Tool] = lambda tool: tool
     """Makes a tool of the runner's own ask the policy, and a person, as those in `tools` do."""
     incoming: Incoming = field(default_factory=Incoming)
     """What comes of the model's replies while they are written. The child makes one model call at a time."""
@@ -191,7 +187,9 @@ class Job:
 
         It is written when the block ends; if no output was set, it states that the call was stopped before it ended.
         """
-        self.notify(ChildToolStarted, tool=tool, text=_title(tool, args))
+        command = args.get("command")
+        text = command if isinstance(command, str) and command.strip() else tool
+        self.notify(ChildToolStarted, tool=tool, text=text)
         return PendingReceipt(self, self.recorder.next_receipt(), tool, args)
 
     def record_usage(
@@ -236,12 +234,6 @@ class PendingReceipt:
     def write(self) -> None:
         """Write the receipt, which is an event too."""
         self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
-
-
-def _title(tool: str, args: Mapping[str, Any]) -> str:
-    """What a call does, for people: its command if it runs one, else the tool's name."""
-    command = args.get("command")
-    return command if isinstance(command, str) and command.strip() else tool
 
 
 async def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:

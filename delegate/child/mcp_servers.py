@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -79,7 +79,13 @@ class McpServers:
         Raises:
             CallError: A server can't be started or reached, or a task names a tool that its server doesn't have.
         """
-        names = self._needed(tasks, most)
+        # The servers with a tool that one of the tasks may have.
+        limits = [[names for names in (task.tools, most) if names is not None] for task in tasks]
+        names = [
+            server
+            for server in self._declared
+            if any(all(any(self._is_of(server, name) for name in names) for names in each) for each in limits)
+        ]
         if not names:
             yield ()
             return
@@ -99,26 +105,13 @@ class McpServers:
     def names(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Those of the names that can be a tool of a server, which isn't known before the server runs."""
         possible = tuple(name for name in wanted if name.partition(".")[0] in self._declared and "." in name)
-        return (*possible, SEARCH_WEB) if self._has_search and SEARCH_WEB in wanted else possible
-
-    @property
-    def _has_search(self) -> bool:
-        return "." in self._web_search
+        return (*possible, SEARCH_WEB) if "." in self._web_search and SEARCH_WEB in wanted else possible
 
     async def aclose(self) -> None:
         """Close the servers of all runs. Those on other event loops end with these."""
         here = asyncio.get_running_loop()
         await asyncio.gather(*(servers.aclose() for (_, loop), servers in tuple(self._of_runs.items()) if loop is here))
         self._of_runs.clear()
-
-    def _needed(self, tasks: Sequence[Task], most: Collection[str] | None) -> list[str]:
-        """The servers with a tool that one of the tasks may have."""
-        limits = [[names for names in (task.tools, most) if names is not None] for task in tasks]
-        return [
-            server
-            for server in self._declared
-            if any(all(any(self._is_of(server, name) for name in names) for names in each) for each in limits)
-        ]
 
     def _is_of(self, server: str, name: str) -> bool:
         """Whether a tool of this name would be one of the server's."""
@@ -145,13 +138,10 @@ def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Colle
     for position, task in enumerate(tasks):
         for n, name in enumerate(task.tools or ()):
             if name.partition(".")[0] in servers and name not in known:
-                meant = most_similar(name, known)
-                raise CallError(
-                    "unknown_tool",
-                    f"there is no tool {redactor.beginning(name, 100)!r}",
-                    field=f"tasks[{position}].tools[{n}]" if len(tasks) > 1 else f"tools[{n}]",
-                    hint=f"did you mean `{meant}`?" if meant else f"the servers' tools are: {', '.join(known)}",
-                )
+                meant, message = most_similar(name, known), f"there is no tool {redactor.beginning(name, 100)!r}"
+                field = f"tasks[{position}].tools[{n}]" if len(tasks) > 1 else f"tools[{n}]"
+                hint = f"did you mean `{meant}`?" if meant else f"the servers' tools are: {', '.join(known)}"
+                raise CallError("unknown_tool", message, field=field, hint=hint)
 
 
 class _RunServers:
@@ -182,10 +172,12 @@ class _RunServers:
     async def tools(self, names: Sequence[str]) -> tuple[Tool, ...]:
         """The tools of these servers. Raises CallError if one of them can't be used."""
         listed = await asyncio.gather(*(self._servers[name].tools() for name in names), return_exceptions=True)
+        tools: list[Tool] = []
         for result in listed:
             if isinstance(result, BaseException):
                 raise result
-        return tuple(tool for tools in listed for tool in cast("list[Tool]", tools))
+            tools += result
+        return tuple(tools)
 
     async def aclose(self) -> None:
         self._on_closed()
@@ -277,6 +269,8 @@ class _Server:
         return replace(output, text=f"searched by {self.name}.{tool}\n\n{output.text}") if is_search else output
 
     async def _connected(self) -> "McpConnection":
+        from delegate.child.mcp_connection import McpConnection
+
         async with self._starting:
             if self._connection is not None and self._connection.ended:
                 if self._was_restarted:
@@ -284,17 +278,11 @@ class _Server:
                 self._was_restarted = True
                 _log.warning("MCP server %s ended, and is started again", self.name)
                 await self._connection.aclose()
-                self._connection = await self._open()
-            elif self._connection is None:
-                self._connection = await self._open()
+            if self._connection is None or self._connection.ended:
+                connection = McpConnection(self._declared, os.environ)
+                await connection.opened()
+                self._connection = connection
             return self._connection
-
-    async def _open(self) -> "McpConnection":
-        from delegate.child.mcp_connection import McpConnection
-
-        connection = McpConnection(self._declared, os.environ)
-        await connection.opened()
-        return connection
 
     def _unusable(self, why: object) -> CallError:
         match why:
@@ -316,9 +304,6 @@ class _Server:
         """End the server."""
         if self._connection is not None:
             await self._connection.aclose()
-
-
-# --------------------------------------------------------------------------------------- what a server says and sends
 
 
 def _parameters(schema: object) -> JsonObject | None:
@@ -377,14 +362,11 @@ def _repeats(texts: list[str], structured: JsonObject | list[Any] | str | float)
     """
     if isinstance(structured, dict) and list(structured.values()) in (["\n".join(texts)], [texts]):
         return True
-    return any(_is_json(text, structured) for text in texts)
-
-
-def _is_json(text: str, value: object) -> bool:
-    try:
-        return json.loads(text) == value
-    except ValueError:
-        return False
+    for text in texts:
+        with suppress(ValueError):
+            if json.loads(text) == structured:
+                return True
+    return False
 
 
 def _attachment(part: Mapping[str, Any]) -> Attachment | None:

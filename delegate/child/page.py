@@ -103,10 +103,13 @@ class _Page(HTMLParser):
                 pass
 
     def _open_block(self, tag: str) -> None:
-        if tag in _HEADINGS:
-            self._mark(f"{_HEADINGS[tag]} ")
-        elif tag == "li":
-            self._mark(self._item())
+        if tag in _HEADINGS or tag == "li":
+            marker = _HEADINGS.get(tag) or f"{_INDENT * min(len(self._lists) - 1, MAX_INDENT)}-"
+            if tag == "li" and self._lists and (last := self._lists[-1]) is not None:
+                self._lists[-1] = last + 1
+                marker = f"{marker[:-1]}{last + 1}."
+            self.parts.append(f"\n{marker} ")
+            self._after_marker = True
         elif tag == "pre":
             self._pre += 1
             self.parts.append("\n```\n")
@@ -115,18 +118,6 @@ class _Page(HTMLParser):
                 self._lists.append(0 if tag == "ol" else None)
             self._first_cell = True
             self._break()
-
-    def _mark(self, marker: str) -> None:
-        self.parts.append(f"\n{marker}")
-        self._after_marker = True
-
-    def _item(self) -> str:
-        """The marker of the next item in the innermost list."""
-        indent = _INDENT * min(len(self._lists) - 1, MAX_INDENT)
-        if not self._lists or (last := self._lists[-1]) is None:
-            return f"{indent}- "
-        self._lists[-1] = last + 1
-        return f"{indent}{last + 1}. "
 
     def handle_endtag(self, tag: str) -> None:
         if self._skipping:
@@ -159,8 +150,6 @@ class _Page(HTMLParser):
         else:
             self.parts.append(re.sub(r"\s+", " ", data))
         self._after_marker = self._after_marker and data.isspace()
-
-    # --------------------------------------------------------------------------------------------- links
 
     def _open_link(self, href: str) -> None:
         href = href.strip()

@@ -137,7 +137,7 @@ class Permissions:
         async def approve(command: str) -> str | None:
             if self._approved_commands[command] > 0:
                 return None
-            return await self._ask(self._unconfined(SHELL, command), _NO_SANDBOX)
+            return await self._ask(Action(SHELL, {"command": command}, workspace=self._asker.workspace), _NO_SANDBOX)
 
         return approve if self._asker.on_approval is not None else None
 
@@ -150,19 +150,14 @@ class Permissions:
         asker = replace(self._asker, waiting=self._asker.waiting_for_check, while_waiting=nullcontext)
 
         async def approve(command: str) -> str | None:
-            action = self._unconfined(CHECK, command)
-            digest = self._digest(action, await run_in_thread(partial(files_of, action)))
+            action = Action(CHECK, {"command": command}, workspace=asker.workspace)
+            files = await run_in_thread(partial(files_of, action))
+            digest = digest_of(CHECK, action.arguments, asker.workspace, files)
             if digest not in answers:
                 answers[digest] = await self._ask(action, _NO_SANDBOX, asker=asker)
             return answers[digest]
 
         return approve if self._asker.on_approval is not None else None
-
-    def _unconfined(self, tool: str, command: str) -> Action:
-        return Action(tool, {"command": command}, workspace=self._asker.workspace)
-
-    def _digest(self, action: Action, files: Mapping[str, str]) -> str:
-        return digest_of(action.tool, action.arguments, self._asker.workspace, files)
 
     async def _ask(
         self,
@@ -176,7 +171,7 @@ class Permissions:
         assert decision.code is not None
         async with self._asking:
             files = await run_in_thread(partial(files_of, action))
-            digest = self._digest(action, files)
+            digest = digest_of(action.tool, action.arguments, self._asker.workspace, files)
             if (is_approved := self._again.get(digest)) is not None:
                 return None if is_approved else "it was refused before"
             if self._asker.on_approval is None:

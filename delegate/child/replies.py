@@ -40,35 +40,31 @@ class Recovery:
         An empty notice asks again without a word: reasoning that fills the limit needs only more room.
         """
         if reply.stop in ("length", "context"):
-            return self._after_cut_off(reply, conversation)
+            self._cut_off += 1
+            return None if self._cut_off == MAX_CUT_OFF else self._after_cut_off(reply, conversation)
         self._cut_off = 0
         problem = _problem(reply)
         noticed, self._noticed = self._noticed, problem is not None
         return None if noticed else problem
 
-    def _after_cut_off(self, reply: ChatReply, conversation: Conversation) -> str | None:
-        self._cut_off += 1
-        if self._cut_off == MAX_CUT_OFF:
-            return None
+    def _after_cut_off(self, reply: ChatReply, conversation: Conversation) -> str:
         limit = conversation.output_limit
         only_thoughts = not reply.text.strip() and not reply.tool_calls
         if only_thoughts or self._cut_off > 1:
             conversation.raise_output_limit()
         if only_thoughts and conversation.output_limit > limit:
             return ""
-        return _cut_off_notice(reply, reply.output_limit or conversation.output_limit)
-
-
-def _cut_off_notice(reply: ChatReply, limit: int) -> str:
-    about = f"{limit:,} tokens, reasoning included: about {limit * CHARS_PER_TOKEN:,} characters"
-    if reply.tool_calls:
-        names = ", ".join(dict.fromkeys(call.name for call in reply.tool_calls))
-        advice = f"Its tool calls ({names}) were not run. Send them again, shorter: write a long file in several calls."
-    elif reply.text.strip():
-        advice = "If it was your report, send the whole report again, shorter."
-    else:
-        advice = "It had only reasoning. Think less before you call a tool or report."
-    return f"[Your last message was cut off by the output limit. {advice} One message may have {about}.]"
+        if reply.tool_calls:
+            names = ", ".join(dict.fromkeys(call.name for call in reply.tool_calls))
+            advice = "Send them again, shorter: write a long file in several calls."
+            advice = f"Its tool calls ({names}) were not run. {advice}"
+        elif reply.text.strip():
+            advice = "If it was your report, send the whole report again, shorter."
+        else:
+            advice = "It had only reasoning. Think less before you call a tool or report."
+        limit = reply.output_limit or conversation.output_limit
+        about = f"{limit:,} tokens, reasoning included: about {limit * CHARS_PER_TOKEN:,} characters"
+        return f"[Your last message was cut off by the output limit. {advice} One message may have {about}.]"
 
 
 def _problem(reply: ChatReply) -> str | None:

@@ -9,7 +9,7 @@ its end are ordinary tool calls with receipts, so that checks and judges see the
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from delegate._util.fencing import one_line
 from delegate._util.similar import most_similar
@@ -88,20 +88,23 @@ class Steps:
 
     async def _declare(self, arguments: Mapping[str, Any]) -> str:
         goal, expected = _argument(arguments, "goal"), _argument(arguments, "expected")
-        names = arguments.get("tools")
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
+        given: object = arguments.get("tools")
+        names = cast("list[object]", given) if isinstance(given, list) else []
+        tools = tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+        if not names or not all(isinstance(name, str) for name in names):
             raise ToolError("`tools` has to be a list of the names of your tools")
-        for name in names:  # pyright: ignore[reportUnknownVariableType]
-            self._refuse_unknown(str(name))  # pyright: ignore[reportUnknownArgumentType]
+        own = [tool.name for tool in self._tools]
+        if unknown := [name for name in tools if name not in own]:
+            similar = most_similar(unknown[0], own)
+            guess = f"; did you mean {similar}?" if similar else f"; your tools are {', '.join(own)}"
+            raise ToolError(f"there is no tool {one_line(unknown[0], 60)!r}{guess}")
         if self.open is not None:
             raise ToolError(f"step {self.open.n} is still open; call {VERIFY} first")
         if self.declared >= MAX_STEPS:
             raise ToolError(f"a task has at most {MAX_STEPS} steps")
         self.declared += 1
-        tools = tuple(dict.fromkeys(str(name) for name in names))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        self.open = Step(
-            self.declared, goal, tools, expected, max((receipt.n for receipt in self.receipts()), default=0)
-        )
+        first = max((receipt.n for receipt in self.receipts()), default=0)
+        self.open = Step(self.declared, goal, tools, expected, first)
         self.notify(StepDeclared, n=self.declared, goal=goal, tools=tools, expected=expected)
         return f"step {self.declared} is open; its tools: {', '.join(tools)}"
 
@@ -116,7 +119,8 @@ class Steps:
             receipt for receipt in self.receipts() if receipt.n > step.first_receipt and receipt.tool not in STEP_TOOLS
         ]
         inside = Counter(f"{call.tool} ({call.status})" for call in calls if call.tool in step.tools)
-        outside = Counter(f"{call.tool} ({call.status})" for call in calls if self._is_outside(call.tool, step))
+        acting = {tool.name for tool in self._tools if not tool.read_only}.difference(step.tools)
+        outside = Counter(f"{call.tool} ({call.status})" for call in calls if call.tool in acting)
         unused = [name for name in step.tools if not any(call.tool == name for call in calls)]
         self.open = None
         self.notify(
@@ -133,16 +137,6 @@ class Steps:
         lines += [f"called outside its scope: {', '.join(_counted(outside))}"] if outside else []
         lines += [f"declared and not called: {', '.join(unused)}"] if unused else []
         return "\n".join(lines)
-
-    def _is_outside(self, name: str, step: Step) -> bool:
-        return name not in step.tools and any(tool.name == name and not tool.read_only for tool in self._tools)
-
-    def _refuse_unknown(self, name: str) -> None:
-        names = [tool.name for tool in self._tools]
-        if name not in names:
-            similar = most_similar(name, names)
-            guess = f"; did you mean {similar}?" if similar else f"; your tools are {', '.join(names)}"
-            raise ToolError(f"there is no tool {one_line(name, 60)!r}{guess}")
 
 
 def _argument(arguments: Mapping[str, Any], name: str) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -45,7 +45,12 @@ class ToolCalls:
         if not all(self._is_read_only(call) for call in calls):
             await self._job.flush()
         for group in self._groups(calls[:MAX_CALLS_PER_TURN]):
-            outputs += await self._call_all(group)
+            if len(group) == 1:
+                outputs.append(await self.call(group[0]))
+            else:
+                async with asyncio.TaskGroup() as running:
+                    tasks = [running.create_task(self.call(call)) for call in group]
+                outputs += [task.result() for task in tasks]
             if not all(self._is_read_only(call) for call in group):
                 await self._job.folder.check_size(soon=False)
         refusal = ToolOutput(f"not called: a turn may call at most {MAX_CALLS_PER_TURN} tools", "denied")
@@ -55,28 +60,22 @@ class ToolCalls:
         counts = await run_in_thread_if(is_long, partial(self._repeats.count_turn, results))
         return [_with_remark(output, count) for output, count in zip(outputs, counts, strict=True)]
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+    def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         """The calls in order: consecutive parallel ones grouped together, every other call alone."""
-        groups: list[list[ToolCall]] = []
-        for parallel, members in groupby(calls, self._is_parallel):
-            group = list(members)
-            groups += [group] if parallel else [[call] for call in group]
-        return groups
 
-    def _is_parallel(self, call: ToolCall) -> bool:
-        tool = self._own.get(call.name) or self._tools.get(call.name)
-        return tool is None or tool.parallel
+        def is_parallel(call: ToolCall) -> bool:
+            tool = self._own.get(call.name) or self._tools.get(call.name)
+            return tool is None or tool.parallel
+
+        for parallel, members in groupby(calls, is_parallel):
+            if parallel:
+                yield list(members)
+            else:
+                yield from ([call] for call in members)
 
     def _is_read_only(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
         return tool is None or tool.read_only
-
-    async def _call_all(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
-        if len(calls) == 1:
-            return [await self.call(calls[0])]
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self.call(call)) for call in calls]
-        return [task.result() for task in running]
 
     async def call(self, call: ToolCall) -> ToolOutput:
         """Call one tool and write its receipt, even if the call is interrupted."""
@@ -92,14 +91,11 @@ class ToolCalls:
 
     async def _output_of(self, call: ToolCall, tool: Tool | None) -> ToolOutput:
         if tool is None:
-            return ToolOutput(
-                f"there is no tool {call.name!r}; use one of: {', '.join(tool.spec.name for tool in self._job.tools)}",
-                "error",
-            )
+            names = ", ".join(tool.spec.name for tool in self._job.tools)
+            return ToolOutput(f"there is no tool {call.name!r}; use one of: {names}", "error")
         if call.arguments is None:
-            return ToolOutput(
-                f"the arguments are not a valid JSON object: {redactor.beginning(call.raw_arguments, 200)!r}", "error"
-            )
+            given = redactor.beginning(call.raw_arguments, 200)
+            return ToolOutput(f"the arguments are not a valid JSON object: {given!r}", "error")
         with operations.tool(tool.name, call.id, call.arguments) as operation:
             output = await call_tool(tool, call.arguments)
             operation.returned(output)

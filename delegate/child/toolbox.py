@@ -4,7 +4,7 @@ import asyncio
 import io
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -17,10 +17,9 @@ from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget.nested import child_environment
-from delegate.child.fetch_policy import FetchPolicy
 from delegate.errors import CallError, ToolError
 from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
-from delegate.sandbox.commands.commands import Approve, CommandResult, Commands
+from delegate.sandbox.commands.commands import Approve, Commands
 from delegate.sandbox.filesystem import files, media, search
 from delegate.sandbox.filesystem.files import Excerpt
 from delegate.sandbox.tampering.git_files import shown_text
@@ -43,14 +42,11 @@ MAX_LISTED = 1_000
 MAX_MATCHES = 200
 
 
-_PUBLIC_ONLY = FetchPolicy()
-
-
 def toolbox(
     folder: Folder,
     commands: Commands,
     *,
-    fetch: FetchPolicy | None = None,
+    fetch_hosts: Sequence[str] = (),
     attachments: Set[str] = frozenset(),
     approve: Approve | None = None,
 ) -> tuple[Tool, ...]:
@@ -62,19 +58,15 @@ def toolbox(
     """
     definitions = toolbox_definitions(commands, can_ask=approve is not None)
     has_shell = _RUN_SHELL in definitions
-    context = _Context(folder, commands, fetch or _PUBLIC_ONLY, frozenset(attachments), has_shell, approve)
-    tools = [
-        Tool(
-            definition.name,
-            definition.description_under(commands),
-            definition.parameters,
-            MethodType(definition, context),  # smaller than a partial, and there are seven per child
-            definition.parallel,
-            definition.read_only,
-            _effects_of(definition, commands),
-        )
-        for definition in definitions
-    ]
+    context = _Context(folder, commands, fetch_hosts, frozenset(attachments), has_shell, approve)
+    tools: list[Tool] = []
+    for definition in definitions:
+        description, effects = definition.description, definition.effects
+        if definition is _RUN_SHELL:
+            description, effects = _shell_under(commands)
+        # Smaller than a partial, and there are seven per child.
+        call, parallel, read_only = MethodType(definition, context), definition.parallel, definition.read_only
+        tools.append(Tool(definition.name, description, definition.parameters, call, parallel, read_only, effects))
     return (*tools, _think_tool())
 
 
@@ -86,23 +78,13 @@ def toolbox_specs() -> tuple[ToolSpec, ...]:
     )
 
 
-def toolbox_definitions(commands: Commands, *, can_ask: bool = False) -> "tuple[_Definition, ...]":
-    """The built-in tools that a child will get, without a workspace and without the tool for thinking.
+def toolbox_definitions(commands: Commands | None = None, *, can_ask: bool = False) -> "tuple[_Definition, ...]":
+    """The built-in tools, without the tool for thinking. With `commands`, only those that a child will get.
 
     `can_ask`: whether a person can be asked about commands.
     """
-    has_shell = commands.refusal("model", can_ask=can_ask) is None
+    has_shell = commands is None or commands.refusal("model", can_ask=can_ask) is None
     return tuple(definition for definition in _DEFINITIONS if definition is not _RUN_SHELL or has_shell)
-
-
-def toolbox_names() -> tuple[str, ...]:
-    """The names of the built-in tools, also of those that a child may not be offered."""
-    return (*(definition.name for definition in _DEFINITIONS), _think_tool().name)
-
-
-def read_only_tools() -> dict[str, bool]:
-    """The names of the built-in tools, and whether each is read-only. A request to a web page may change something."""
-    return {definition.name: definition.read_only for definition in _DEFINITIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +93,7 @@ class _Context:
 
     folder: Folder
     commands: Commands
-    fetch: FetchPolicy
+    fetch_hosts: Sequence[str]
     attachments: frozenset[str]
     """Media types that the model reads."""
     has_shell: bool
@@ -142,20 +124,8 @@ class _Definition:
         schema = self.arguments.model_json_schema()
         properties = {name: {key: value for key, value in spec.items() if key != "title"}
                       for name, spec in schema["properties"].items()}  # fmt: skip
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": schema.get("required", []),
-            "additionalProperties": False,
-        }
-
-    def description_under(self, commands: Commands) -> str:
-        """The description for a model. That of `run_shell` says what confines its commands, from the first child on."""
-        if self is not _RUN_SHELL:
-            return self.description
-        if commands.confines():
-            return f"{self.description} {_IN_SANDBOX if commands.network == 'open' else _WITHOUT_NETWORK}"
-        return f"{self.description} {_WITHOUT_SANDBOX}" if commands.known_mechanism() == "process" else self.description
+        required = schema.get("required", [])
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     async def __call__(self, context: _Context, values: Mapping[str, Any]) -> str | ToolOutput:
         """Run it with arguments that aren't validated yet."""
@@ -170,13 +140,14 @@ class _Definition:
         return await self.run(context, arguments)
 
 
-def _effects_of(definition: _Definition, commands: Commands) -> frozenset[Effect]:
-    """What a call may change. A command that nothing cuts off from the network may also send something."""
-    open_network = commands.network == "open" or commands.known_mechanism() == "process"
-    return definition.effects | _NETWORK if definition is _RUN_SHELL and open_network else definition.effects
-
-
-# ------------------------------------------------------------------------------------------------------ files
+def _shell_under(commands: Commands) -> tuple[str, frozenset[Effect]]:
+    """The description of `run_shell`, with what confines its commands, and what they may change."""
+    is_open, where = commands.network == "open", ""
+    if commands.confines():
+        where = f" {_IN_SANDBOX if is_open else _WITHOUT_NETWORK}"
+    elif commands.known_mechanism() == "process":
+        is_open, where = True, f" {_WITHOUT_SANDBOX}"
+    return f"{_RUN_SHELL.description}{where}", _COMMANDS | _NETWORK if is_open else _COMMANDS
 
 
 class _ReadFile(_Arguments):
@@ -186,23 +157,19 @@ class _ReadFile(_Arguments):
 
 
 async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
-    return await run_in_thread_if(not context.folder.is_small, partial(_content_of_file, context, args))
+    folder = context.folder
 
+    def content() -> str | ToolOutput:
+        real = folder.resolve(args.path)
+        excerpt = files.read(folder.root, real, MAX_READ_BYTES)
+        if kind := media.media_type(excerpt.data):
+            advice = "; pdftotext in run_shell may extract its text" if "pdf" in kind and context.has_shell else ""
+            whole = folder.read(args.path, media.max_bytes(kind))
+            attachment, text = media.attachment(args.path, whole, kind, context.attachments, advice)
+            return ToolOutput(text, attachments=(attachment,))
+        return _excerpt(args, shown_text(folder.root, real, _text_of(excerpt, args.path)))
 
-def _content_of_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
-    real = context.folder.resolve(args.path)
-    excerpt = files.read(context.folder.root, real, MAX_READ_BYTES)
-    if kind := media.media_type(excerpt.data):
-        return _attached(context, args.path, kind)
-    return _excerpt(args, shown_text(context.folder.root, real, _text_of(excerpt, args.path)))
-
-
-def _attached(context: _Context, path: str, kind: media.MediaType) -> ToolOutput:
-    """The file itself, for a model that reads such files."""
-    advice = "; pdftotext in run_shell may extract its text" if "pdf" in kind and context.has_shell else ""
-    excerpt = context.folder.read(path, media.max_bytes(kind))
-    attachment, text = media.attachment(path, excerpt, kind, context.attachments, advice)
-    return ToolOutput(text, attachments=(attachment,))
+    return await run_in_thread_if(not folder.is_small, content)
 
 
 def _excerpt(args: _ReadFile, content: str) -> str:
@@ -212,8 +179,9 @@ def _excerpt(args: _ReadFile, content: str) -> str:
         raise ToolError(f"{args.path} has {count} lines; offset {args.offset} is past its end")
     start = _start_of_line(content, args.offset)
     # One character more shows whether the first line is longer than what is shown of it.
-    lines = io.StringIO(content[start : start + MAX_TEXT_CHARS + 1], newline="\n").readlines()
-    lines = _whole_lines(lines[: args.limit])
+    lines = io.StringIO(content[start : start + MAX_TEXT_CHARS + 1], newline="\n").readlines()[: args.limit]
+    fitting = sum(size <= MAX_TEXT_CHARS for size in itertools.accumulate(map(len, lines)))
+    lines = lines[: max(fitting, 1)]
     last = args.offset - 1 + len(lines)
     text = "".join(lines)
     if len(text) > MAX_TEXT_CHARS:
@@ -233,20 +201,9 @@ def _start_of_line(content: str, number: int) -> int:
     return start
 
 
-def _whole_lines(lines: list[str]) -> list[str]:
-    """As many lines as the limit allows, but at least one."""
-    sizes = itertools.accumulate(len(line) for line in lines)
-    fitting = sum(size <= MAX_TEXT_CHARS for size in sizes)
-    return lines[: max(fitting, 1)]
-
-
 def whole_text(folder: Folder, path: str) -> str:
     """What a child may see of a text file, uncut. Raises ToolError. Blocks."""
-    return shown_text(folder.root, folder.resolve(path), _text(folder, path))
-
-
-def _text(folder: Folder, path: str) -> str:
-    return _text_of(folder.read(path, MAX_READ_BYTES), path)
+    return shown_text(folder.root, folder.resolve(path), _text_of(folder.read(path, MAX_READ_BYTES), path))
 
 
 def _text_of(excerpt: Excerpt, path: str) -> str:
@@ -275,21 +232,20 @@ class _EditFile(_Arguments):
 
 
 async def _edit_file(context: _Context, args: _EditFile) -> str:
-    return await run_in_thread(partial(_edit, context, args))
+    def edit() -> str:
+        text = _text_of(context.folder.read(args.path, MAX_READ_BYTES), args.path)
+        count = text.count(args.old_text)
+        if count == 0:
+            raise ToolError(f"old_text doesn't occur in {args.path}; read the file and copy the text exactly")
+        if count > 1:
+            raise ToolError(f"old_text occurs {count} times in {args.path}; include more of the text around it")
+        if args.old_text == args.new_text:
+            raise ToolError("old_text and new_text are the same; change new_text")
+        line = text.count("\n", 0, text.index(args.old_text)) + 1
+        context.folder.write(args.path, _encoded(text.replace(args.old_text, args.new_text)))
+        return f"edited {args.path} at line {line}"
 
-
-def _edit(context: _Context, args: _EditFile) -> str:
-    text = _text(context.folder, args.path)
-    count = text.count(args.old_text)
-    if count == 0:
-        raise ToolError(f"old_text doesn't occur in {args.path}; read the file and copy the text exactly")
-    if count > 1:
-        raise ToolError(f"old_text occurs {count} times in {args.path}; include more of the text around it")
-    if args.old_text == args.new_text:
-        raise ToolError("old_text and new_text are the same; change new_text")
-    line = text.count("\n", 0, text.index(args.old_text)) + 1
-    context.folder.write(args.path, _encoded(text.replace(args.old_text, args.new_text)))
-    return f"edited {args.path} at line {line}"
+    return await run_in_thread(edit)
 
 
 def _encoded(text: str) -> bytes:
@@ -357,9 +313,6 @@ def _bounded(lines: list[str], limit: int, what: str, hint: str) -> str:
     return "\n".join(fitting)
 
 
-# --------------------------------------------------------------------------------------- commands, web, thoughts
-
-
 class _RunShell(_Arguments):
     command: str = Field(min_length=1, description="Command line for bash, run in the workspace.")
     timeout_seconds: float = Field(default=120, gt=0, le=600, description="The command is killed after this time.")
@@ -380,14 +333,10 @@ async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
         env=child_environment(),
     )
     status = "timeout" if result.timed_out else "ok" if result.exit_code == 0 else "error"
-    return ToolOutput(_command_text(result, args.timeout_seconds), status, result.sandbox)
-
-
-def _command_text(result: CommandResult, timeout_seconds: float) -> str:
-    end = f"killed after {timeout_seconds:g} s" if result.timed_out else f"exit code {result.exit_code}"
+    end = f"killed after {args.timeout_seconds:g} s" if result.timed_out else f"exit code {result.exit_code}"
     streams = [("stdout", result.stdout), ("stderr", result.stderr)]
     parts = [f"[{name}]\n{_ends(text)}" for name, text in streams if text]
-    return "\n".join([end, *(parts or ["(no output)"])])
+    return ToolOutput("\n".join([end, *(parts or ["(no output)"])]), status, result.sandbox)
 
 
 def _ends(text: str) -> str:
@@ -404,7 +353,7 @@ class _FetchUrl(_Arguments):
 async def _fetch_url(context: _Context, args: _FetchUrl) -> str:
     from delegate.child.fetch import fetch_url  # an HTTP client, which most children never need
 
-    text = await fetch_url(args.url, context.fetch)
+    text = await fetch_url(args.url, context.fetch_hosts)
     surplus = len(text) - MAX_TEXT_CHARS
     return text if surplus <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[… {surplus:,} more characters are cut …]"
 
@@ -414,9 +363,6 @@ async def _think(arguments: Mapping[str, Any]) -> str:
         return contract.render_thought(contract.parse_think(arguments))
     except CallError as problem:
         raise ToolError(f"{problem.message}: {problem.hint}" if problem.hint else problem.message) from problem
-
-
-# ------------------------------------------------------------------------------------------------ definitions
 
 
 _FILES: frozenset[Effect] = frozenset({"files"})

@@ -43,20 +43,27 @@ _SYSTEM = (
 )
 
 
-def can_search(connection: Connection | None) -> bool:
-    """Whether the model's provider searches the web itself, at a known price."""
+def search_tools(
+    connection: Connection | None, ceiling: Tier | None, ledger: Ledger, recorder: Recorder, waiting: Waiting
+) -> tuple[Tool, ...]:
+    """The tool for a child with this model, which pays for its searches. No model above `ceiling` may answer.
+
+    None if the model's provider doesn't search the web itself, at a known price.
+    """
     if connection is None or connection.model.search_usd is None:
-        return False
-    return bool(getattr(connection.client, "searches_web", False))
-
-
-def search_tool(
-    connection: Connection, *, ceiling: Tier | None, ledger: Ledger, recorder: Recorder, waiting: Waiting
-) -> Tool:
-    """The tool for a child with this model, which pays for its searches. No model above `ceiling` may answer."""
+        return ()
+    if not getattr(connection.client, "searches_web", False):
+        return ()
+    most_searches = MAX_SEARCHES_OF_GOOGLE if connection.model.provider == "google" else MAX_SEARCHES
 
     async def search(arguments: Mapping[str, Any]) -> str:
-        request = _request(connection, _query(arguments))
+        request = ChatRequest(
+            model=connection.model.id,
+            system=_SYSTEM,
+            messages=[Message("user", _query(arguments))],
+            max_output_tokens=min(MAX_OUTPUT_TOKENS, connection.model.max_output_tokens),
+            web_searches=most_searches,
+        )
         try:
             call = await metering.complete(
                 connection,
@@ -75,15 +82,9 @@ def search_tool(
             raise ToolError(f"a model above the parent's tier {ceiling} answered, so its answer isn't shown")
         return _shown(call.reply, connection.model.provider)
 
-    return Tool(
-        SEARCH_WEB,
-        DESCRIPTION,
-        PARAMETERS,
-        search,
-        # Not read-only, as `fetch_url`: it sends something away, and costs money, so a policy may refuse it.
-        effects=frozenset(("network",)),
-        cost_usd=_most_searches(connection) * (connection.model.search_usd or 0),
-    )
+    # Not read-only, as `fetch_url`: it sends something away, and costs money, so a policy may refuse it.
+    cost_usd = most_searches * connection.model.search_usd
+    return (Tool(SEARCH_WEB, DESCRIPTION, PARAMETERS, search, effects=frozenset(("network",)), cost_usd=cost_usd),)
 
 
 def _query(arguments: Mapping[str, Any]) -> str:
@@ -91,20 +92,6 @@ def _query(arguments: Mapping[str, Any]) -> str:
     if set(arguments) != {"query"} or not isinstance(query, str) or not 1 <= len(query.strip()) <= MAX_QUERY_CHARS:
         raise ToolError(f"search_web has one argument, `query`, a text of 1 to {MAX_QUERY_CHARS:,} characters")
     return query
-
-
-def _most_searches(connection: Connection) -> int:
-    return MAX_SEARCHES_OF_GOOGLE if connection.model.provider == "google" else MAX_SEARCHES
-
-
-def _request(connection: Connection, query: str) -> ChatRequest:
-    return ChatRequest(
-        model=connection.model.id,
-        system=_SYSTEM,
-        messages=[Message("user", query)],
-        max_output_tokens=min(MAX_OUTPUT_TOKENS, connection.model.max_output_tokens),
-        web_searches=_most_searches(connection),
-    )
 
 
 def _shown(reply: ChatReply, provider: str) -> str:

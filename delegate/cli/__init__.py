@@ -47,9 +47,13 @@ def main() -> None:
         if sys.flags.dev_mode:
             raise
         _print_error(_error_text(error))
-        sys.exit(2 if isinstance(error, DelegateError) or _is_usage_error(error) else 1)
+        sys.exit(2 if isinstance(error, DelegateError) or hasattr(error, "format_message") else 1)
     finally:
-        _flush()
+        try:
+            logs.finish()
+            sys.stdout.flush()
+        except BrokenPipeError:  # its reader has closed the pipe (`| head`), which is fine
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> object:
@@ -77,22 +81,6 @@ def _exit_for_old_python() -> NoReturn:
     sys.exit(2)
 
 
-def _flush() -> None:
-    """Flush stdout. Python would report an error if its reader has closed the pipe (`| head`), which is fine."""
-    from delegate.cli.ci import logs
-
-    try:
-        logs.finish()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _is_usage_error(error: Exception) -> bool:
-    """Whether the parser of the command line refused it. Its exceptions differ between versions of typer."""
-    return hasattr(error, "format_message")
-
-
 def _usage_text(error: Any) -> str:
     from delegate._util.similar import most_similar
 
@@ -108,7 +96,7 @@ def _usage_text(error: Any) -> str:
 
 
 def _error_text(error: Exception) -> str:
-    if _is_usage_error(error):
+    if hasattr(error, "format_message"):  # of the parser, whose exceptions differ between versions of typer
         return _usage_text(error)
     if type(error).__name__ == "Abort":  # no answer to a question
         return "interrupted"

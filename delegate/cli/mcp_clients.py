@@ -5,8 +5,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -32,35 +32,31 @@ class Launch:
     call_seconds: int | None = CALL_SECONDS
     """None: as long as the client waits by default."""
 
-    def plain(self, reference: str = "") -> "JsonObject":
-        """What most clients share. `reference` is how a client writes a variable `NAME` of its own.
-
-        Without it, the client passes on all of its variables, or there is no way to name one.
-        """
-        return {"command": self.command, "args": list(self.args), **self.variables("env", reference)}
-
-    def variables(self, key: str, reference: str = "") -> "JsonObject":
-        """The server's environment, under this key."""
-        named = {name: reference.replace("NAME", name) for name in self.keys} if reference else {}
-        return {key: {**named, **self.env}} if named or self.env else {}
-
-    def timeout(self, key: str, units_per_second: int = 1000) -> "JsonObject":
-        """The timeout of a call, in the client's units."""
-        return {} if self.call_seconds is None else {key: self.call_seconds * units_per_second}
-
 
 @dataclass(frozen=True)
 class McpClient:
-    """An MCP client and its settings file."""
+    """An MCP client, its settings file, and what it wants in the server's entry there."""
 
     title: str
     path: str
     """Where the client keeps the settings of its user (`~`) or of the project that it is started in."""
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = ("mcpServers", SERVER)
     """The keys in the settings file that lead to the server's entry, or to the list of servers."""
-    block: Callable[[Launch], "JsonObject"]
-    """The server's entry."""
     format: Literal["json", "toml", "yaml"] = "json"
+    type: str = ""
+    """The kind of server, where the client wants to be told."""
+    reference: str = ""
+    """How it writes a variable `NAME` of its own. Empty if it passes on all of them, or there is no way to name one."""
+    passes: str = ""
+    """The key of the names of variables that it passes on."""
+    one_list: bool = False
+    """Whether its command is a list with the arguments, and its environment is called so."""
+    timeout: tuple[str, int] | None = None
+    """The key of the timeout of a call, and its units per second."""
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else the entry has."""
+    patient: bool = False
+    """Whether the server answers only when the children have ended, or shortly before the client gives up."""
     head: str = ""
     """What a new file needs besides."""
     hint: str = ""
@@ -69,6 +65,30 @@ class McpClient:
     """A list elsewhere in the file that the server's name has to be in: its table, its key, and the name."""
     approves: str = ""
     """The key of the entry that lets the model call the tools without a question to the user."""
+
+    def block(self, launch: Launch) -> "JsonObject":
+        """The server's entry."""
+        args = list(launch.args)
+        if self.patient and not any(one.startswith("--answer-within") for one in args):  # else it is the user's own
+            args += ["--answer-within", str(CALL_SECONDS - 60)]
+        entry: JsonObject = {"type": self.type} if self.type else {}
+        entry |= {"command": launch.command, "args": args}
+        if self.one_list:
+            entry["command"] = [launch.command, *entry.pop("args")]
+        named = {name: self.reference.replace("NAME", name) for name in launch.keys} if self.reference else {}
+        if named or launch.env:
+            entry["environment" if self.one_list else "env"] = {**named, **launch.env}
+        if self.passes and launch.keys:
+            entry[self.passes] = list(launch.keys)
+        if self.timeout and launch.call_seconds is not None:
+            entry[self.timeout[0]] = launch.call_seconds * self.timeout[1]
+        return {**entry, **self.more}
+
+
+def yaml_block(client: McpClient, entry: "JsonObject") -> str:
+    """The list of servers with this one alone. Values are written as JSON, which YAML includes."""
+    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in {"name": SERVER, **entry}.items())
+    return f"{client.keys[0]}:\n  - " + "\n    ".join(lines) + "\n"
 
 
 def content(client: str, launch: Launch) -> "JsonObject":
@@ -99,114 +119,79 @@ def config(client: str, launch: Launch) -> tuple[str, str]:
             inside |= listed
         return known.path, tomlkit.dumps(inside)
     if known.format == "yaml":
-        return known.path, yaml_block(inside)
+        return known.path, yaml_block(known, known.block(launch))
     return known.path, json.dumps(inside, indent=2, ensure_ascii=False) + "\n"
 
 
-def yaml_block(inside: "JsonObject") -> str:
-    """A list of servers. Their values are written as JSON, which YAML includes."""
-    lines: list[str] = []
-    for key, servers in inside.items():
-        lines.append(f"{key}:")
-        for server in servers:
-            first, *rest = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
-            lines += [f"  - {first}", *(f"    {line}" for line in rest)]
-    return "\n".join(lines) + "\n"
-
-
-def _codex(launch: Launch) -> "JsonObject":
-    return {
-        **_patient(launch).plain(),
-        **({"env_vars": list(launch.keys)} if launch.keys else {}),
-        # Codex would ask its model before the server has started, and the tool couldn't be found then.
-        "required": True,
-        "startup_timeout_sec": START_SECONDS,
-        **launch.timeout("tool_timeout_sec", 1),
-        "supports_parallel_tool_calls": True,
-        "default_tools_approval_mode": "approve",
-    }
-
-
-def _claude(launch: Launch) -> "JsonObject":
-    # Without alwaysLoad, the model must find the tool by a search first.
-    return {"type": "stdio", **launch.plain(), **launch.timeout("timeout"), "alwaysLoad": True}
-
-
-def _opencode(launch: Launch) -> "JsonObject":
-    command = {"type": "local", "command": [launch.command, *_patient(launch).args], **launch.variables("environment")}
-    return {**command, "enabled": True, **launch.timeout("timeout")}
-
-
-def _patient(launch: Launch) -> Launch:
-    """The same with a server that answers only when the children have ended, or shortly before the client gives up."""
-    if any(one.startswith("--answer-within") for one in launch.args):
-        return launch  # the user's own
-    return replace(launch, args=(*launch.args, "--answer-within", str(CALL_SECONDS - 60)))
-
-
-def _gemini(launch: Launch) -> "JsonObject":
-    # It ends a conversation in which the model waits by the same call five times.
-    return {**_patient(launch).plain("$NAME"), **launch.timeout("timeout"), "trust": True}
-
-
-def _copilot(launch: Launch) -> "JsonObject":
-    return {"type": "local", **launch.plain(), "tools": ["*"], **launch.timeout("timeout")}
-
-
-def _cline(launch: Launch) -> "JsonObject":
-    # Like Gemini CLI, it counts the same calls.
-    return {**_patient(launch).plain(), **launch.timeout("timeout", 1), "disabled": False}
-
-
-def _continue(launch: Launch) -> "JsonObject":
-    return {**launch.plain(), "connectionTimeout": START_SECONDS * 1000}
-
-
-def _cursor(launch: Launch) -> "JsonObject":
-    return launch.plain("${env:NAME}")
-
-
-def _vscode(launch: Launch) -> "JsonObject":
-    return {"type": "stdio", **launch.plain("${env:NAME}")}
-
-
-def _plain(launch: Launch) -> "JsonObject":
-    return launch.plain()
-
-
-def _one_call(launch: Launch) -> "JsonObject":
-    # It starts a server for each call and ends it with the answer, which must not come before the children have ended.
-    return _patient(launch).plain()
-
-
 _NO_KEYS = "it keeps variables that look like keys from the server, so write the keys themselves into its `env`"
-_CONTINUE = "name: Local\nversion: 1.0.0\nschema: v1\n"
-_SERVERS = ("mcpServers", SERVER)
 _DESKTOP = "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
+_IN_MS = ("timeout", 1000)
+# Gemini CLI ends a conversation in which the model waits by the same call five times, and Cline counts them too.
+_GEMINI: dict[str, Any] = {
+    "reference": "$NAME", "timeout": _IN_MS, "more": {"trust": True}, "patient": True, "approves": "trust"
+}  # fmt: skip
 CLIENTS: Mapping[str, McpClient] = {
     "codex": McpClient(
         "Codex CLI",
         "~/.codex/config.toml",
         ("mcp_servers", SERVER),
-        _codex,
         "toml",
+        passes="env_vars",
+        timeout=("tool_timeout_sec", 1),
+        more={
+            # Codex would ask its model before the server has started, and the tool couldn't be found then.
+            "required": True,
+            "startup_timeout_sec": START_SECONDS,
+            "supports_parallel_tool_calls": True,
+            "default_tools_approval_mode": "approve",
+        },
+        patient=True,
         # Without it, the request to the model doesn't even name the tools of servers.
         also=(("features", "code_mode"), "direct_only_tool_namespaces", f"mcp__{SERVER}"),
         approves="default_tools_approval_mode",
     ),
-    "claude": McpClient("Claude Code", "~/.claude.json", _SERVERS, _claude),
-    "claude-desktop": McpClient(
-        "Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", _SERVERS, _plain, hint=_NO_KEYS
+    # Without alwaysLoad, the model must find the tool by a search first.
+    "claude": McpClient("Claude Code", "~/.claude.json", type="stdio", timeout=_IN_MS, more={"alwaysLoad": True}),
+    "claude-desktop": McpClient("Claude Desktop", f"{_DESKTOP}/claude_desktop_config.json", hint=_NO_KEYS),
+    "opencode": McpClient(
+        "opencode",
+        "~/.config/opencode/opencode.json",
+        ("mcp", SERVER),
+        type="local",
+        one_list=True,
+        timeout=_IN_MS,
+        more={"enabled": True},
+        patient=True,
     ),
-    "opencode": McpClient("opencode", "~/.config/opencode/opencode.json", ("mcp", SERVER), _opencode),
-    "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", _SERVERS, _gemini, approves="trust"),
-    "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", _SERVERS, _gemini, approves="trust"),
-    "copilot": McpClient("Copilot CLI", "~/.copilot/mcp-config.json", _SERVERS, _copilot, hint=_NO_KEYS),
-    "cline": McpClient("Cline CLI", "~/.cline/data/settings/cline_mcp_settings.json", _SERVERS, _cline),
-    "continue": McpClient("Continue CLI", "~/.continue/config.yaml", ("mcpServers",), _continue, "yaml", _CONTINUE),
-    "cursor": McpClient("Cursor", "~/.cursor/mcp.json", _SERVERS, _cursor),
-    "vscode": McpClient("VS Code", ".vscode/mcp.json", ("servers", SERVER), _vscode),
-    "mcporter": McpClient("mcporter", "config/mcporter.json", _SERVERS, _one_call),
-    "inspector": McpClient("MCP Inspector", "mcp.json", _SERVERS, _one_call),
+    "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", **_GEMINI),
+    "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", **_GEMINI),
+    "copilot": McpClient(
+        "Copilot CLI",
+        "~/.copilot/mcp-config.json",
+        type="local",
+        timeout=_IN_MS,
+        more={"tools": ["*"]},
+        hint=_NO_KEYS,
+    ),
+    "cline": McpClient(
+        "Cline CLI",
+        "~/.cline/data/settings/cline_mcp_settings.json",
+        timeout=("timeout", 1),
+        more={"disabled": False},
+        patient=True,
+    ),
+    "continue": McpClient(
+        "Continue CLI",
+        "~/.continue/config.yaml",
+        ("mcpServers",),
+        "yaml",
+        more={"connectionTimeout": START_SECONDS * 1000},
+        head="name: Local\nversion: 1.0.0\nschema: v1\n",
+    ),
+    "cursor": McpClient("Cursor", "~/.cursor/mcp.json", reference="${env:NAME}"),
+    "vscode": McpClient("VS Code", ".vscode/mcp.json", ("servers", SERVER), type="stdio", reference="${env:NAME}"),
+    # These start a server for each call and end it with the answer, which must not come before the children have ended.
+    "mcporter": McpClient("mcporter", "config/mcporter.json", patient=True),
+    "inspector": McpClient("MCP Inspector", "mcp.json", patient=True),
 }
 """All known clients, by the names that `delegate mcp install` accepts."""

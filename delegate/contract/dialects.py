@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, cast, get_args
 
 from delegate._util import resources
@@ -93,27 +94,22 @@ def tool(
     limits = limits or Limits()
     definition = resources.schema("delegate_task")
     description = cast("str", definition["description"]).replace("{limits}", limits.sentence())
-    parameters = _parameters(definition, variant, repeat=dialect.endswith("-strict"))
-    parameters["properties"]["tasks"]["maxItems"] = limits.max_tasks  # some hosts drop it: the limits say it in words
+    parameters: JsonObject = definition["parameters"]
+    properties: JsonObject = parameters["properties"]
+    of_task: JsonObject = properties["tasks"]["items"]["properties"]
+    more: JsonObject = definition["more"]
+    properties["tasks"]["maxItems"] = limits.max_tasks  # some hosts drop it: the limits say it in words
+    if variant == "full":
+        typed = definition["typed_criterion"]
+        properties["acceptance_criteria"].update(typed)
+        if dialect.endswith("-strict"):  # a second copy doubles the definition's length, and not all know references
+            of_task["acceptance_criteria"]["items"] = deepcopy(typed["items"])
     if roles:
-        _add_roles(parameters["properties"], roles)
+        role: JsonObject = {"type": ["string", "null"], "enum": [*roles, None]}
+        described = "; ".join(f"{name}: {one_line(text, ROLE_CHARS)}" for name, text in roles.items())
+        properties["role"], of_task["role"] = {**role, "description": described}, role
     if background:
-        parameters["properties"]["background"] = definition["background"]
-    _add_fields(parameters["properties"], definition["more"], fields)
-    return _ENVELOPES[dialect](name, description, parameters)
-
-
-def _add_roles(fields: JsonObject, roles: Mapping[str, str]) -> None:
-    """Add `role` to a call and to each of its tasks, with the descriptions in one place."""
-    role: JsonObject = {"type": ["string", "null"], "enum": [*roles, None]}
-    described = "; ".join(f"{name}: {one_line(text, ROLE_CHARS)}" for name, text in roles.items())
-    fields["tasks"]["items"]["properties"]["role"] = role
-    fields["role"] = {**role, "description": described}
-
-
-def _add_fields(properties: JsonObject, more: JsonObject, fields: Collection[CallField]) -> None:
-    """Add what tasks of a call may have together, or a task alone, each described once."""
-    of_task = properties["tasks"]["items"]["properties"]
+        properties["background"] = definition["background"]
     if "needs" in fields:
         of_task |= {"id": more["id"], "needs": more["needs"]}
     if "attempts" in fields:
@@ -121,58 +117,53 @@ def _add_fields(properties: JsonObject, more: JsonObject, fields: Collection[Cal
         of_task["attempts"] = {"type": more["attempts"]["type"]}
     if "scratch" in fields:
         properties["scratch"] = more["scratch"]
-
-
-def read_tool(dialect: Dialect) -> JsonObject:
-    """Return the definition of `read_delegation`, with which a parent waits for a task and reads its report."""
-    return _local_tool(dialect, "read_delegation", title="Read a delegated task's report")
-
-
-def stop_tool(dialect: Dialect) -> JsonObject:
-    """Return the definition of `stop_delegation`, with which a parent stops a task."""
-    return _local_tool(dialect, "stop_delegation", title="Stop work", reads=False)
-
-
-def message_tool(dialect: Dialect) -> JsonObject:
-    """Return the definition of `message_delegation`, with which a parent sends a task an instruction."""
-    return _local_tool(dialect, "message_delegation", title="Send an instruction", reads=False, repeats=False)
-
-
-def merge_tool(dialect: Dialect) -> JsonObject:
-    """Return the definition of `merge_delegation`, with which a parent brings tasks' changes into their checkout."""
-    return _local_tool(dialect, "merge_delegation", title="Merge work", reads=False, repeats=False)
-
-
-def think_tool(dialect: Dialect) -> JsonObject:
-    """Return the definition of `think`, with which a parent checks a thought against its criteria."""
-    return _local_tool(dialect, "think", title="Think")
+    return _envelope(dialect, name, description, parameters)
 
 
 def _local_tool(
-    dialect: Dialect, schema_name: str, *, title: str, reads: bool = True, repeats: bool = True
+    schema_name: str, title: str, dialect: Dialect, *, reads: bool = True, repeats: bool = True
 ) -> JsonObject:
     """Return the definition of a tool that starts no child and reaches nothing outside."""
     schema = resources.schema(schema_name)
-    definition = _ENVELOPES[dialect](schema["name"], schema["description"], schema["parameters"])
+    definition = _envelope(dialect, schema["name"], schema["description"], schema["parameters"])
     if dialect == "mcp":
         hints = {"readOnlyHint": reads, "destructiveHint": not reads, "idempotentHint": repeats, "openWorldHint": False}
         definition |= {"title": title, "annotations": hints}
     return definition
 
 
-def _parameters(definition: JsonObject, variant: Variant, *, repeat: bool) -> JsonObject:
-    """Return the parameters of a variant.
+read_tool = partial(_local_tool, "read_delegation", "Read a delegated task's report")
+"""Returns the definition of `read_delegation`, with which a parent waits for a task and reads its report."""
+stop_tool = partial(_local_tool, "stop_delegation", "Stop work", reads=False)
+"""Returns the definition of `stop_delegation`, with which a parent stops a task."""
+message_tool = partial(_local_tool, "message_delegation", "Send an instruction", reads=False, repeats=False)
+"""Returns the definition of `message_delegation`, with which a parent sends a task an instruction."""
+merge_tool = partial(_local_tool, "merge_delegation", "Merge work", reads=False, repeats=False)
+"""Returns the definition of `merge_delegation`, with which a parent brings tasks' changes into their checkout."""
+think_tool = partial(_local_tool, "think", "Think")
+"""Returns the definition of `think`, with which a parent checks a thought against its criteria."""
 
-    The full variant has the schema of criteria once, and with `repeat` a second time for `tasks`. References aren't
-    supported by all hosts, and a second copy doubles the definition's length, so only strict dialects get it.
-    """
-    parameters = cast("JsonObject", definition["parameters"])
-    if variant == "full":
-        fields, typed = parameters["properties"], definition["typed_criterion"]
-        fields["acceptance_criteria"].update(typed)
-        if repeat:
-            fields["tasks"]["items"]["properties"]["acceptance_criteria"]["items"] = deepcopy(typed["items"])
-    return parameters
+
+def _envelope(dialect: Dialect, name: str, description: str, parameters: JsonObject) -> JsonObject:
+    """Return a definition with the keys of a dialect, and its parameters in the dialect's part of JSON Schema."""
+    text, is_strict = {"name": name, "description": description}, dialect.endswith("-strict")
+    parameters = _strict(parameters) if is_strict else parameters
+    match dialect:
+        case "openai" | "openai-strict":
+            strict = {"strict": True} if is_strict else {}
+            return {"type": "function", "function": {**text, "parameters": parameters, **strict}}
+        case "openai-responses" | "openai-responses-strict":
+            # Without an explicit `strict`, this endpoint assumes true and rewrites the schema.
+            return {"type": "function", **text, "parameters": parameters, "strict": is_strict}
+        case "anthropic":
+            return {**text, "input_schema": parameters}
+        case "gemini":
+            return {**text, "parametersJsonSchema": _without_null(parameters)}
+        case "mcp":
+            # A child can write files, run commands and spend money, and a repeated call does so again.
+            hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+            title = {"title": "Delegate tasks"}
+            return {"name": name, **title, "description": description, "inputSchema": parameters, "annotations": hints}
 
 
 # ---------------------------------------------------------------------------------------------------------- envelopes
@@ -236,7 +227,9 @@ _TEXT: JsonObject = {"type": "string"}
 def _strict(schema: JsonObject) -> JsonObject:
     """Convert to OpenAI's strict subset: optional properties are required but nullable, free-form objects JSON text."""
     if "object" in _types(schema) and "properties" not in schema:
-        return _as_json_text(schema)
+        types = list(dict.fromkeys("string" if type == "object" else type for type in _types(schema)))
+        description = {"description": f"{schema['description']} as JSON text"} if "description" in schema else {}
+        return {**schema, **description, "type": types if len(types) > 1 else types[0]}
     schema = _with_parts(schema, _strict)
     if schema.get("anyOf") == [_TEXT, _TEXT]:  # one of them was a free-form object
         del schema["anyOf"]
@@ -277,12 +270,6 @@ def _with_parts(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) 
 def _types(schema: JsonObject) -> list[str]:
     types = schema.get("type", [])
     return [types] if isinstance(types, str) else list(types)
-
-
-def _as_json_text(schema: JsonObject) -> JsonObject:
-    types = list(dict.fromkeys("string" if type == "object" else type for type in _types(schema)))
-    description = {"description": f"{schema['description']} as JSON text"} if "description" in schema else {}
-    return {**schema, **description, "type": types if len(types) > 1 else types[0]}
 
 
 def _nullable(schema: JsonObject) -> JsonObject:

@@ -172,11 +172,8 @@ def criterion_faults(criterion: AnyCriterion) -> Iterator[Fault]:
     """What is wrong with the expected calls and values of a criterion, in the order of its fields."""
     if isinstance(criterion, ReceiptCriterion):
         yield from _receipt_faults(criterion)
-    elif isinstance(criterion, ProbeCriterion):
-        yield from _probe_faults(criterion)
-
-
-def _probe_faults(criterion: ProbeCriterion) -> Iterator[Fault]:
+    if not isinstance(criterion, ProbeCriterion):
+        return
     has_expr = criterion.expr is not None
     if (criterion.schema_ is not None) == has_expr:
         yield Fault("expr", "can't be combined with `schema`" if has_expr else "is missing; give `expr` or `schema`")
@@ -196,21 +193,22 @@ def _receipt_faults(criterion: ReceiptCriterion) -> Iterator[Fault]:
         yield Fault("calls", "is empty, so nothing is expected; list calls, or use the mode none or exactly")
     for n, call in enumerate(calls):
         at = f"calls[{n}]"
-        faults = list(_call_faults(call, at))
+        values = [(join(f"{at}.args", name), value) for name, value in call.args.items()]
+        values += [(f"{at}.result", call.result)] if call.result is not None else []
+        faults = [fault for place, value in values for fault in value_faults(value, place)]
         faults += _name_faults(n, calls, criterion.mode, at) if not faults else []
         if call.id and ids.count(call.id) > 1:
             faults.append(Fault(f"{at}.id", f"is {call.id!r}, which another call has too; give each a different one"))
         unsound = unsound or bool(faults)
         yield from faults
-    if not unsound and criterion.mode != "none" and (circle := _in_circle(calls)) is not None:
-        yield Fault(f"calls[{circle}]", "has to come before itself: `from`, `after` and `before` make a circle")
-
-
-def _call_faults(call: ExpectedCall, at: str) -> Iterator[Fault]:
-    for name, value in call.args.items():
-        yield from value_faults(value, join(f"{at}.args", name))
-    if call.result is not None:
-        yield from value_faults(call.result, f"{at}.result")
+    if unsound or criterion.mode == "none":
+        return
+    earlier, waiting = order(calls), set(range(len(calls)))
+    while free := {n for n in waiting if not any(b == n and a in waiting for a, b in earlier)}:
+        waiting -= free
+    if waiting:
+        at = f"calls[{min(waiting)}]"
+        yield Fault(at, "has to come before itself: `from`, `after` and `before` make a circle")
 
 
 def value_faults(wanted: object, at: str, *, depth: int = 0) -> Iterator[Fault]:
@@ -268,15 +266,6 @@ def _name_faults(n: int, calls: Sequence[ExpectedCall], mode: str, at: str) -> I
             yield Fault(field, f"names {name!r}, the call itself; list the other call too, and give it an `id`")
         elif position is None and not field.endswith(")"):
             yield Fault(field, f"names {name!r}, which is neither the tool nor the `id` of an expected call")
-
-
-def _in_circle(calls: Sequence[ExpectedCall]) -> int | None:
-    """An expected call that would have to come before itself; None if there is none."""
-    earlier = order(calls)
-    open_ = set(range(len(calls)))
-    while free := {n for n in open_ if not any(b == n and a in open_ for a, b in earlier)}:
-        open_ -= free
-    return min(open_, default=None)
 
 
 def _parts(value: object, at: str) -> Iterator[tuple[str, object]]:

@@ -10,24 +10,7 @@ Common mistakes of form are accepted if the meaning is clear:
 * A tier can be in capitals.
 * A criterion can be a short form such as `shell: make test`, in any case. One that looks mistyped is refused.
 
-Ambiguous calls are refused with a `CallError`:
-
-| code | when |
-|---|---|
-| `invalid_json` | the call or a field is invalid JSON text |
-| `not_an_object` | the call is JSON but not an object |
-| `no_task` | neither `goal` nor `tasks` is given |
-| `goal_and_tasks` | `tasks` is given together with fields of a single task |
-| `too_many_tasks` | there are more tasks than a call may have |
-| `unknown_field` | a key doesn't exist or is reserved for the operator |
-| `empty` | a goal, a criterion or one of its texts is missing or blank |
-| `wrong_type` | a value has the wrong JSON type |
-| `unknown_tier` | the tier isn't deep, standard or fast |
-| `unknown_criterion_kind` | the `kind` doesn't exist |
-| `invalid_criterion` | a criterion lacks a field, has a value out of range, or an invalid pattern |
-| `invalid_schema` | an `output_schema` or a criterion's schema is not a JSON Schema |
-| `duplicate_id` | two criteria of one task have the same id |
-| `too_large` | the call is too long, too deep or has too many values (see the limits in `reading`) |
+Ambiguous calls are refused with a `CallError`, whose codes docs/verdicts.md lists.
 """
 
 import re
@@ -67,7 +50,7 @@ def parse_call(
     `check_schema` validates JSON Schemas. Only if the tool `has_roles`, a task may have the field `role`.
 
     Raises:
-        CallError: The call is invalid, with a code from the table above. The message lists all problems, so that one
+        CallError: The call is invalid. The message lists all problems, so that one
             more attempt is enough, and the hint says how to fix the first one.
     """
     try:
@@ -163,7 +146,7 @@ class _Parser:
         if "goal" not in fields:
             self.problems.add("empty", join(path, "goal"), "is empty" if "goal" in task else "is missing")
             fields["goal"] = "?"  # so that validation reports only problems of the other fields
-        self._parse_field(fields, "tier", path, self._tier)
+        self._parse_field(fields, "tier", path, _tier)
         self._parse_field(fields, "output_schema", path, self._schema)
         self._parse_field(fields, "acceptance_criteria", path, self._criteria)
         self._parse_field(fields, "needs", path, _decode_nested)
@@ -179,13 +162,6 @@ class _Parser:
             except CallError as error:
                 self.problems.add_error(error)
                 del fields[name]
-
-    def _tier(self, value: object, path: str) -> object:
-        tier = value.strip().lower() if isinstance(value, str) else value
-        if tier not in TIERS:
-            hint = f"the tiers are {', '.join(TIERS)}"
-            raise CallError("unknown_tier", f"`{path}` is {show(value)}, which is not a tier", field=path, hint=hint)
-        return tier
 
     def _schema(self, value: object, path: str) -> JsonObject:
         schema = _decode_nested(value, path)
@@ -216,20 +192,16 @@ class _Parser:
         elif isinstance(value, str) and LOOKS_LIKE_JSON.match(value):
             return self._criterion(decode(value, path), path)
         elif isinstance(value, str):
-            return self._text(value, path)
+            try:
+                typed = expand(value)
+                return value if typed is None else self._typed(typed, path)
+            except CallError as error:
+                self.problems.add(error.code, path, f"can't be used: {error.message}", error.hint)
         elif isinstance(value, Mapping):
             return self._typed(cast("Mapping[str, object]", value), path)
         else:
             self.problems.add("wrong_type", path, f"is {kind_of(value)}, not a string or an object with `kind`")
         return _PLACEHOLDER
-
-    def _text(self, text: str, path: str) -> object:
-        try:
-            typed = expand(text)
-        except CallError as error:
-            self.problems.add(error.code, path, f"can't be used: {error.message}", error.hint)
-            return _PLACEHOLDER
-        return text if typed is None else self._typed(typed, path)
 
     def _typed(self, given: Mapping[str, object], path: str) -> object:
         fields = {name: value for name, value in given.items() if value is not None}
@@ -271,14 +243,20 @@ def _calls(value: object, path: str) -> object:
     calls = _decode_nested(value, path)
     if not isinstance(calls, (list, tuple)):
         return calls
-    return [_expected_call(call, f"{path}[{n}]") for n, call in enumerate(cast("list[object]", calls))]
+    read: list[object] = []
+    for n, call in enumerate(cast("list[object]", calls)):
+        parts = cast("Mapping[str, object]", call).items() if isinstance(call, Mapping) else ()
+        fields = {name: _decode_nested(part, join(f"{path}[{n}]", name)) for name, part in parts if not is_blank(part)}
+        read.append(fields if isinstance(call, Mapping) else call)
+    return read
 
 
-def _expected_call(value: object, path: str) -> object:
-    if not isinstance(value, Mapping):
-        return value
-    given = cast("Mapping[str, object]", value)
-    return {name: _decode_nested(part, join(path, name)) for name, part in given.items() if not is_blank(part)}
+def _tier(value: object, path: str) -> object:
+    tier = value.strip().lower() if isinstance(value, str) else value
+    if tier not in TIERS:
+        hint = f"the tiers are {', '.join(TIERS)}"
+        raise CallError("unknown_tier", f"`{path}` is {show(value)}, which is not a tier", field=path, hint=hint)
+    return tier
 
 
 def _pattern(value: object, path: str) -> object:

@@ -84,8 +84,6 @@ class Problems:
         message = f"{first.message}. Also: {'; '.join(lines)}" if lines else first.message
         raise with_hint(CallError(first.code, message, field=first.field, hint=first.hint))
 
-    # ------------------------------------------------------------------------------------------- common problems
-
     def unknown_fields(self, given: Mapping[str, object], known: Sequence[str], path: str) -> None:
         """Add a problem for each unknown key."""
         for name in [str(key) for key in given if key not in known][:_MAX_UNKNOWN]:
@@ -100,7 +98,11 @@ class Problems:
 
     def missing_kind(self, given: Mapping[str, object], path: str) -> None:
         """Add the problem that a criterion has no `kind`. Its other fields often tell which one was meant."""
-        likely = next((kind for kind, model in KINDS.items() if given.keys() & _required(model)), None)
+        required = {
+            kind: {f.alias or name for name, f in model.model_fields.items() if name != "kind" and f.is_required()}
+            for kind, model in KINDS.items()
+        }
+        likely = next((kind for kind, fields in required.items() if given.keys() & fields), None)
         hint = (
             f'add "kind": "{likely}"' if likely else f"the kinds are {', '.join(KINDS)}; or write the criterion as text"
         )
@@ -129,10 +131,6 @@ def with_hint(error: CallError) -> CallError:
 def kind_fields(model: type[CriterionBase]) -> tuple[str, ...]:
     """Return the names of a criterion's fields as used in a call."""
     return tuple(field.alias or name for name, field in model.model_fields.items())
-
-
-def _required(model: type[CriterionBase]) -> set[str]:
-    return {f.alias or name for name, f in model.model_fields.items() if name != "kind" and f.is_required()}
 
 
 def _unknown_field_hint(name: str, known: Sequence[str]) -> str:
@@ -167,12 +165,14 @@ def _field_path(detail: ErrorDetails, given: object, path: str) -> str:
 def _from_detail(detail: ErrorDetails, field: str) -> CallError:
     in_criterion = "acceptance_criteria" in field
     kind = detail["type"]
-    if kind == "missing":
-        return CallError("invalid_criterion" if in_criterion else "empty", f"`{field}` is missing", field=field)
-    if kind == "string_too_short":
-        return CallError("empty", f"`{field}` is empty", field=field)
-    if kind == "extra_forbidden":
-        return CallError("unknown_field", f"`{field}` is not a valid field", field=field)
+    plain: dict[str, tuple[CallErrorCode, str]] = {
+        "missing": ("invalid_criterion" if in_criterion else "empty", "is missing"),
+        "string_too_short": ("empty", "is empty"),
+        "extra_forbidden": ("unknown_field", "is not a valid field"),
+    }
+    if kind in plain:
+        code, problem = plain[kind]
+        return CallError(code, f"`{field}` {problem}", field=field)
     message = detail["msg"][:1].lower() + detail["msg"][1:]
     if kind == "value_error":
         field = join(field, "acceptance_criteria")

@@ -215,14 +215,11 @@ def render_list(tasks: Sequence[ListedTask]) -> str:
     """Return the latest tasks of a parent, one per line."""
     if not tasks:
         return "no tasks have been delegated yet"
-    shown = [f"{task.handle}  {_state(task)}  {quoted(task.goal, 100)}" for task in tasks[:MAX_LISTED]]
+    shown: list[str] = []
+    for task in tasks[:MAX_LISTED]:
+        state = task.state if task.state != "ended" else task.verdict or f"no verdict ({task.status})"
+        shown.append(f"{task.handle}  {state}  {quoted(task.goal, 100)}")
     return "\n".join(["The latest delegated tasks, newest first:", *shown])
-
-
-def _state(task: ListedTask) -> str:
-    if task.state != "ended":
-        return task.state
-    return task.verdict or f"no verdict ({task.status})"
 
 
 def _number(fields: Mapping[str, object], name: str, unit: str) -> float | None:

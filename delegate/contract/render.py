@@ -14,21 +14,19 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
 from delegate.money import usd
 from delegate.types import (
     PASSING,
-    Artifact,
     Attempt,
     CriterionResult,
     JudgeRecord,
     ReceiptCounts,
     Report,
     TaskResult,
-    Totals,
     Verdict,
     answered,
 )
@@ -101,11 +99,8 @@ def headline(results: Sequence[TaskResult]) -> str:
     passed = sum(_outcome(result) == "PASS" for result in results)
     count = f"{passed} of {len(results)} PASS" if any(result.verdict for result in results) else "no verdicts"
     others = [f"task {task_number(result)} {_outcome(result)}" for result in results if _outcome(result) != "PASS"]
-    return "; ".join([count, *others[:_MAX_HEADLINE], *_and_more(others)])
-
-
-def _and_more(others: Sequence[str]) -> list[str]:
-    return [f"and {len(others) - _MAX_HEADLINE} more"] if len(others) > _MAX_HEADLINE else []
+    more = [f"and {len(others) - _MAX_HEADLINE} more"] if len(others) > _MAX_HEADLINE else []
+    return "; ".join([count, *others[:_MAX_HEADLINE], *more])
 
 
 def _outcome(result: TaskResult) -> str:
@@ -262,10 +257,16 @@ def _criterion_line(criterion: CriterionResult, above: str) -> str:
 
 def _work_lines(result: TaskResult) -> list[str]:
     lines = [f"- ended as {result.goal_end}, {counted(len(result.claims), 'claim')}"] if result.goal_end else []
-    lines += [f"- files: {_files(result.artifacts)}"] if result.artifacts else []
+    if files := result.artifacts:
+        shown = [f"{quoted(visible(a.path), 120)} {a.change}, {a.bytes:,} bytes" for a in files[:_MAX_ARTIFACTS]]
+        shown += [f"and {len(files) - _MAX_ARTIFACTS} more"] if len(files) > _MAX_ARTIFACTS else []
+        lines.append(f"- files: {'; '.join(shown)}")
     lines += [_tool_calls(result.receipts), _spent(result)]
     lines += [f"- {attempts_line(result)}"] if result.attempts else []
-    lines += _delegated(result.delegated) + _model(result) + _failed_models(result)
+    if (below := result.delegated) and below.tasks:  # whose cost is part of the task's
+        done = f"{counted(below.tasks, 'task')} ({tally(below)})"
+        lines.append(f"- delegated by the child: {done}; included cost: {cost(below)}")
+    lines += _models(result)
     lines += [f"- workspace: {quoted(result.workspace, 300)}"] if result.workspace else []
     lines += [f"- to take the changes over: {one_line(result.take_over, 600)}"] if result.take_over else []
     lines += [f"- no command takes the changes over: {quoted(result.no_take_over, 400)}"] if result.no_take_over else []
@@ -299,19 +300,6 @@ def _spent(result: TaskResult) -> str:
     return f"- spent: {_cost(result, result.verification_share)}; {used}; {result.seconds:.1f} s"
 
 
-def _files(artifacts: Sequence[Artifact]) -> str:
-    shown = [f"{quoted(visible(a.path), 120)} {a.change}, {a.bytes:,} bytes" for a in artifacts[:_MAX_ARTIFACTS]]
-    shown += [f"and {len(artifacts) - _MAX_ARTIFACTS} more"] if len(artifacts) > _MAX_ARTIFACTS else []
-    return "; ".join(shown)
-
-
-def _delegated(below: Totals | None) -> list[str]:
-    """Return the totals of the child's own children, whose cost is part of the task's cost."""
-    if below is None or not below.tasks:
-        return []
-    return [f"- delegated by the child: {counted(below.tasks, 'task')} ({tally(below)}); included cost: {cost(below)}"]
-
-
 def attempts_line(result: TaskResult) -> str:
     """Return how a result compares with those of the other attempts at its task, in one line."""
     own = next((attempt for attempt in result.attempts if attempt.handle == result.handle), None)
@@ -334,19 +322,15 @@ def _attempt(attempt: Attempt) -> str:
     return f"{chosen}{word}{score}{model}, {spent}, handle {one_line(attempt.handle or 'none', 80)}"
 
 
-def _model(result: TaskResult) -> list[str]:
-    """Return the child's model. A name that isn't in the catalog is quoted."""
-    if result.model is None:
-        return []
-    if result.model == result.requested_model:
-        return [f"- child's model: {one_line(result.model, 80)}"]
-    requested = f", served instead of {one_line(result.requested_model or 'none', 80)}" if result.substituted else ""
-    return [f"- child's model: {quoted(result.model, 80)}{requested}"]
-
-
-def _failed_models(result: TaskResult) -> list[str]:
-    """Return the models that failed at the beginning, in whose place the child's model did the task."""
-    return [
+def _models(result: TaskResult) -> list[str]:
+    """Return the child's model, and those that failed before it. A name that isn't in the catalog is quoted."""
+    lines: list[str] = []
+    if result.model is not None and result.model == result.requested_model:
+        lines.append(f"- child's model: {one_line(result.model, 80)}")
+    elif result.model is not None:
+        asked = f", served instead of {one_line(result.requested_model or 'none', 80)}" if result.substituted else ""
+        lines.append(f"- child's model: {quoted(result.model, 80)}{asked}")
+    return lines + [
         f"- in place of {one_line(failed.model, 80)}, which failed at once: {quoted(failed.error.message, 200)}"
         for failed in result.failed_models
     ]
@@ -365,7 +349,12 @@ def _child_text(result: TaskResult, nonce: str, limit: int) -> list[str]:
     structured = result.structured_output
     if structured is not None:
         lines += _fenced("structured_output", json.dumps(structured, ensure_ascii=False), result, nonce, limit)
-    if structured is None or not _is_only(result.summary, structured):
+    text = result.summary.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        is_only = structured is not None and json.loads(text) == structured
+    except (ValueError, RecursionError):
+        is_only = False
+    if not is_only:
         lines += _fenced("report", result.summary, result, nonce, limit)
     return lines
 
@@ -407,12 +396,3 @@ def mark_verdicts(text: str) -> str:
         return text
     lines = zip(text.split("\n"), folded.split("\n"), strict=True)
     return "\n".join(MARK + line if _verdict_like().match(read_as) else line for line, read_as in lines)
-
-
-def _is_only(summary: str, structured: Any) -> bool:
-    """Return whether the report consists of nothing but the structured output."""
-    text = summary.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-    try:
-        return json.loads(text) == structured
-    except (ValueError, RecursionError):
-        return False

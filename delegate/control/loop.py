@@ -192,7 +192,9 @@ class _Loop:
         self.phase = "validate"
         if await controller.validate(state):
             return Stop("the goal is verified", "verified")
-        self._note_state(self.state_digest(state))
+        if (digest := self.state_digest(state)) is not None:
+            self.unchanged = self.unchanged + 1 if digest == self.state else 0
+            self.state = digest
         if stop := self._stuck() or self._used_up(len(self.steps)) or self._too_costly():
             return stop
         self.phase = "decide"
@@ -209,11 +211,6 @@ class _Loop:
         """The result of the loop, if it ends now."""
         seconds = round(time.monotonic() - self.started, 6)
         return LoopResult(end, reason, tuple(self.steps), seconds, self._cost())
-
-    def _note_state(self, digest: str | None) -> None:
-        if digest is not None:
-            self.unchanged = self.unchanged + 1 if digest == self.state else 0
-            self.state = digest
 
     def _note_action(self, digest: str | None) -> Stop | None:
         again = digest is not None and (digest, self.state) == (self.action, self.action_in)

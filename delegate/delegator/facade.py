@@ -14,7 +14,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import load_redaction, redactor
-from delegate.budget.runs import Run, RunContext, RunRegistry, current_context
+from delegate.budget.runs import Run, RunRegistry, current_context
 from delegate.contract import Arguments, Dialect, Limits, Variant
 from delegate.delegator.background import Background
 from delegate.engine.consumers import as_consumer
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from delegate.delegator.merges import Merges
     from delegate.delegator.task_records import TaskRecords
     from delegate.engine.admission import Admission
-    from delegate.engine.resume import Resumed
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
@@ -105,21 +104,17 @@ class Delegator:
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
-        self.child_tools = None if tools is None else tuple(map(_tool_of, tools))
+        self.child_tools = None
+        if tools is not None:
+            self.child_tools = tuple(one if isinstance(one, Tool) else Tool.from_function(one) for one in tools)
         """The tools of children. None means the built-in toolbox."""
         catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
         self.catalog = catalog = catalog.with_models(host_models) if host_models else catalog
-        connections = (
-            through_client(client, catalog)
-            if client is not None
-            else connect(
-                catalog,
-                settings.endpoints,
-                os.environ,
-                timeout_seconds=settings.call_timeout_seconds,
-                home=settings.home,
-            )
-        )
+        if client is not None:
+            connections = through_client(client, catalog)
+        else:
+            seconds = settings.call_timeout_seconds
+            connections = connect(catalog, settings.endpoints, os.environ, timeout_seconds=seconds, home=settings.home)
         self.connections = with_host_models(connections, host_models) if host_models else connections
         if runner is not None:
             from delegate.child.function import runner_of  # only where it is needed
@@ -213,8 +208,6 @@ class Delegator:
         judging = self._admission.executor.services.judging
         return Merges(self.settings, judging, self._records, self._runs.context())
 
-    # ------------------------------------------------------------------------------------------ for hosts
-
     def tool(
         self,
         dialect: Dialect,
@@ -230,16 +223,23 @@ class Delegator:
 
         `background` is for hosts that run calls by `background.start_call` where the parent asks for it.
         """
-        limits = _limits_of(self.settings, self._runs.context(parent))
-        roles = {name: role.description for name, role in self.settings.roles.items()}
+        settings, context = self.settings, self._runs.context(parent)
+        tasks_left, deepest = context.ledger.left("children"), context.run.settings.max_depth
+        limits = Limits(
+            max_steps=settings.max_steps,
+            timeout_seconds=settings.timeout_seconds,
+            tasks_left=None if tasks_left is None else int(tasks_left),
+            usd_left=context.ledger.left("cost_usd") if context.ledger.is_limited("cost_usd") else None,
+            depth_left=deepest - context.depth - 1 if deepest > 1 else None,
+        )
         return contract.tool(
             dialect,
-            name=self.settings.tool_name,
+            name=settings.tool_name,
             variant=variant,
             limits=limits,
             background=background,
-            roles=roles,
-            fields=self.settings.call_fields,
+            roles={name: role.description for name, role in settings.roles.items()},
+            fields=settings.call_fields,
         )
 
     async def call(
@@ -257,14 +257,15 @@ class Delegator:
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
+        from delegate.engine.scope import CallOptions
+
         await self._preparation.wait(_CHILDREN)
         try:
             arguments, scratch = contract.take_flag(arguments, "scratch")
             tasks = self._admission.parse(arguments)
             context = self._runs.context(parent, author="model", on_approval=on_approval, on_question=on_question)
-            return await self._admission.execute(
-                tasks, "model", context, consumer=as_consumer(on_event), cancellation=cancellation, scratch=scratch
-            )
+            options = CallOptions("model", context, cancellation=cancellation, scratch=scratch)
+            return await self._admission.execute(tasks, options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)
 
@@ -301,8 +302,6 @@ class Delegator:
         """Put all calls made inside `with delegator.root_run() as run_id: …` in one run, including concurrent calls."""
         return self._runs.root_run(parent)
 
-    # --------------------------------------------------------------------------------------- for programs
-
     async def run(
         self,
         *tasks: Task,
@@ -317,16 +316,13 @@ class Delegator:
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
         """
+        from delegate.engine.scope import CallOptions
+
         await self._preparation.wait(_CHILDREN)
         try:
-            return await self._admission.execute(
-                tasks,
-                "person",
-                self._runs.context(parent, on_approval=on_approval, on_question=on_question),
-                consumer=as_consumer(on_event),
-                cancellation=cancellation,
-                scratch=scratch,
-            )
+            context = self._runs.context(parent, on_approval=on_approval, on_question=on_question)
+            options = CallOptions("person", context, cancellation=cancellation, scratch=scratch)
+            return await self._admission.execute(tasks, options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)
 
@@ -346,13 +342,14 @@ class Delegator:
         A task that can't be resumed is returned as `report.error`, which says why.
         """
         from delegate.engine import resume  # loaded only where it is needed
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
             process = await self._records.lost_process(handle)
             record = resume.refuse_unless_lost(await self._records.read(handle))
             records, task, run, author = await self._on_record(record, "cannot_resume")
-            if not self._admission.executor.services.reads_record:
+            if not self._admission.executor.services.runner_has("reads_record"):
                 hint = "resume it without `runner`"
                 raise CallError("cannot_resume", "this runner can't go on from a record", field="handle", hint=hint)
             start = await self._records.start(handle)
@@ -363,7 +360,8 @@ class Delegator:
                 hint = "resume it outside of `root_run`, and not in a child"
                 raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
             context = self._runs.continued(run, None, author=author, on_approval=on_approval, start=start or {})
-            return await self._go_on(resumed, author, context, on_event, cancellation)
+            options = CallOptions(author, context, resumed.index, cancellation=cancellation, resumed=resumed)
+            return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)
 
@@ -382,11 +380,12 @@ class Delegator:
     ) -> Report:
         """Go on with a task that has ended, in its workspace and its run, since its parent says more."""
         from delegate.engine.resume import continued  # loaded only where it is needed
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
             records, task, run, written_by = await self._on_record(record, "cannot_message")
-            if not self._admission.executor.services.takes_messages:
+            if not self._admission.executor.services.runner_has("takes_messages"):
                 raise CallError("cannot_message", "the runner of its child takes no messages", field="handle")
             if criteria is None and written_by == "model":  # nobody else has read what its checks run
                 author = "model"
@@ -398,7 +397,8 @@ class Delegator:
             context = self._runs.continued(
                 run, parent, author=author, on_approval=on_approval, on_question=on_question, start=kept
             )
-            return await self._go_on(resumed, author, context, on_event, cancellation)
+            options = CallOptions(author, context, resumed.index, cancellation=cancellation, resumed=resumed)
+            return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)
 
@@ -432,25 +432,6 @@ class Delegator:
                 break
             records.insert(0, found)
         return records, task, run, author
-
-    async def _go_on(
-        self,
-        resumed: "Resumed",
-        author: Author,
-        context: RunContext,
-        on_event: EventSink | None,
-        cancellation: Cancellation | None,
-    ) -> Report:
-        """Run a task that goes on where its record ends."""
-        return await self._admission.execute(
-            (resumed.task,),
-            author,
-            context,
-            first_index=resumed.index,
-            consumer=as_consumer(on_event),
-            cancellation=cancellation,
-            resumed=resumed,
-        )
 
     async def judge(
         self,
@@ -518,8 +499,6 @@ class Delegator:
         )
         return await standalone.judge(judging, submission, context, cancellation)
 
-    # ----------------------------------------------------------------------------------- without an event loop
-
     call_sync = blocking(
         call, "Synchronous version of `call`. It also works inside a running event loop, which it then blocks."
     )
@@ -533,8 +512,6 @@ class Delegator:
         stopped, and cancel the call.
         """
         return self._own_loop.run(work, on_poll=on_poll)
-
-    # ------------------------------------------------------------------------------------------ life cycle
 
     async def aclose(self) -> None:
         """Stop what runs in the background, and close all connections and files. No other calls should be running.
@@ -573,8 +550,6 @@ class Delegator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---------------------------------------------------------------------------------------------- private
-
     def _child_delegate_tool(self) -> Tool:
         """Return the tool for a child that may delegate."""
         definition = self.tool("mcp")
@@ -606,18 +581,6 @@ def _servers_of(settings: Settings, tools: Sequence[Tool] | None) -> "McpServers
     return McpServers(settings.mcp_servers, names, web_search=settings.web_search)
 
 
-def _limits_of(settings: Settings, context: RunContext) -> Limits:
-    """The current limits of `context`, for the tool's definition."""
-    tasks_left, deepest = context.ledger.left("children"), context.run.settings.max_depth
-    return Limits(
-        max_steps=settings.max_steps,
-        timeout_seconds=settings.timeout_seconds,
-        tasks_left=None if tasks_left is None else int(tasks_left),
-        usd_left=context.ledger.left("cost_usd") if context.ledger.is_limited("cost_usd") else None,
-        depth_left=deepest - context.depth - 1 if deepest > 1 else None,
-    )
-
-
 def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
     """Raise ConfigError for a policy over a runner that wouldn't ask it about its calls."""
     asks = getattr(runner, "uses_job_tools", False) or getattr(runner, "asks_permission", False)
@@ -629,12 +592,7 @@ def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
         )
 
 
-def _tool_of(tool: Tool | Callable[..., Any]) -> Tool:
-    return tool if isinstance(tool, Tool) else Tool.from_function(tool)
-
-
 def _discard(workspace: Path) -> None:
-    """Remove a workspace that was kept. Raises OSError."""
     from delegate.sandbox.workspace.folder import discard  # only where it is needed
 
     discard(workspace)

@@ -3,8 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -88,13 +87,27 @@ class Merges:
         """
         records = [await self._passed(handle, min_level) for handle in dict.fromkeys(handles)]
         diffs = [await run_in_thread(partial(judged_diff, record)) for record in records]
-        checkout = _checkout_of(records)
+        checkouts = sorted({str(record["task"]["workspace"]["path"]) for record in records})
+        if len(checkouts) != 1:
+            raise _refused(f"these tasks are of {', '.join(checkouts) or 'no project'}", "name tasks of one project")
+        checkout = Path(checkouts[0])
         before = await worktree.branch_commit(checkout, onto) if onto else await worktree.snapshot(checkout)
         after, checked = before, list[str]()
         for record, diff in zip(records, diffs, strict=True):
             after, ids = await self._verified(record, diff, checkout, after)
             checked += ids
-        merge = await self._prepared(records, checkout, onto, before, after, checked)
+        id = f"{time.strftime('%Y%m%d%H%M%S')}-{secrets.token_hex(4)}"
+        diff = self._home / "merges" / f"{id}.diff"
+        await run_in_thread(partial(diff.parent.mkdir, mode=0o700, parents=True, exist_ok=True))
+        if onto is not None:
+            after = await worktree.commit_files_of(checkout, after, before, _message(records))
+        await worktree.diff_between(checkout, before, after, diff)  # by which it can be undone
+        if not await run_in_thread(lambda: diff.stat().st_size):
+            await run_in_thread(diff.unlink)
+            raise _refused(f"these changes are in {checkout} already", "nothing was changed")
+        done = tuple(record["handle"] for record in records)
+        merge = Merge(id, str(checkout), onto, done, tuple(checked), str(diff), before, after)
+        await run_in_thread(partial(self._keep, merge))
         await self._apply(merge)
         return await run_in_thread(partial(self._keep, replace(merge, state="merged")))
 
@@ -174,30 +187,6 @@ class Merges:
         finally:
             await folder.remove()
 
-    async def _prepared(
-        self,
-        records: Sequence[JsonObject],
-        checkout: Path,
-        branch: str | None,
-        before: str,
-        after: str,
-        checked: Sequence[str],
-    ) -> Merge:
-        """The merge, with the diff that undoes it on disk. Raises CallError if there is nothing to change."""
-        id = f"{time.strftime('%Y%m%d%H%M%S')}-{secrets.token_hex(4)}"
-        folder = self._home / "merges"
-        await run_in_thread(partial(folder.mkdir, mode=0o700, parents=True, exist_ok=True))
-        diff = folder / f"{id}.diff"
-        if branch is not None:
-            after = await worktree.commit_files_of(checkout, after, before, _message(records))
-        await worktree.diff_between(checkout, before, after, diff)
-        if not await run_in_thread(lambda: diff.stat().st_size):
-            await run_in_thread(diff.unlink)
-            raise _refused(f"these changes are in {checkout} already", "nothing was changed")
-        handles = tuple(record["handle"] for record in records)
-        merge = Merge(id, str(checkout), branch, handles, tuple(checked), str(diff), before, after)
-        return await run_in_thread(partial(self._keep, merge))
-
     async def _apply(self, merge: Merge) -> None:
         """Change the checkout or the branch, in one step, if it is still what was verified. Raises CallError."""
         checkout = Path(merge.checkout)
@@ -227,19 +216,17 @@ class Merges:
 
     def _latest(self, id: str | None) -> Merge:
         """The merge with this id, or the latest one that isn't undone. Raises CallError."""
-        for merge in self._all():
+        for path in sorted((self._home / "merges").glob("*.json"), reverse=True):
+            try:
+                merge = TypeAdapter(Merge).validate_json(path.read_bytes())
+            except (OSError, ValueError, TypeError):  # damaged
+                continue
             if merge.id == id or (id is None and merge.state != "undone"):
                 if merge.state == "undone":
                     raise _refused(f"merge {id} is undone already", "there is nothing to do")
                 return merge
         message = f"there is no merge {one_line(id, 50)}" if id else "there is no merge to undo"
         raise _refused(message, f"the latest {KEPT_MERGES} can be undone")
-
-    def _all(self) -> Iterator[Merge]:
-        """All merges that are known, the latest first."""
-        for path in sorted((self._home / "merges").glob("*.json"), reverse=True):
-            with suppress(OSError, ValueError, TypeError):  # of another version, or damaged
-                yield TypeAdapter(Merge).validate_json(path.read_bytes())
 
 
 def _change(merge: Merge, *, undo: bool = False) -> str:
@@ -264,14 +251,6 @@ def judged_diff(record: JsonObject) -> bytes:
     if sha256(diff).hexdigest() not in judged:
         raise _refused(f"the diff of {handle} was changed after its verdict: {path}", "")
     return diff
-
-
-def _checkout_of(records: Sequence[JsonObject]) -> Path:
-    """The checkout that the tasks' worktrees were made from. Raises CallError if there are several, or no tasks."""
-    checkouts = sorted({str(record["task"]["workspace"]["path"]) for record in records})
-    if len(checkouts) != 1:
-        raise _refused(f"these tasks are of {', '.join(checkouts) or 'no project'}", "name tasks of one project")
-    return Path(checkouts[0])
 
 
 def _checks_of(task: Task) -> tuple[AnyCriterion, ...]:

@@ -1,42 +1,38 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from delegate._util.cancellation import Cancellation
 from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS
-from delegate.child.toolbox import toolbox_names
+from delegate.child.toolbox import toolbox_specs
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
 from delegate.engine.needs import check_together
 from delegate.engine.roles import in_role, role_of
+from delegate.engine.scope import CallOptions
 from delegate.engine.working_folder import in_workspace, located
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
 from delegate.judging.checks.json_schema import check_schema
-from delegate.judging.reading.statements import Template
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
-from delegate.ports import SEARCH_WEB, Tool
+from delegate.ports import SEARCH_WEB
 from delegate.settings import Settings
 from delegate.types import CONDITIONS, Author, ReceiptCriterion, Report, Task
 from delegate.types.request import not_tasks
-
-if TYPE_CHECKING:
-    from delegate.engine.resume import Resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,50 +55,38 @@ class Admission:
     async def execute(
         self,
         tasks: Sequence[Task],
-        author: Author,
-        context: RunContext,
-        *,
-        first_index: int = 0,
+        options: CallOptions,
         consumer: Consumer[Event] | None = None,
-        is_run: bool = True,
-        cancellation: Cancellation | None = None,
-        resumed: "Resumed | None" = None,
-        template: Template | None = None,
-        handle: str | None = None,
-        scratch: bool = False,
     ) -> Report:
-        """Run all tasks, numbered from `first_index`. With `resumed`, the only one goes on where its record ends.
-
-        `consumer` receives the events. `is_run` is False for the items of a batch, which is one run, and `template` is
-        what the only task was made from, and `handle` that of its record, if it is known before. With `scratch`, the
-        children share a folder of texts.
+        """Run all tasks. `consumer` receives the events.
 
         Raises:
             CallError: A task can't be run. None of them was started.
         """
+        author, context, resumed = options.author, options.context, options.resumed
+        services = self.executor.services
         if context.depth >= (deepest := context.run.settings.max_depth):
             message = f"a child at depth {context.depth} can't delegate: the setting max_depth (DELEGATE_MAX_DEPTH)"
             raise CallError("too_deep", f"{message} of its run is {deepest}", hint="do the work yourself")
         if wrong := [task for task in tasks if not isinstance(cast("object", task), Task)]:
             raise not_tasks(wrong[0])
         await self.prepared()
-        if self.executor.services.host_tools is None:
-            await self.executor.services.commands.probe()  # decides whether the toolbox has `run_shell`
+        if services.host_tools is None:
+            await services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
             tasks = [in_workspace(task, context.workspace) for task in tasks]
         tasks = self.in_roles(list(map(located, tasks)), context, are_resumed=resumed is not None)
         if resumed is None:
-            check_together(tasks, scratch=scratch)
-        if scratch:
+            check_together(tasks, scratch=options.scratch)
+        if options.scratch:
             self._refuse_scratch()
         models = self._select_models(tasks, context, alone=resumed is not None)
         await self._refuse_vacuous(tasks, author)
         if author == "model" and self.settings.ask_above_usd is not None:
             from delegate.engine.expensive import refuse_unapproved  # loaded only where it is asked for
 
-            await refuse_unapproved(
-                list(zip(tasks, models, strict=True)), context, self.executor.services, self.settings.ask_above_usd
-            )
+            each = list(zip(tasks, models, strict=True))
+            await refuse_unapproved(each, context, services, self.settings.ask_above_usd)
         connections = [
             [await self._connect(model, task, context) if model else None for model in of_task]
             for of_task, task in zip(models, tasks, strict=True)
@@ -110,39 +94,19 @@ class Admission:
         # The operator's consumer receives only the events of top-level tasks.
         receivers = (self.consumer if context.depth == 0 else None, consumer)
         consumers = tuple(receiver for receiver in receivers if receiver is not None)
+        servers = services.servers if services.uses_job_tools else None
         async with (
-            self._server_tools(tasks, context) as server_tools,
+            servers.of_run(context.run, tasks, context.tools) if servers else nullcontext(()) as server_tools,
             context.permit.released() if context.permit else nullcontext(),
         ):
             if resumed is None or not resumed.process:  # it was counted when it began
                 _reserve_children(sum(map(len, models)), author, context)
             report = await self.executor.run(
-                tasks,
-                connections,
-                context=context,
-                author=author,
-                first_index=first_index,
-                consumers=consumers,
-                is_run=is_run,
-                cancellation=cancellation,
-                resumed=resumed,
-                template=template,
-                handle=handle,
-                server_tools=server_tools,
-                scratch=scratch,
+                tasks, connections, options, consumers=consumers, server_tools=server_tools
             )
-        if is_run:
+        if options.is_run:
             await settle(consumers)
         return report
-
-    def _server_tools(
-        self, tasks: Sequence[Task], context: RunContext
-    ) -> AbstractAsyncContextManager[tuple[Tool, ...]]:
-        """The tools of MCP servers for a call. A runner with tools of its own gets none."""
-        services = self.executor.services
-        if services.servers is None or not services.uses_job_tools:
-            return nullcontext(())
-        return services.servers.of_run(context.run, tasks, context.tools)
 
     def admit(self, task: Task, context: RunContext) -> Model | None:
         """Return the model selected for the task, or None if the runner brings its own.
@@ -155,13 +119,19 @@ class Admission:
         self._refuse_steps(task)
         tools = self.executor.services.tools_of(context)
         refuse_undecidable(task, tools=tools, callable_tools=self._callable_tools(task))
-        return self._model_for(task, context) if self.executor.services.runner.needs_model else None
+        if not self.executor.services.runner.needs_model:
+            return None
+        try:
+            return choose_child(self.catalog, self._child_request(task, context))
+        except CallError as error:
+            if task.model is None and self.settings.model is not None:
+                fix = "change the setting `model` (DELEGATE_MODEL)"
+                bounded = error.code in ("tier_above_parent", "tier_below_floor")
+                error.hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
+            raise
 
     def likely_models(self, context: RunContext, *, judge: str | None) -> Iterator[Model]:
-        """The models that most tasks need, as far as that is known before: of a child, and of a judge.
-
-        `judge` is the only model that may judge, if there is one.
-        """
+        """The models that most tasks need: of a child, and of a judge. `judge` is the only one, if there is one."""
         request = self._child_request(None, context)
         child = None
         if self.executor.services.runner.needs_model:
@@ -176,26 +146,22 @@ class Admission:
         Raises:
             CallError: There is no such role, or the runner wouldn't keep to it.
         """
+
+        def callable_model(name: str) -> Model | None:
+            model = self.catalog.find(name)
+            return model if model and (model.provider, model.endpoint) in self.connections.available else None
+
         done: list[Task] = []
         for n, task in enumerate(tasks):
-            try:
+            with _of_task(n, tasks):
                 role = role_of(task, self.settings)
                 if role and role.limits_tools and not self.executor.services.uses_job_tools:
                     message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
-                    raise CallError("no_role", message, hint="leave out `role`")
-            except CallError as error:
-                error.field = f"tasks[{n}].role" if len(tasks) > 1 else "role"
-                raise
+                    raise CallError("no_role", message, field="role", hint="leave out `role`")
             if role is not None and not are_resumed:
-                bounds = context.bounds(self.settings)
-                task = in_role(task, role, bounds, self._known_tools, self._callable_model)
+                task = in_role(task, role, context.bounds(self.settings), self._known_tools, callable_model)
             done.append(task)
         return done
-
-    def _callable_model(self, name: str) -> Model | None:
-        """The model of this name, if it can be called."""
-        model = self.catalog.find(name)
-        return model if model and (model.provider, model.endpoint) in self.connections.available else None
 
     def _refuse_unknown_tools(self, task: Task) -> None:
         """Raise CallError if the task names a tool that doesn't exist. A runner's own tools aren't known here.
@@ -210,18 +176,14 @@ class Admission:
             if name not in names:
                 similar = most_similar(name, names)
                 guess = f"did you mean `{similar}`? " if similar else ""
+                message = f"there is no tool {redactor.beginning(name, 100)!r}"
                 hint = f"{guess}The tools are: {', '.join(names)}"
-                raise CallError(
-                    "unknown_tool",
-                    f"there is no tool {redactor.beginning(name, 100)!r}",
-                    field=f"tools[{n}]",
-                    hint=hint,
-                )
+                raise CallError("unknown_tool", message, field=f"tools[{n}]", hint=hint)
 
     def _known_tools(self, asked: Sequence[str]) -> tuple[str, ...]:
         """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""
         services = self.executor.services
-        names = toolbox_names() if services.host_tools is None else [tool.name for tool in services.host_tools]
+        names = [tool.name for tool in (toolbox_specs() if services.host_tools is None else services.host_tools)]
         search = (SEARCH_WEB,) if self.settings.web_search == "provider" and services.host_tools is None else ()
         of_servers = services.servers.names(asked) if services.servers else ()
         return (*names, *search, self.settings.tool_name, *of_servers)
@@ -249,22 +211,19 @@ class Admission:
             from delegate.judging.checks import can_fail  # loaded only where there is something to try
 
             folder = task.workspace.path if task.workspace is not None else None
-            try:
+            with _of_task(n, tasks):
                 if strict:
                     commands = self.executor.services.commands
                     await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
                 else:
                     await can_fail.refuse_vacuous_conditions(task)
-            except CallError as error:
-                error.field = f"tasks[{n}].{error.field}" if len(tasks) > 1 else error.field
-                raise
 
     def _refuse_goal_mode(self, task: Task) -> None:
         """Raise CallError if the task's child can't make claims: its runner has no conversation that could go on."""
         services = self.executor.services
         if task.mode != "goal":
             return
-        if not getattr(services.runner, "makes_claims", False):
+        if not services.runner_has("makes_claims"):
             hint = "use mode `once`, or `delegate.control.run_shots`, which runs the task again until it is verified"
             raise CallError("no_goal_mode", "only the built-in child can do goal mode", field="mode", hint=hint)
         for tool in services.host_tools or ():
@@ -289,26 +248,21 @@ class Admission:
     def _refuse_scratch(self) -> None:
         """Raise CallError if the children can't share texts: their runner has tools of its own."""
         services = self.executor.services
+        message = ""
         if not services.uses_job_tools:
             message = "only children that call nothing but delegate's tools can share a scratch folder"
-            raise CallError("no_scratch", message, field="scratch", hint="leave out `scratch`")
-        if any(tool.name == "scratch" for tool in services.host_tools or ()):
+        elif any(tool.name == "scratch" for tool in services.host_tools or ()):
             message = "a tool of the host has the name of that for a scratch folder"
+        if message:
             raise CallError("no_scratch", message, field="scratch", hint="leave out `scratch`")
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext, *, alone: bool) -> list[list[Model | None]]:
-        """Return the models of each task: one for each attempt, unless there is only one (`alone`).
-
-        If there are several tasks, errors name the task by its position.
-        """
+        """The models of each task: one for each attempt, unless there is only one (`alone`)."""
         models: list[list[Model | None]] = []
         for n, task in enumerate(tasks):
-            try:
+            with _of_task(n, tasks):
                 first = self.admit(task, context)
                 models.append([first] if alone else self.models_of_attempts(task, first, context))
-            except CallError as error:
-                error.field = f"tasks[{n}].{error.field}" if error.field and len(tasks) > 1 else error.field
-                raise
         return models
 
     def models_of_attempts(self, task: Task, first: Model | None, context: RunContext) -> list[Model | None]:
@@ -335,15 +289,15 @@ class Admission:
         others = () if task.attempts > 1 else other_children(self.catalog, self._child_request(task, context))
         return replace(await self.connections.open(model), others=others)
 
-    def _model_for(self, task: Task, context: RunContext) -> Model:
-        try:
-            return choose_child(self.catalog, self._child_request(task, context))
-        except CallError as error:
-            if task.model is None and self.settings.model is not None:
-                fix = "change the setting `model` (DELEGATE_MODEL)"
-                bounded = error.code in ("tier_above_parent", "tier_below_floor")
-                error.hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
-            raise
+
+@contextmanager
+def _of_task(n: int, tasks: Sequence[Task]) -> Generator[None]:
+    """If there are several tasks, errors name the task by its position."""
+    try:
+        yield
+    except CallError as error:
+        error.field = f"tasks[{n}].{error.field}" if error.field and len(tasks) > 1 else error.field
+        raise
 
 
 def _reserve_children(count: int, author: Author, context: RunContext) -> None:

@@ -62,10 +62,7 @@ def assemble(
 ) -> Admission:
     """Build what admits, executes and judges. `running` will have the tasks that run, by their handles."""
     commands = Commands(
-        sandbox=settings.sandbox,
-        commands=settings.commands,
-        network=settings.network,
-        hidden=(settings.home,),
+        sandbox=settings.sandbox, commands=settings.commands, network=settings.network, hidden=(settings.home,)
     )
     judges = JudgePool(
         catalog=catalog,
@@ -79,15 +76,9 @@ def assemble(
         looks=LookLimits(settings.judge_looks, settings.judge_turns),
         criteria_per_call=settings.criteria_per_call,
     )
-    judging = Judging(
-        judges,
-        commands,
-        Reader(judges, records),
-        settings.gate,
-        settings.min_level,
-        cache(partial(_detector_in, settings.home)),
-        ready_for_judging,
-    )
+    detector = cache(partial(_detector_in, settings.home))
+    reader = Reader(judges, records)
+    judging = Judging(judges, commands, reader, settings.gate, settings.min_level, detector, ready_for_judging)
     services = Services(
         settings=settings,
         runner=AgentLoop() if runner is None else runner,

@@ -9,7 +9,7 @@ another, and nothing is tried again. What they spend counts together toward the 
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from delegate.budget.ledger import Ledger
 from delegate.engine.scope import CallScope
@@ -76,7 +76,17 @@ class TaskAttempts:
             running = [group.create_task(run.run()) for run in self.runs]
         results = [task.result() for task in running]
         self._chosen = min(range(len(results)), key=lambda n: _rank(results[n]))
-        attempts = tuple(_attempt(result, chosen=n == self._chosen) for n, result in enumerate(results))
+        attempts = tuple(
+            Attempt(
+                chosen=n == self._chosen,
+                handle=result.handle,
+                status=result.status,
+                model=result.model,
+                cost_usd=result.cost_usd,
+                **{name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")},
+            )
+            for n, result in enumerate(results)
+        )
         results = [result.model_copy(update={"attempts": attempts}) for result in results]
         for run, result in zip(self.runs, results, strict=True):
             run.result = result
@@ -90,9 +100,3 @@ def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:
     level = LEVELS.index(verdict.level) if result.good and verdict and verdict.level else len(LEVELS)
     score = verdict.score if verdict and verdict.score is not None else 0.0
     return not result.good, not result.examined, level, -score, cost is None, cost or 0.0
-
-
-def _attempt(result: TaskResult, *, chosen: bool) -> Attempt:
-    fields: dict[str, Any] = {name: getattr(result, name) for name in ("handle", "status", "model", "cost_usd")}
-    fields |= {name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")}
-    return Attempt(chosen=chosen, **fields)

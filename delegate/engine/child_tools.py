@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delegate.budget.runs import RunContext
-from delegate.child.fetch_policy import FetchPolicy
 from delegate.child.job import Waiting
 from delegate.child.toolbox import toolbox
 from delegate.engine.scope import CallScope
@@ -102,11 +101,7 @@ class ChildTools:
             while_waiting=context.permit.released if context.permit else nullcontext,
         )
         self.permissions = permissions = Permissions(
-            self._policy,
-            asker,
-            ledger=context.ledger,
-            seconds_left=lambda: end - time.monotonic(),
-            steps=steps,
+            self._policy, asker, ledger=context.ledger, seconds_left=lambda: end - time.monotonic(), steps=steps
         )
         tools = tuple(map(permissions.guarded, self._available(context, recorder, waiting)))
         return tools if steps is None else (*tools, *steps.offered(tools))
@@ -114,7 +109,12 @@ class ChildTools:
     def _available(self, context: RunContext, recorder: Recorder, waiting: Waiting) -> tuple[Tool, ...]:
         """The tools that the task names, except those that its parent doesn't have."""
         services, role = self.call.services, self._role
-        tools = (*self._all(), *self._search(context, recorder, waiting))
+        tools = self._all()
+        # It spends what the child may spend, so neither a judge nor a probe calls it.
+        if services.settings.web_search == "provider" and services.host_tools is None:
+            from delegate.child.web_search import search_tools  # loaded only where it is used
+
+            tools += search_tools(self.connection, self.call.ceiling, context.ledger, recorder, waiting)
         # A child of a child in a role has no role, so it would be free of the role's policy.
         if context.depth < context.run.settings.max_depth and (role is None or role.policy is None):
             tools = (*tools, services.child_delegate_tool())
@@ -126,22 +126,6 @@ class ChildTools:
         return tuple(
             tool for tool in chosen if tool.name not in role.without_tools and (tool.read_only or not role.read_only)
         )
-
-    def _search(self, context: RunContext, recorder: Recorder, waiting: Waiting) -> tuple[Tool, ...]:
-        """The tool with which the child's own model searches the web, if the settings and its provider have it.
-
-        It spends what the child may spend, so neither a judge nor a probe calls it.
-        """
-        services = self.call.services
-        if services.settings.web_search != "provider" or services.host_tools is not None or self.connection is None:
-            return ()
-        from delegate.child.web_search import can_search, search_tool  # loaded only where it is used
-
-        if not can_search(self.connection):
-            return ()
-        ceiling, ledger = self.call.ceiling, context.ledger
-        tool = search_tool(self.connection, ceiling=ceiling, ledger=ledger, recorder=recorder, waiting=waiting)
-        return (tool,)
 
     @property
     def _role(self) -> "Role | None":
@@ -162,11 +146,10 @@ class ChildTools:
             servers = for_model(servers, readable)
         if services.host_tools is not None:
             return (*services.host_tools, *servers)
-        hosts = services.settings.fetch_hosts
         built_in = toolbox(
             self.folder,
             services.commands,
-            fetch=FetchPolicy(allowed_hosts=hosts) if hosts else None,
+            fetch_hosts=services.settings.fetch_hosts,
             attachments=readable,
             approve=self.permissions.command_approval() if self.permissions else None,
         )

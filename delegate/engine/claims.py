@@ -71,7 +71,9 @@ class TaskClaims:
             run = run.model_copy(update={"artifacts": artifacts})
         n = len(self.made) + 1
         self._notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
-        return MadeClaim(n, run, self._state_of(run))
+        calls = {text_of_call(receipt) for receipt in run.receipts if not self._only_reads(receipt.tool)}
+        state = "\0".join([run.output, *map(text_of_file, run.artifacts), *sorted(calls)])
+        return MadeClaim(n, run, hashlib.blake2b(state.encode("utf-8", "replace"), digest_size=16).hexdigest())
 
     async def judge(self, claim: MadeClaim) -> ClaimReply:
         """Judge a claim, unless it only repeats the one before."""
@@ -105,7 +107,9 @@ class TaskClaims:
         if verdict.verdict == "PASS":
             self._note(result)
             return ClaimReply(True, "Verified. You are finished.")
-        reply = self._refused(result, verdict)
+        is_spent = "budget_exceeded" in (verdict.code, *(criterion.code for criterion in verdict.criteria))
+        limit = ErrorDetail(code="budget_exceeded", message=verdict.reasoning) if is_spent else None
+        reply = self._noted(result, refusal(verdict), limit, examined=verdict.examined)
         if verdict.code == "cancelled":  # a verdict holds it back, so that its cost is kept
             raise asyncio.CancelledError
         reraise_pending_cancel()
@@ -122,13 +126,6 @@ class TaskClaims:
         if self._refusals.keep(verdict.criteria, run):
             await self._store(self._refusals.as_json())
         return verdict
-
-    def _refused(self, claim: Claim, verdict: Verdict) -> ClaimReply:
-        is_spent = verdict.code == "budget_exceeded" or any(
-            result.code == "budget_exceeded" for result in verdict.criteria
-        )
-        limit = ErrorDetail(code="budget_exceeded", message=verdict.reasoning) if is_spent else None
-        return self._noted(claim, refusal(verdict), limit, examined=verdict.examined)
 
     def artifacts_of(self, child: ChildRun) -> tuple[Artifact, ...] | None:
         """The artifacts that the latest claim was judged by, if the child made no model call since; else None."""
@@ -170,12 +167,6 @@ class TaskClaims:
             reasoning = "every criterion is met, but all that shows more than the child's word held before it began"
         code: VerdictCode = "not_verified"
         return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
-
-    def _state_of(self, run: ChildRun) -> str:
-        """A digest of the report, the files, and the results of all calls that may have changed anything."""
-        calls = {text_of_call(receipt) for receipt in run.receipts if not self._only_reads(receipt.tool)}
-        texts = [run.output, *map(text_of_file, run.artifacts), *sorted(calls)]
-        return hashlib.blake2b("\0".join(texts).encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 _FREE = {

@@ -26,21 +26,18 @@ from typing import TYPE_CHECKING
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.threads import run_in_thread
 from delegate.budget import costs
-from delegate.budget.runs import RunContext
 from delegate.engine.attempts import TaskAttempts
 from delegate.engine.consumers import Consumer
 from delegate.engine.needs import names_of
-from delegate.engine.scope import CallScope, Services
+from delegate.engine.scope import CallOptions, CallScope, Services
 from delegate.engine.task_run import TaskRun
 from delegate.errors import CallError
 from delegate.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.judging.reading.reader import CallReading, TaskToRead
-from delegate.judging.reading.statements import Template
-from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.ports import Tool
 from delegate.telemetry import operations
-from delegate.types import TIERS, Author, Report, Task, TaskResult, Totals
+from delegate.types import TIERS, Report, Task, TaskResult, Totals
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
@@ -61,58 +58,49 @@ class Executor:
         self,
         tasks: Sequence[Task],
         connections: Sequence[Sequence[Connection | None]],
+        options: CallOptions,
         *,
-        context: RunContext,
-        author: Author,
-        first_index: int = 0,
         consumers: tuple[Consumer[Event], ...] = (),
-        is_run: bool = True,
-        cancellation: Cancellation | None = None,
-        resumed: "Resumed | None" = None,
-        template: Template | None = None,
-        handle: str | None = None,
         server_tools: tuple[Tool, ...] = (),
-        scratch: bool = False,
     ) -> Report:
-        """Run all tasks. The report has their results in the same order, numbered from `first_index`. A task with
-        several `connections` is attempted with each of them, side by side.
-
-        Unless the call `is_run`, but an item of a batch, its beginning and end are no events of their own. With
-        `resumed`, the only task goes on where its record ends. `template` is what the only task was made from, and
-        `handle` that of its record, if it is known before. `server_tools` are those of MCP servers. With `scratch`, the
-        children have a folder of texts in common.
+        """Run all tasks. The report has their results in the same order. A task with several `connections` is attempted
+        with each of them, side by side. `server_tools` are those of MCP servers.
         """
-        start = time.monotonic()
-        ceiling = context.bounds(self.services.settings).ceiling
+        start, context, resumed = time.monotonic(), options.context, options.resumed
         settings, run = self.services.settings, context.run
+        ceiling = context.bounds(settings).ceiling
         traced = operations.workflow(settings.tool_name, run_id=run.id, tasks=len(tasks), depth=context.depth)
-        with traced, (cancellation or Cancellation()).part() as own:
-            handle = resumed.handle if resumed else handle
+        with traced, (options.cancellation or Cancellation()).part() as own:
+            handle = resumed.handle if resumed else options.handle
             handles = [[handle or run.next_handle() for _ in attempts] for attempts in connections]
             told = (*(heard.text for heard in resumed.heard), resumed.message) if resumed else ()
             to_read = [
-                TaskToRead(of_task[0], task, template, messages=told)
+                TaskToRead(of_task[0], task, options.template, messages=told)
                 for of_task, task in zip(handles, tasks, strict=True)
             ]
-            shared = None
-            if scratch:
+            shared, tools = None, server_tools
+            if options.scratch:
                 from delegate.child.scratch import Scratch  # loaded only where it is asked for
 
                 shared = Scratch()
+                tools = (*tools, shared.tool(options.first_index))
+            models = [one.model for attempts in connections for one in attempts if one is not None]
             reading = CallReading(
                 self.services.judging.reader,
                 to_read,
-                self.services.tools_to_read((*server_tools, *([shared.tool(first_index)] if shared else ()))),
-                worker=_weakest([connection for attempts in connections for connection in attempts]),
+                self.services.tools_to_read(tools),
+                # No model above the lowest tier may read or judge the work.
+                worker=max(models, key=lambda model: TIERS.index(model.tier), default=None),
                 ceiling=ceiling,
                 ledger=context.ledger,
             )
-            call = CallScope(self.services, context, author, ceiling, own, reading, consumers, server_tools, shared)
+            call = CallScope(
+                self.services, context, options.author, ceiling, own, reading, consumers, server_tools, shared
+            )
+            each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
             groups = [
                 TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)
-                for n, (task, attempts, of_task) in enumerate(
-                    zip(tasks, connections, handles, strict=True), first_index
-                )
+                for n, (task, attempts, of_task) in each
             ]
             outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
             for group in () if resumed else groups:
@@ -122,7 +110,7 @@ class Executor:
             self.running.update((run.handle, run) for run in runs)
             call.unfinished.update(run.handle for run in runs)
             try:
-                results = await run_to_completion(self._run_all(call, groups, is_run=is_run), own)
+                results = await run_to_completion(self._run_all(call, groups, options), own)
             finally:
                 for run in runs:
                     self.running.pop(run.handle, None)
@@ -130,23 +118,22 @@ class Executor:
         return Report(results=results, totals=totals, run_id=context.run.id)
 
     async def _run_all(
-        self, call: CallScope, groups: Sequence[TaskAttempts], *, is_run: bool
+        self, call: CallScope, groups: Sequence[TaskAttempts], options: CallOptions
     ) -> tuple[TaskResult, ...]:
         """Run all tasks concurrently. All of them are recorded before the first one starts."""
-        start, run_id = time.monotonic(), call.context.run.id
+        start, run_id, resumed = time.monotonic(), call.context.run.id, options.resumed
         runs = [run for group in groups for run in group.runs]
-        resumed = runs[0].resumed if runs else None
         if resumed is not None and resumed.process:
             await self._take_over(resumed)
         else:
             await self.services.records.begin(
-                call.context.run.id,
+                run_id,
                 [(run.handle, run.index, run.task) for run in runs],
                 depth=call.context.depth,
-                mailbox_of=call.author if self.services.takes_messages else None,
+                mailbox_of=call.author if self.services.runner_has("takes_messages") else None,
                 message=resumed.message if resumed else "",
             )
-        if is_run and call.consumers:
+        if options.is_run and call.consumers:
             call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(groups)))
         for run in runs:
             run.events.notify(TaskQueued, goal=run.task.goal)
@@ -161,10 +148,21 @@ class Executor:
                     task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
             return tuple(task.result() for task in running)
         finally:
-            watch.stop()
+            watch.timer.cancel()
             await call.reading.close()
-            if is_run and call.consumers:
-                call.deliver(_run_done(run_id, _totals(groups, time.monotonic() - start)))
+            if options.is_run and call.consumers:
+                totals = _totals(groups, time.monotonic() - start)
+                call.deliver(
+                    RunDone(
+                        run_id=run_id,
+                        at=time.time(),
+                        tasks=totals.tasks,
+                        passed=totals.passed,
+                        failed=totals.failed,
+                        cost_usd=totals.cost_usd,
+                        seconds=totals.seconds,
+                    )
+                )
 
     async def _take_over(self, resumed: "Resumed") -> None:
         """Make a task whose process was lost one of this process. Raises CallError if that isn't possible."""
@@ -177,28 +175,17 @@ class Executor:
             raise CallError("cannot_resume", message, field="handle", hint="look at `delegate show`")
 
 
-def _weakest(connections: Sequence[Connection | None]) -> Model | None:
-    """The model of the lowest tier: no model above it may read or judge its work."""
-    models = [connection.model for connection in connections if connection is not None]
-    return max(models, key=lambda model: TIERS.index(model.tier), default=None)
-
-
 class _Watch:
     """Looks now and then at the workspaces of running children: one timer for all of a call."""
 
     def __init__(self, runs: Sequence[TaskRun]) -> None:
         self._runs = runs
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
+        self.timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
 
     def _look(self) -> None:
         for run in self._runs:
             run.look()
-        self._timer = self._loop.call_later(WATCH_SECONDS, self._look)
-
-    def stop(self) -> None:
-        """Stop looking."""
-        self._timer.cancel()
+        self.timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
 
 
 def _totals(groups: Sequence[TaskAttempts], seconds: float) -> Totals:
@@ -206,15 +193,3 @@ def _totals(groups: Sequence[TaskAttempts], seconds: float) -> Totals:
     results = [group.result for group in groups if group.result is not None]
     others = [run.result for group in groups for run in group.others if run.result is not None]
     return costs.totals(results, seconds, others=others)
-
-
-def _run_done(run_id: str, totals: Totals) -> RunDone:
-    return RunDone(
-        run_id=run_id,
-        at=time.time(),
-        tasks=totals.tasks,
-        passed=totals.passed,
-        failed=totals.failed,
-        cost_usd=totals.cost_usd,
-        seconds=totals.seconds,
-    )

@@ -32,20 +32,9 @@ async def refuse_unapproved(
         return
     cost = "what it will cost is unknown" if estimate.usd is None else f"it will cost {estimate}"
     reason = f"{cost}; calls above {usd(above_usd)} need an approval (setting ask_above_usd)"
-    request = _request([task for task, _ in tasks], context, services, reason)
-    hint = "nothing was run; send fewer or shorter tasks or a lower tier, or do the work yourself"
-    if (ask := context.on_approval or services.on_approval) is None:
-        raise CallError("not_approved", f"{reason}, and nobody is there to give one", hint=hint)
-    async with context.permit.released() if context.permit else nullcontext():
-        answer, outcome = await answer_to(ask, request)
-    if not answer.approved:
-        raise CallError("not_approved", f"{reason}; {WHY_NOT[outcome]}", hint=hint)
-
-
-def _request(tasks: Sequence[Task], context: RunContext, services: Services, reason: str) -> ApprovalRequest:
     settings = services.settings
-    arguments = {"tasks": [task.model_dump(mode="json", exclude_defaults=True) for task in tasks]}
-    return ApprovalRequest(
+    arguments = {"tasks": [task.model_dump(mode="json", exclude_defaults=True) for task, _ in tasks]}
+    request = ApprovalRequest(
         tool=settings.tool_name,
         arguments=read_only(arguments, chars=None),
         sha256=digest_of(settings.tool_name, arguments, ""),
@@ -53,6 +42,13 @@ def _request(tasks: Sequence[Task], context: RunContext, services: Services, rea
         code="expensive",
         reason=reason,
         run_id=context.run.id,
-        goal=tasks[0].goal,
+        goal=tasks[0][0].goal,
         answer_seconds=settings.policy.answer_seconds,
     )
+    hint = "nothing was run; send fewer or shorter tasks or a lower tier, or do the work yourself"
+    if (ask := context.on_approval or services.on_approval) is None:
+        raise CallError("not_approved", f"{reason}, and nobody is there to give one", hint=hint)
+    async with context.permit.released() if context.permit else nullcontext():
+        answer, outcome = await answer_to(ask, request)
+    if not answer.approved:
+        raise CallError("not_approved", f"{reason}; {WHY_NOT[outcome]}", hint=hint)

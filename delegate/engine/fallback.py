@@ -12,7 +12,6 @@ from datetime import date
 from delegate._util.redaction import redactor
 from delegate.budget.ledger import Ledger
 from delegate.errors import ConfigError, ProviderError
-from delegate.models.catalog import Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import usual_child_usd
 from delegate.ports import Tool
@@ -37,19 +36,18 @@ class Fallback:
         if not _is_for_good(error) or len(self.failed) == MAX_MODELS - 1:
             return None
         for n, model in enumerate(failed.others, 1):
-            is_out_of_reach = error.outcome == "not_sent" and _place(model) == _place(failed.model)
-            if is_out_of_reach or not self._can_pay(model):
+            left, cost = self.ledger.left("cost_usd"), usual_child_usd(model, date.today())
+            is_there_too = (model.provider, model.endpoint) == (failed.model.provider, failed.model.endpoint)
+            is_too_costly = left is not None and cost is not None and cost > left
+            if is_too_costly or (is_there_too and error.outcome == "not_sent"):
                 continue
             with suppress(ConfigError):  # its SDK isn't installed
                 other = await self.connections.open(model)
-                self.failed.append(_failed(failed.model, error))
+                message = redactor.text(encodable(str(error)))[:MESSAGE_CHARS]
+                detail = ErrorDetail(code=error.fault, message=message)
+                self.failed.append(FailedModel(model=failed.model.id, error=detail))
                 return replace(other, others=failed.others[n:])
         return None
-
-    def _can_pay(self, model: Model) -> bool:
-        left = self.ledger.left("cost_usd")
-        cost = usual_child_usd(model, date.today())
-        return left is None or cost is None or cost <= left
 
 
 def has_done_nothing(receipts: Sequence[Receipt], tools: Collection[Tool]) -> bool:
@@ -65,12 +63,3 @@ def _is_for_good(error: ProviderError) -> bool:
     if error.fault == "bad_request":
         return error.status in (404, 410)  # the model is gone
     return error.fault in ("auth", "rate_limited", "overloaded", "server_error", "connection")
-
-
-def _place(model: Model) -> tuple[str, str | None]:
-    return model.provider, model.endpoint
-
-
-def _failed(model: Model, error: ProviderError) -> FailedModel:
-    message = redactor.text(encodable(str(error)))[:MESSAGE_CHARS]
-    return FailedModel(model=model.id, error=ErrorDetail(code=error.fault, message=message))

@@ -29,14 +29,12 @@ class LiveText(Incoming):
         super().__init__(self._add)
 
     def begin(self) -> None:
-        """A request is sent."""
         super().begin()
         self._text = ""
         self._shown = ""
         self._due = 0.0
 
     def end(self) -> None:
-        """The reply has come as a whole."""
         self._show(self._redact(self._text), is_end=True)
 
     def _add(self, text: str) -> None:
@@ -44,7 +42,11 @@ class LiveText(Incoming):
         start = time.monotonic()
         if start >= self._due:
             redacted = self._redact(self._text)
-            self._show(redacted[: _safe_length(redacted)])
+            length = max(len(redacted) - _HELD_BACK, 0)
+            block = redacted.rfind(_BLOCK)
+            if block >= 0 and _BLOCK_END not in redacted[block:]:
+                length = min(length, block)
+            self._show(redacted[: next((at for at in range(length, 0, -1) if redacted[at - 1].isspace()), 0)])
             now = time.monotonic()
             self._due = now + max(_EVERY_SECONDS, _SHARE * (now - start))
 
@@ -57,12 +59,3 @@ class LiveText(Incoming):
         for start in range(len(self._shown), len(text), LIVE_CHARS):
             self._notify(ChildText, text=text[start : start + LIVE_CHARS], is_first=start == 0)
         self._shown = text if len(text) > len(self._shown) else self._shown
-
-
-def _safe_length(text: str) -> int:
-    """How much of a text has no beginning of a secret whose rest may follow."""
-    length = max(len(text) - _HELD_BACK, 0)
-    block = text.rfind(_BLOCK)
-    if block >= 0 and _BLOCK_END not in text[block:]:
-        length = min(length, block)
-    return next((at for at in range(length, 0, -1) if text[at - 1].isspace()), 0)

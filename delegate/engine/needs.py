@@ -10,7 +10,7 @@ from pathlib import Path
 
 from delegate.errors import CallError, DelegateError
 from delegate.sandbox.workspace.inputs import INPUTS, Given, is_in_inputs
-from delegate.types import AboutFile, AnyCriterion, FileCriterion, Task, TaskResult
+from delegate.types import AboutFile, FileCriterion, Task, TaskResult
 
 
 def names_of(tasks: Sequence[Task]) -> list[str]:
@@ -71,8 +71,10 @@ def check_together(tasks: Sequence[Task], *, scratch: bool) -> None:
             if [_folded(name) for name in names[:n]].count(_folded(names[n])):
                 message = f"another task is named {names[n]!r} too"
                 raise CallError("duplicate_id", message, field="id", hint="give every task another id, or none")
-            _check_needs(task, names, by_name)
-            _check_attempts(task, scratch=scratch)
+            if task.needs:
+                _check_needs(task, names, by_name)
+            if task.attempts > 1:
+                _check_attempts(task, scratch=scratch)
         except CallError as error:
             error.field = f"tasks[{n}].{error.field}" if len(tasks) > 1 else error.field
             raise
@@ -90,8 +92,6 @@ def _folded(name: str) -> str:
 
 
 def _check_needs(task: Task, names: Sequence[str], by_name: Mapping[str, Task]) -> None:
-    if not task.needs:
-        return
     for need in task.needs:
         if need not in names:
             raise unknown_need(need, names)
@@ -106,25 +106,17 @@ def _check_needs(task: Task, names: Sequence[str], by_name: Mapping[str, Task]) 
         message = f"what it needs would be in {INPUTS}/ of its workspace, and {path} has an {INPUTS} already"
         raise CallError("bad_needs", message, field="needs", hint="delegate it alone, once the others have ended")
     for n, criterion in enumerate(task.acceptance_criteria):
-        if named := _file_of(criterion, path):
+        about = getattr(criterion, "about", None)
+        named = about.file if isinstance(about, AboutFile) else ""
+        named = criterion.path if isinstance(criterion, FileCriterion) else named
+        named = posixpath.relpath(named, path) if path and posixpath.isabs(named) else named
+        if is_in_inputs(named):
             message = f"it asks for {named}, which other tasks left and this one is only given"
             hint = "name a file that this task makes"
             raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
-def _file_of(criterion: AnyCriterion, root: Path | None) -> str | None:
-    """The file in `inputs` that a criterion is about; None if it isn't about one."""
-    about = getattr(criterion, "about", None)
-    path = (
-        criterion.path if isinstance(criterion, FileCriterion) else about.file if isinstance(about, AboutFile) else ""
-    )
-    path = posixpath.relpath(path, str(root)) if root and posixpath.isabs(path) else path
-    return path if is_in_inputs(path) else None
-
-
 def _check_attempts(task: Task, *, scratch: bool) -> None:
-    if task.attempts == 1:
-        return
     _refuse_shared(task, "attempts")
     if all(criterion.findings_only for criterion in task.criteria):
         message = "nothing would tell which of several attempts is the best: the task has no acceptance criteria"
@@ -137,6 +129,5 @@ def _check_attempts(task: Task, *, scratch: bool) -> None:
 def _refuse_shared(task: Task, field: str) -> None:
     if task.workspace is not None and task.workspace.mode == "shared":
         message = f"`{field}` needs a workspace of the child's own, and this task works in {task.workspace.path} itself"
-        raise CallError(
-            "shared_workspace", message, field=field, hint=f"leave out `{field}`, or use a copy or worktree"
-        )
+        hint = f"leave out `{field}`, or use a copy or worktree"
+        raise CallError("shared_workspace", message, field=field, hint=hint)

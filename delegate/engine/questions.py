@@ -96,15 +96,19 @@ class Questions:
         return Heard(answer, text)
 
     async def _ask(self, arguments: Mapping[str, Any]) -> str:
-        text, options = _text(arguments), _options(arguments)
+        text, options = _question(arguments)
         if len(self.asked) >= MAX_QUESTIONS:
             raise ToolError(f"not asked: you have asked {MAX_QUESTIONS} questions, which is the most; {_NO_ANSWER}")
         self.asked.append((text, options))
         n, seconds, started = len(self.asked), self.seconds(), time.monotonic()
         asked: JsonObject = {"n": n, "text": text, "options": options}
-        place: JsonObject = {"handle": self.events.handle, "task_index": self.events.index}
-        goal, until = redactor.text(self.goal), time.time() + seconds
-        question = ParentQuestion(**place, goal=goal, answer_before=until, **asked)
+        question = ParentQuestion(
+            handle=self.events.handle,
+            task_index=self.events.index,
+            goal=redactor.text(self.goal),
+            answer_before=time.time() + seconds,
+            **asked,
+        )
         self.events.notify(QuestionAsked, **asked, answer_seconds=round(seconds, 3))
         outcome: QuestionOutcome = "cancelled"
         answer: str | None = None
@@ -149,17 +153,13 @@ class Questions:
             _log.exception("nobody could be asked a question")
 
 
-def _text(arguments: Mapping[str, Any]) -> str:
+def _question(arguments: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     text = arguments.get("question")
     text = clean(redactor.text(text)).text.strip() if isinstance(text, str) else ""
     if not text:
         raise ToolError("not asked: `question` is missing; send it as a text")
     if len(text) > MAX_CHARS:
         raise ToolError(f"not asked: `question` has {len(text):,} characters; at most {MAX_CHARS:,} are allowed")
-    return text
-
-
-def _options(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     given: object = arguments.get("options") or []
     options = cast("list[object]", given) if isinstance(given, list) else [None]
     texts = tuple(one_line(redactor.text(one), MAX_OPTION_CHARS + 1) for one in options if isinstance(one, str))
@@ -170,4 +170,4 @@ def _options(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     ):
         most = f"at most {MAX_OPTIONS} texts of at most {MAX_OPTION_CHARS} characters"
         raise ToolError(f"not asked: `options` has to be a list of {most}, none of them empty")
-    return texts
+    return text, texts

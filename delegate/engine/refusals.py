@@ -16,7 +16,6 @@ from delegate.judging.submission import result
 from delegate.judging.versions import judge_version, reading_version, rubric_version
 from delegate.ports import Tool
 from delegate.types import (
-    AnyCriterion,
     Artifact,
     ChildRun,
     CriterionReading,
@@ -57,8 +56,6 @@ class Refusals:
     def as_json(self) -> list[JsonObject]:
         """All of them, for another process."""
         return [{"about": about, "result": refusal.model_dump(mode="json")} for about, refusal in self._refusals]
-
-    # ------------------------------------------------------------------------------------- what is judged without them
 
     def task_without(self, refusals: Mapping[str, CriterionResult]) -> Task | None:
         """The task without these criteria and what depends on them; None if nothing is left."""
@@ -104,18 +101,14 @@ class Refusals:
         """The results of the criteria that depend on these, which are skipped."""
         dependents: dict[str, CriterionResult] = {}
         while True:
-            more = {
-                criterion.id or "": _skipped(criterion, unmet[0])
-                for criterion in self._task.acceptance_criteria
-                if criterion.id not in dependents
-                and criterion.id not in refusals
-                and (unmet := [id for id in criterion.depends_on if id in refusals or id in dependents])
-            }
-            if not more:
+            count = len(dependents)
+            for criterion in self._task.acceptance_criteria:
+                unmet = [id for id in criterion.depends_on if id in refusals or id in dependents]
+                if unmet and criterion.id not in dependents and criterion.id not in refusals:
+                    why = f"{unmet[0]}, which it depends on, is not met"
+                    dependents[criterion.id or ""] = result(criterion, "skipped", "nobody", "skipped", why)
+            if len(dependents) == count:
                 return dependents
-            dependents |= more
-
-    # ------------------------------------------------------------------------------------- what a criterion is about
 
     def _about(self, reading: CriterionReading | None, run: ChildRun) -> str:
         """A digest of what a criterion is about: the words of the report, files, calls. Without a reading, of all."""
@@ -148,12 +141,8 @@ class Refusals:
 
     def _calls(self, run: ChildRun, names: Sequence[str] = ()) -> list[str]:
         """The calls of these tools; without names, of those that may change anything."""
-
-        def counts(receipt: Receipt) -> bool:
-            tool = self._tools.get(receipt.tool)
-            return receipt.tool in names if names else tool is None or not tool.read_only
-
-        receipts = filter(counts, run.receipts)
+        harmless = {tool.name for tool in self._tools.values() if tool.read_only}
+        receipts = [one for one in run.receipts if (one.tool in names if names else one.tool not in harmless)]
         return sorted(map(text_of_call, receipts))
 
 
@@ -172,17 +161,12 @@ def _still(refusal: CriterionResult) -> str:
     return f"{refusal.reason.rstrip('. ')}; {again}" if refusal.reason else again
 
 
-def _skipped(criterion: AnyCriterion, unmet: str) -> CriterionResult:
-    return result(criterion, "skipped", "nobody", "skipped", f"{unmet}, which it depends on, is not met")
-
-
 def _words(run: ChildRun) -> str:
     return " ".join(_WORD.findall(run.output.casefold()))
 
 
 def _files(run: ChildRun, is_meant: Callable[[Artifact], bool] = lambda artifact: True) -> list[str]:
-    artifacts = filter(is_meant, run.artifacts)
-    return list(map(text_of_file, artifacts))
+    return [text_of_file(artifact) for artifact in run.artifacts if is_meant(artifact)]
 
 
 def text_of_file(artifact: Artifact) -> str:

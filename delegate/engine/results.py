@@ -4,6 +4,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,23 +47,27 @@ def build_result(
 ) -> TaskResult:
     """Build the result of a task whose child has finished and, if the task has criteria, was judged.
 
-    `claims` are those of a child in goal mode; the verdict is then that of the last one, or the gate's.
     `requested` is the model selected for the child (None if its runner brings its own), `failed_models` are those that
     it replaced, and `served` is the catalog's model that actually answered. `no_take_over` is as in `Folder`.
-    `delegated` has the totals of each task that the child delegated. `tools_recorded` is whether its tool calls were
-    recorded. `seconds` is the wall time of the whole task, and `summary_chars` the maximum length of the child's report
-    in the result.
+    `delegated` has the totals of each task that the child delegated. `seconds` is the wall time of the whole task.
     """
     below = costs.combined(delegated, sum(totals.seconds for totals in delegated)) if delegated else None
     judging = costs.of_judging(verdict, claims)
     whole = costs.of_task(child, judging, below)
     judging_usd = costs.sum_usd((judging.cost_usd, below.judge_cost_usd if below else 0))
+    summary, more = child.output[:summary_chars], len(child.output) - summary_chars
+    if more > 0:
+        summary = f"{summary}\n[cut here: {more} more characters, to be read by handle {handle}]"
+    structured: Any = None
+    if task.output_schema is not None and child.status == "completed":
+        with suppress(ValueError):
+            structured = encodable(parse_json(child.output))
     return TaskResult(
         verdict=verdict,
         task_index=index,
         status=child.status,
-        summary=_cut(child.output, summary_chars, handle),
-        structured_output=_structured(task, child),
+        summary=summary,
+        structured_output=structured,
         artifacts=tuple(one for one in child.artifacts if one.path[:3] != "../"),  # without the diff of a worktree
         receipts=_counts(child.receipts, recorded=tools_recorded),
         error=child.error,
@@ -103,21 +108,6 @@ def _goal_end(task: Task, child: ChildRun, verdict: Verdict | None) -> GoalEnd |
     if child.status in ("max_steps", "timeout", "budget_exceeded"):
         return "budget_limited"
     return cast("GoalEnd", code) if code in ("aborted", "no_progress") else None
-
-
-def _cut(output: str, limit: int, handle: str) -> str:
-    if len(output) <= limit:
-        return output
-    return f"{output[:limit]}\n[cut here: {len(output) - limit} more characters, to be read by handle {handle}]"
-
-
-def _structured(task: Task, child: ChildRun) -> Any:
-    if task.output_schema is None or child.status != "completed":
-        return None
-    try:
-        return encodable(parse_json(child.output))
-    except ValueError:
-        return None
 
 
 def program() -> str:

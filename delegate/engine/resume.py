@@ -96,46 +96,56 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
     Raises:
         CallError: There is nothing to resume; the message says why.
     """
-    try:
-        return _read_record(records, start, process, index)
-    except (LookupError, TypeError, ValueError):
-        message = f"{records[-1]['handle']} can't be resumed: its record is damaged"
-        raise CallError("cannot_resume", message, field="handle", hint="run the task anew") from None
-
-
-def _read_record(records: Sequence[JsonObject], start: JsonObject | None, process: str, index: int) -> Resumed:
     record = records[-1]
-    handle, task = record["handle"], _task(record["task"])
-    message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
-    if record["workspace"] is None and len(records) > 1:
-        return replace(continued(records[:-1], start or {}, message, None, index=index), task=task, process=process)
-    if start is None or record["workspace"] is None:
-        why = "its child hadn't started" if record["workspace"] is None else "what its workspace was isn't on record"
-        hint = "look at what it did, and run the task anew"
-        raise CallError("cannot_resume", f"{handle} can't be resumed: {why}", field="handle", hint=hint)
-    own = list(_with_lost_calls(record["events"], _last_receipt(records[:-1])))
-    calls = [event for event in own if event["kind"] == "child.usage"]
-    ends = [event for event in own if event["kind"] in ("child.started", "child.done")]
-    return Resumed(
-        handle=handle,
-        run_id=record["run_id"],
-        index=index,
-        task=task,
-        workspace=record["workspace"],
-        claims=_claims(own),
-        receipts=(*_receipts_of(records[:-1]), *_receipts(own)),
-        charge=costs.total(map(_charge, calls)),
-        steps=sum(call["seconds"] is not None for call in calls),  # without what a tool reports of calls of its own
-        output=next((call["text"] for call in reversed(calls) if call["text"].strip()), ""),
-        seconds=_seconds(record["events"]),
-        transcript=_transcript([*_events_of(records[:-1]), *own]),
-        start=start,
-        heard=tuple(_heard(records)),
-        asked=tuple((event["text"], event["options"]) for event in own if event["kind"] == "question.asked"),
-        message=message,
-        process=process,
-        has_reported=bool(ends) and ends[-1].get("status") == "completed" and task.mode != "goal",
-    )
+    handle: str = record["handle"]
+    try:
+        task = _task(record["task"])
+        message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
+        if record["workspace"] is None and len(records) > 1:
+            before = continued(records[:-1], start or {}, message, None, index=index)
+            return replace(before, task=task, process=process)
+        if start is None or record["workspace"] is None:
+            not_begun = record["workspace"] is None
+            why = "its child hadn't started" if not_begun else "what its workspace was isn't on record"
+            hint = "look at what it did, and run the task anew"
+            raise CallError("cannot_resume", f"{handle} can't be resumed: {why}", field="handle", hint=hint)
+        own = list(_with_lost_calls(record["events"], _last_receipt(records[:-1])))
+        calls = [event for event in own if event["kind"] == "child.usage"]
+        ends = [event for event in own if event["kind"] in ("child.started", "child.done")]
+        ran = dropwhile(lambda event: event["kind"] != "child.started", record["events"])  # in all processes
+        return Resumed(
+            handle=handle,
+            run_id=record["run_id"],
+            index=index,
+            task=task,
+            workspace=record["workspace"],
+            # The refused ones. One that was verified has to be made again, since its result was lost.
+            claims=tuple(
+                _part_of(event, Claim)
+                for event in own
+                if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"
+            ),
+            receipts=(
+                *_receipts_of(records[:-1]),
+                *(_part_of(event, Receipt) for event in own if event["kind"] == "child.tool"),
+            ),
+            charge=costs.total(map(_charge, calls)),
+            steps=sum(call["seconds"] is not None for call in calls),  # without what a tool reports of calls of its own
+            output=next((call["text"] for call in reversed(calls) if call["text"].strip()), ""),
+            seconds=sum(
+                after["at"] - event["at"] for event, after in pairwise(ran) if after["kind"] != "child.started"
+            ),
+            transcript=_transcript([*_events_of(records[:-1]), *own]),
+            start=start,
+            heard=tuple(_heard(records)),
+            asked=tuple((event["text"], event["options"]) for event in own if event["kind"] == "question.asked"),
+            message=message,
+            process=process,
+            has_reported=bool(ends) and ends[-1].get("status") == "completed" and task.mode != "goal",
+        )
+    except (LookupError, TypeError, ValueError):
+        message = f"{handle} can't be resumed: its record is damaged"
+        raise CallError("cannot_resume", message, field="handle", hint="run the task anew") from None
 
 
 def refuse_unless_lost(record: JsonObject | None) -> JsonObject:
@@ -249,12 +259,6 @@ def _task(fields: JsonObject) -> Task:
     return Task.model_validate({**fields, "acceptance_criteria": criteria})
 
 
-def _claims(events: Sequence[JsonObject]) -> tuple[Claim, ...]:
-    """The claims that were refused. One that was verified has to be made again, since its result was lost."""
-    refusals = [event for event in events if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
-    return tuple(_part_of(event, Claim) for event in refusals)
-
-
 def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool = False) -> Iterator[JsonObject]:
     """The events, and one for each call that had no receipt yet when its process was lost.
 
@@ -272,22 +276,14 @@ def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool
             open_calls = [call for call in event["calls"] if call["tool"] not in _OWN_TOOLS]
         elif kind == "child.tool":
             last = max(last, event["n"])
-            if (ended := _call_of(event, open_calls)) is not None:
+            # Models know some tools by other names.
+            same_args = [call for call in open_calls if (call["args"] or {}) == event["args"]]
+            same_tool = [call for call in open_calls if call["tool"] == event["tool"]]
+            both = [call for call in same_args if call in same_tool]
+            for ended in (*both, *same_tool, *same_args)[:1]:
                 open_calls.remove(ended)
         if event is not _END:
             yield event
-
-
-def _call_of(receipt: JsonObject, open_calls: Sequence[JsonObject]) -> JsonObject | None:
-    """The call that a receipt is of. Models know some tools by other names."""
-    same_args = [call for call in open_calls if (call["args"] or {}) == receipt["args"]]
-    same_tool = [call for call in open_calls if call["tool"] == receipt["tool"]]
-    both = [call for call in same_args if call in same_tool]
-    return next(iter((*both, *same_tool, *same_args)), None)
-
-
-def _receipts(events: Sequence[JsonObject]) -> Iterator[Receipt]:
-    return (_part_of(event, Receipt) for event in events if event["kind"] == "child.tool")
 
 
 def _charge(call: JsonObject) -> Charge:
@@ -298,12 +294,6 @@ def _charge(call: JsonObject) -> Charge:
 def _part_of(event: JsonObject, model: type[V]) -> V:
     """The fields of an event that make a value."""
     return model.model_validate({name: event[name] for name in model.model_fields if name in event})
-
-
-def _seconds(events: Sequence[JsonObject]) -> float:
-    """How long the child ran, in all processes that it ran in."""
-    ran = dropwhile(lambda event: event["kind"] != "child.started", events)
-    return sum(after["at"] - before["at"] for before, after in pairwise(ran) if after["kind"] != "child.started")
 
 
 def _transcript(events: Sequence[JsonObject]) -> str:

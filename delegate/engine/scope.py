@@ -5,16 +5,16 @@ import threading
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import Run, RunContext
 from delegate.child.job import ChildRunner
-from delegate.child.toolbox import read_only_tools, toolbox_definitions
+from delegate.child.toolbox import toolbox_definitions
 from delegate.engine.consumers import Consumer
 from delegate.events import Event, EventKind
 from delegate.judging.reading.reader import CallReading
-from delegate.judging.reading.statements import ToolInfo
+from delegate.judging.reading.statements import Template, ToolInfo
 from delegate.judging.verdict import Judging
 from delegate.models.connections import Connections
 from delegate.ports import SEARCH_WEB, Tool
@@ -27,8 +27,14 @@ from delegate.types import Author, Tier
 if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.child.scratch import Scratch
+    from delegate.engine.resume import Resumed
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
+
+
+RunnerAttribute = Literal[
+    "makes_claims", "reads_record", "records_some_tools", "records_tools", "takes_messages", "uses_job_tools"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +62,14 @@ class Services:
     streams_text: bool = False
     """Whether consumers get a child's text while its model writes it."""
 
-    @property
-    def records_tools(self) -> bool:
-        """Whether the runner records tool calls. Runners without the attribute are assumed not to."""
-        return bool(getattr(self.runner, "records_tools", False))
-
-    @property
-    def records_some_tools(self) -> bool:
-        """Whether the runner records only the calls that it makes itself, and its child has other tools."""
-        return bool(getattr(self.runner, "records_some_tools", False))
-
-    @property
-    def takes_messages(self) -> bool:
-        """Whether the runner lets its child read messages while it works."""
-        return bool(getattr(self.runner, "takes_messages", False))
-
-    @property
-    def reads_record(self) -> bool:
-        """Whether the runner's child can go on from its record, which then has every call before it is made."""
-        return bool(getattr(self.runner, "reads_record", False))
+    def runner_has(self, attribute: RunnerAttribute) -> bool:
+        """Whether an attribute of the runner is true. A runner may be without: see `ChildRunner`."""
+        return bool(getattr(self.runner, attribute, False))
 
     @property
     def uses_job_tools(self) -> bool:
         """Whether the runner gives its child exactly the tools of the job. Others have tools of their own."""
-        return bool(getattr(self.runner, "uses_job_tools", False))
+        return self.runner_has("uses_job_tools")
 
     @property
     def uses_toolbox(self) -> bool:
@@ -88,22 +78,41 @@ class Services:
 
     def tools_to_read(self, server_tools: Sequence[Tool]) -> list[ToolInfo]:
         """What is known of the children's tools before they start. Those of a runner with tools of its own aren't."""
-        if self.host_tools is not None:
-            return list(map(ToolInfo.of, (*self.host_tools, *server_tools)))
-        if not self.uses_job_tools:
+        if self.host_tools is None and not self.uses_job_tools:
             return []
-        tools = list(map(ToolInfo.of, (*toolbox_definitions(self.commands), *server_tools)))
+        own = toolbox_definitions(self.commands) if self.host_tools is None else self.host_tools
+        tools = list(map(ToolInfo.of, (*own, *server_tools)))
+        if self.host_tools is not None:
+            return tools
         if self.settings.web_search == "provider":
             tools.append(ToolInfo(SEARCH_WEB, "Search the web.", "acts"))
         return tools
 
     def tools_of(self, context: RunContext) -> dict[str, bool]:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""
-        tools = self.host_tools
-        by_name = read_only_tools() if tools is None else {tool.name: tool.read_only for tool in tools}
-        return {
-            name: read_only for name, read_only in by_name.items() if context.tools is None or name in context.tools
-        }
+        tools = toolbox_definitions() if self.host_tools is None else self.host_tools
+        return {tool.name: tool.read_only for tool in tools if context.tools is None or tool.name in context.tools}
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """Who makes a call, and how, besides its tasks."""
+
+    author: Author
+    context: RunContext
+    first_index: int = 0
+    """The number of the first task."""
+    is_run: bool = True
+    """False for the items of a batch, which is one run: the call's beginning and end are no events then."""
+    cancellation: Cancellation | None = None
+    resumed: "Resumed | None" = None
+    """Where the record of the only task ends, from which it goes on."""
+    template: Template | None = None
+    """What the only task was made from."""
+    handle: str | None = None
+    """The handle of the only task's record, if it is known before."""
+    scratch: bool = False
+    """Whether the children share a folder of texts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,3 @@ async def fill_from(folder: Folder, diff: Path) -> None:
     if problem := await merge_diff(folder.root, await run_in_thread(diff.read_bytes)):
         message = f"the work in {diff} can't be gone on with: {problem}"
         raise CallError("cannot_message", message, hint="delegate a new task")
-
-
-def may_be_run(call: CallScope, task: Task, folder: Folder) -> bool:
-    """Whether a judge may run commands on what the child leaves, and there is something now that decides them."""
-    services = call.services
-    in_words = any(criterion.kind in ("text", "question", "rubric") for criterion in task.criteria)
-    return in_words and bool(services.settings.judge_looks) and folder.exists and services.commands.confines()

@@ -33,7 +33,7 @@ from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
-from delegate.engine.task_folder import fill_from, may_be_run, open_folder, start_of
+from delegate.engine.task_folder import fill_from, open_folder, start_of
 from delegate.errors import DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.events import (
     ChildDone,
@@ -77,7 +77,6 @@ class TaskRun:
     """The selected model and its client. None for runners that bring their own model."""
     handle: str
     resumed: "Resumed | None" = None
-    """What its child did in a process that was lost, if it goes on with that."""
     ledger: Ledger | None = None
     """What it spends from, with other attempts at the task; None for the caller's."""
     attempts: "Sequence[TaskRun]" = ()
@@ -88,11 +87,8 @@ class TaskRun:
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Stops this task alone."""
     folder: Folder | None = None
-    """The workspace, once it is open."""
     result: TaskResult | None = None
-    """The result, once there is one."""
     _deadline: ChildDeadline | None = None
-    """The child's deadline, once it may start."""
     _claims: "TaskClaims | None" = None
     """In goal mode, what the child claimed."""
     _before: "ChecksBefore | None" = None
@@ -100,15 +96,11 @@ class TaskRun:
     _start: JsonObject | None = None
     """What is stored for a process that resumes it; None if the task can't be resumed."""
     _notes: ProjectNotes | None = None
-    """What the project says to agents, if the child is given it."""
     _tools: ChildTools | None = None
-    """The child's tools, once its workspace is open."""
     _heard: list[Heard] = field(default_factory=list[Heard])
     """The messages that the child has read, for another model that takes its place."""
     _questions: Questions | None = None
-    """What the child asks its parent, if anybody can answer."""
     _fallback: Fallback | None = None
-    """Finds another model, once one has failed."""
 
     def __post_init__(self) -> None:
         self.events = TaskEvents(self.call, self.index, self.handle)
@@ -128,7 +120,7 @@ class TaskRun:
                 self.events.done(self.result)
 
     def look(self) -> None:
-        """Look how large the workspace of the running child is. To be called now and then."""
+        """Look how large the workspace of the running child is."""
         if self._deadline is not None:
             self._deadline.look()
 
@@ -143,8 +135,15 @@ class TaskRun:
             spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
             ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
             permit = Permit(context.run.permits)
-            own = ledger.within("tokens", services.settings.max_tokens, spent=spent.get("tokens", 0))
-            child_context = self._child_context(permit, own)
+            child_context = RunContext(
+                context.run,
+                ledger.within("tokens", services.settings.max_tokens, spent=spent.get("tokens", 0)),
+                context.depth + 1,
+                weaker(self._model.tier if self._model else None, context.tier),
+                permit,
+                deadline=context.deadline,
+                on_approval=context.on_approval,
+            )
             try:
                 child = await self._run_child(child_context, permit)
                 has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
@@ -186,39 +185,53 @@ class TaskRun:
                 workspace=self.folder.root if self.folder else None,
                 no_take_over=self.folder.no_take_over if self.folder else None,
                 delegated=child_context.delegated,
-                tools_recorded=services.records_tools,
+                tools_recorded=services.runner_has("records_tools"),
                 seconds=time.monotonic() - start,
                 summary_chars=services.settings.result_chars,
             )
             result = await run_in_thread_if(is_large(child), build)
             if context.depth:  # the costs of the root's tasks are in the report
                 context.delegated.append(costs.of_result(result))
-            self._end(result)
             self.result = result = await self._save(child, result)
         except Exception as error:
             _log.exception("task %d failed inside delegate", self.index + 1)
             result = internal_error_result(error, index=self.index, handle=self.handle)
-            self._end(result)
             return await self._save(ChildRun(status="failed", error=result.error), result)
         reraise_pending_cancel()
         return result
 
-    def _end(self, result: TaskResult) -> None:
+    async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
         self.result = result
         self.events.close()
-
-    async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
         self.call.unfinished.discard(self.handle)
-        is_last = not self.call.unfinished
-        return await self.call.services.records.save(child, result, now=is_last)
+        return await self.call.services.records.save(child, result, now=not self.call.unfinished)
 
     async def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Verdict | None:
         """Judge a run, by the task or by a part of its criteria."""
-        return await self.call.services.judging.verdict(
-            self._submission(child, task or self.task),
+        services, tools = self.call.services, self._tools
+        others = [attempt for attempt in self.attempts if attempt is not self]
+        is_last = self._claims is None and all(other.result is not None for other in others)
+        submission = Submission(
+            task or self.task,
+            child,
+            self.folder,
+            self.call.author,
+            self._served(child),
+            self.call.ceiling,
+            has_receipts=services.runner_has("records_tools"),
+            has_some_receipts=services.runner_has("records_some_tools"),
+            tools=tools.offered if tools else None,
+            probe_tools=tools.of_probes() if tools else (),
+            state_tools=tools.of_judge() if tools else (),
+            checks_before=self._before,
+            approve=tools.permissions.check_approval() if tools and tools.permissions else None,
+            messages=tuple(heard.text for heard in self._all_heard),
+        )
+        return await services.judging.verdict(
+            submission,
             ledger,
             self.events.notify,
-            reading=PendingReading(self.call.reading, self._reading_key, is_last=self._is_last_to_be_judged),
+            reading=PendingReading(self.call.reading, self._reading_key, is_last=is_last),
             seconds=self.call.context.seconds_left(),
             cancellation=self.cancellation,
         )
@@ -227,10 +240,6 @@ class TaskRun:
     def _reading_key(self) -> str:
         """Under which the criteria are read, once for all attempts."""
         return self.attempts[0].handle if self.attempts else self.handle
-
-    @property
-    def _is_last_to_be_judged(self) -> bool:
-        return self._claims is None and all(other.result is not None for other in self.attempts if other is not self)
 
     async def _judge_claim(self, child: ChildRun, task: Task, *, context: RunContext) -> Verdict | None:
         """Judge a claim, on the ledger of the child that waits for it. Others may run meanwhile."""
@@ -291,7 +300,6 @@ class TaskRun:
                         child = await self._run_on_any(job, context, deadline)
                 child = await self._refuse_too_large(child, folder)
             except (Exception, asyncio.CancelledError) as error:
-                self._warn_if_left_behind(error)
                 allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
                 status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
                 if detail.code == "crashed":
@@ -313,20 +321,25 @@ class TaskRun:
         """Wait for the tasks that this one needs. Returns why it can't start; empty if it can."""
         with self.events.reporting_wait("needs"):
             await asyncio.wait(self.needs.values())
-        results = {name: needed.result() for name, needed in self.needs.items()}
-        found = (obstacle(name, result) for name, result in results.items())
-        return "; ".join(why for why in found if why)
-
-    async def _give_inputs(self, folder: Folder) -> None:
-        """Give the child what the tasks that it needs left, as it was judged."""
-        results = {name: needed.result() for name, needed in self.needs.items()}
-        await folder.give(await run_in_thread(lambda: [given(name, result) for name, result in results.items()]))
+        return "; ".join(why for name, needed in self.needs.items() if (why := obstacle(name, needed.result())))
 
     async def _run_on_any(self, job: Job, context: RunContext, deadline: ChildDeadline) -> ChildRun:
         """Run the child: anew on another model, if the first one fails before the child has done anything."""
+        if self.resumed is not None and self.resumed.has_reported:
+            return job.recorder.finish("completed")
+        runner = self.call.services.runner
         while True:
             try:
-                return await self._run_job(job)
+                if self._is_built_in:
+                    return await runner.run(job)
+                # A task of its own can be left behind if it ignores a cancel.
+                return await run_stoppable(asyncio.ensure_future(runner.run(job)), grace_seconds=GRACE_SECONDS)
+            except asyncio.CancelledError as cancel:
+                if isinstance(cancel.__cause__, LeftBehind):
+                    text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
+                    name = getattr(runner, "name", type(runner).__qualname__)
+                    _log.warning(text, name, self.index + 1, GRACE_SECONDS)
+                raise
             except ProviderError as error:
                 other = await self._other_model(job, context, error)
                 if other is None:
@@ -338,7 +351,9 @@ class TaskRun:
     async def _other_model(self, job: Job, context: RunContext, error: ProviderError) -> Connection | None:
         """A connection to another model of the tier. None if there is none, or if the child may have done something."""
         services, connection = self.call.services, job.connection
-        if connection is None or not connection.others or not services.uses_job_tools or not services.records_tools:
+        if connection is None or not connection.others:
+            return None
+        if not (services.uses_job_tools and services.runner_has("records_tools")):
             return None
         if context.delegated or not has_done_nothing(job.recorder.receipts, job.tools):
             return None
@@ -348,18 +363,6 @@ class TaskRun:
             failed = self._fallback.failed[-1]
             self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
         return other
-
-    async def _run_job(self, job: Job) -> ChildRun:
-        """Run the child: in a task of its own if it may ignore a cancel, since that task can be left behind.
-
-        One that had reported before its process was lost has done its work.
-        """
-        if self.resumed is not None and self.resumed.has_reported:
-            return job.recorder.finish("completed")
-        running = self.call.services.runner.run(job)
-        if self._is_built_in:
-            return await running
-        return await run_stoppable(asyncio.ensure_future(running), grace_seconds=GRACE_SECONDS)
 
     @property
     def _is_built_in(self) -> bool:
@@ -384,18 +387,6 @@ class TaskRun:
                 return child.model_copy(update={"status": "failed", "error": error_mapping.too_large(error)})
         return child
 
-    def _warn_if_left_behind(self, error: BaseException) -> None:
-        cause: BaseException | None = error
-        seen: set[int] = set()  # a framework may raise errors whose causes are a circle
-        while cause is not None and not isinstance(cause, LeftBehind) and id(cause) not in seen:
-            seen.add(id(cause))
-            cause = cause.__cause__ or cause.__context__
-        if isinstance(cause, LeftBehind):
-            runner = self.call.services.runner
-            name = getattr(runner, "name", type(runner).__qualname__)
-            text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
-            _log.warning(text, name, self.index + 1, GRACE_SECONDS)
-
     @contextmanager
     def _waiting(self, reason: WaitReason | None = None) -> Generator[None]:
         """A wait of the child, which doesn't count as its own time."""
@@ -419,38 +410,28 @@ class TaskRun:
             return None
         return self.connection.catalog.served(self.connection.model, child.model) or self.connection.model
 
-    def _child_context(self, permit: Permit, ledger: Ledger) -> RunContext:
-        """Return the context of the child's own calls, which are charged to `ledger` and limited to its tier."""
-        caller = self.call.context
-        return RunContext(
-            caller.run,
-            ledger,
-            caller.depth + 1,
-            weaker(self._model.tier if self._model else None, caller.tier),
-            permit,
-            deadline=caller.deadline,
-            on_approval=caller.on_approval,
-        )
-
     async def _open_folder(self) -> Folder:
         """Open the workspace, and remember what there is before the child starts."""
         self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
         current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
         services, resumed = self.call.services, self.resumed
-        if self.needs:
-            await self._give_inputs(folder)
-        has_shell = any(criterion.kind == "shell" for criterion in self.task.criteria)
+        if results := [(name, needed.result()) for name, needed in self.needs.items()]:
+            await folder.give(await run_in_thread(lambda: [given(*one) for one in results]))
+        kinds = {criterion.kind for criterion in self.task.criteria}
+        has_shell = "shell" in kinds
         if has_shell or not services.uses_toolbox:
             folder.make()
-        is_new = resumed is None or resumed.start is None
-        if is_new and (has_shell or may_be_run(self.call, self.task, folder)):
+        # A judge may run commands on what the child leaves, and there may be something now that decides them.
+        may_be_run = not kinds.isdisjoint(("text", "question", "rubric")) and bool(services.settings.judge_looks)
+        may_be_run = may_be_run and folder.exists and services.commands.confines()
+        if (has_shell or may_be_run) and (resumed is None or resumed.start is None):
             await folder.record_start()
         if has_shell:
             from delegate.judging.checks.before import ChecksBefore  # loaded only where commands run
 
             self._before = ChecksBefore(self.task, folder, services.commands, self.call.author)
             self._before.start()
-        if services.reads_record and not self.call.context.depth:
+        if services.runner_has("reads_record") and not self.call.context.depth:
             start = resumed.start if resumed else None
             self._start = start or await start_of(self.call, folder)
         if resumed is not None and resumed.diff is not None:
@@ -482,6 +463,11 @@ class TaskRun:
                 only_reads=read_only.__contains__,
                 before=self.resumed.claims if self.resumed else (),
             )
+        incoming = Incoming()
+        if self.call.consumers_of("child.text"):
+            from delegate.engine.live_text import LiveText  # loaded only where it is shown
+
+            incoming = LiveText(self.events.notify, redactor.text)
         return Job(
             task=self.task,
             notes=self._notes,
@@ -508,7 +494,7 @@ class TaskRun:
             ask_parent=self._questions.tool if self._questions else None,
             guarded=self._tools.guarded,
             flush=self.call.services.records.flush,
-            incoming=self._incoming(),
+            incoming=incoming,
         )
 
     async def _take_messages(self) -> Sequence[str]:
@@ -540,30 +526,4 @@ class TaskRun:
         asked = list(self.resumed.asked) if self.resumed else []
         return Questions(
             self.task.goal, self.events, services.records, on_question, most, self._waiting, permit.released, asked
-        )
-
-    def _incoming(self) -> Incoming:
-        if not self.call.consumers_of("child.text"):
-            return Incoming()
-        from delegate.engine.live_text import LiveText  # loaded only where it is shown
-
-        return LiveText(self.events.notify, redactor.text)
-
-    def _submission(self, child: ChildRun, task: Task) -> Submission:
-        tools = self._tools
-        return Submission(
-            task,
-            child,
-            self.folder,
-            self.call.author,
-            self._served(child),
-            self.call.ceiling,
-            has_receipts=self.call.services.records_tools,
-            has_some_receipts=self.call.services.records_some_tools,
-            tools=tools.offered if tools else None,
-            probe_tools=tools.of_probes() if tools else (),
-            state_tools=tools.of_judge() if tools else (),
-            checks_before=self._before,
-            approve=tools.permissions.check_approval() if tools and tools.permissions else None,
-            messages=tuple(heard.text for heard in self._all_heard),
         )

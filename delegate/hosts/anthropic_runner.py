@@ -36,15 +36,27 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
+    small_tools,
+    text_of,
 )
 from delegate.ports import Tool, ToolOutput
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
+__all__ = [
+    "child_tools",
+    "follow_up_tools",
+    "follow_up_tools_sync",
+    "read_tool",
+    "read_tool_sync",
+    "think_tool",
+    "think_tool_sync",
+    "tool",
+    "tool_sync",
+]
+
 OnAnswer = Callable[[ToolAnswer], None]
+_Runnable = sdk.BetaFunctionTool[Any] | sdk.BetaAsyncFunctionTool[Any]
 _CALL_ID = "gen_ai.tool.call.id"
 
 
@@ -60,7 +72,7 @@ def tool(
     Raises:
         ConfigError: the settings are wrong.
     """
-    return _AsyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, invocation=_traced_invocation)
+    return _AsyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer)
 
 
 def tool_sync(
@@ -71,37 +83,7 @@ def tool_sync(
     **options: Unpack[SettingsOptions],
 ) -> sdk.BetaBuiltinFunctionTool:
     """`tool` for a sync client's runner."""
-    return _SyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer, invocation=_traced_invocation)
-
-
-def read_tool(delegator: Delegator) -> sdk.BetaAsyncBuiltinFunctionTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _AsyncTool(make_read_tool(delegator))
-
-
-def read_tool_sync(delegator: Delegator) -> sdk.BetaBuiltinFunctionTool:
-    """`read_tool` for a sync client's runner."""
-    return _SyncTool(make_read_tool(delegator))
-
-
-def think_tool(delegator: Delegator) -> sdk.BetaAsyncBuiltinFunctionTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _AsyncTool(make_think_tool(delegator))
-
-
-def think_tool_sync(delegator: Delegator) -> sdk.BetaBuiltinFunctionTool:
-    """`think_tool` for a sync client's runner."""
-    return _SyncTool(make_think_tool(delegator))
-
-
-def follow_up_tools(delegator: Delegator) -> list[sdk.BetaAsyncBuiltinFunctionTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [_AsyncTool(one) for one in make_follow_up_tools(delegator)]
-
-
-def follow_up_tools_sync(delegator: Delegator) -> list[sdk.BetaBuiltinFunctionTool]:
-    """`follow_up_tools` for a sync client's runner."""
-    return [_SyncTool(one) for one in make_follow_up_tools(delegator)]
+    return _SyncTool(make_delegate_tool(delegator, parent=parent, **options), on_answer)
 
 
 class _DelegateTool:
@@ -111,11 +93,8 @@ class _DelegateTool:
         self,
         host_tool: HostTool,
         on_answer: OnAnswer | None = None,
-        *,
-        invocation: Callable[[], Invocation] = Invocation,
     ) -> None:
         self._host_tool = host_tool
-        self._invocation = invocation
         self._on_answer = on_answer
 
     def to_dict(self) -> BetaToolUnionParam:
@@ -132,23 +111,31 @@ class _DelegateTool:
 
 class _AsyncTool(_DelegateTool, sdk.BetaAsyncBuiltinFunctionTool):
     async def call(self, input: object) -> str:
-        return self._result(await self._host_tool.call(cast("JsonObject", input), self._invocation()))
+        return self._result(await self._host_tool.call(cast("JsonObject", input), _traced_invocation()))
 
 
 class _SyncTool(_DelegateTool, sdk.BetaBuiltinFunctionTool):
     def call(self, input: object) -> str:
-        return self._result(self._host_tool.call_sync(cast("JsonObject", input), self._invocation()))
+        return self._result(self._host_tool.call_sync(cast("JsonObject", input), _traced_invocation()))
+
+
+read_tool, think_tool, follow_up_tools = small_tools(_AsyncTool)
+read_tool_sync, think_tool_sync, follow_up_tools_sync = small_tools(_SyncTool)
 
 
 def _traced_invocation() -> Invocation:
     """What the span of the current tool call tells about it, if there is one."""
+    try:  # a runner calls its tools in its own task or thread, which so identifies one user's run
+        session: object = asyncio.current_task()
+    except RuntimeError:  # no event loop is running
+        session = threading.get_ident()
     span = trace.get_current_span()
     attributes: Mapping[str, object] = getattr(span, "attributes", None) or {}
     if _CALL_ID not in attributes:
-        return Invocation(session=_session())
+        return Invocation(session=session)
     run_span: trace.SpanContext | None = getattr(span, "parent", None)
     run_id = f"anthropic-{run_span.trace_id:032x}-{run_span.span_id:016x}" if run_span else None
-    return Invocation(parent=Parent(run_id=run_id), session=_session(), on_event=_span_sink(span))
+    return Invocation(parent=Parent(run_id=run_id), session=session, on_event=_span_sink(span))
 
 
 def _span_sink(call_span: trace.Span) -> EventSink:
@@ -164,14 +151,6 @@ def _span_sink(call_span: trace.Span) -> EventSink:
     return sink
 
 
-def _session() -> object:
-    """The task or thread of the runner. A runner calls its tools there, so it identifies one user's run."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop is running
-        return threading.get_ident()
-
-
 # ------------------------------------------------------------------------------------------------ tools for children
 
 
@@ -181,20 +160,18 @@ def child_tools(tools: Iterable[object]) -> list[Tool]:
     Delegate's own tools, tools that run at Anthropic, and built-in tools (memory, toolsets) are omitted. A child calls
     its tools one at a time, as the runner does. A sync tool runs in a thread and can't be stopped.
     """
-    return [converted for one in tools if (converted := _child_tool(one)) is not None]
+    runnable = [
+        cast("_Runnable", one) for one in tools if isinstance(one, sdk.BetaFunctionTool | sdk.BetaAsyncFunctionTool)
+    ]
+    return [
+        Tool(
+            one.name, one.description, cast("JsonObject", one.input_schema), partial(_call_native, one), parallel=False
+        )
+        for one in runnable
+    ]
 
 
-def _child_tool(given: object) -> Tool | None:
-    if isinstance(given, sdk.BetaFunctionTool | sdk.BetaAsyncFunctionTool):
-        tool = cast("sdk.BetaFunctionTool[Any] | sdk.BetaAsyncFunctionTool[Any]", given)
-        schema = cast("JsonObject", tool.input_schema)
-        return Tool(tool.name, tool.description, schema, partial(_call_native, tool), parallel=False)
-    return None
-
-
-async def _call_native(
-    tool: sdk.BetaFunctionTool[Any] | sdk.BetaAsyncFunctionTool[Any], arguments: Mapping[str, Any]
-) -> ToolOutput:
+async def _call_native(tool: _Runnable, arguments: Mapping[str, Any]) -> ToolOutput:
     try:
         if isinstance(tool, sdk.BetaAsyncFunctionTool):
             content = await tool.call(dict(arguments))
@@ -206,8 +183,6 @@ async def _call_native(
 
 
 def _text(content: sdk.BetaFunctionToolResultType | None) -> str:
-    """The text of the content; blocks of other types appear as their type."""
     if content is None or isinstance(content, str):
         return content or ""
-    blocks = [cast("JsonObject", block) for block in content]
-    return "\n".join(str(block["text"]) if block["type"] == "text" else f"[{block['type']}]" for block in blocks)
+    return text_of(cast("JsonObject", block) for block in content)

@@ -35,14 +35,15 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
     read_only_hint,
+    small_tools,
+    text_of,
 )
 from delegate.ports import Tool, ToolOutput
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
+
+__all__ = ["child_tools", "follow_up_tools", "read_tool", "server", "think_tool", "tool"]
 
 OnAnswer = Callable[[ToolAnswer], None]
 AnyTool = SdkMcpTool[Any]
@@ -100,21 +101,6 @@ def tool(
     return _sdk_tool(made, on_answer)
 
 
-def read_tool(delegator: Delegator) -> AnyTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _sdk_tool(make_read_tool(delegator))
-
-
-def think_tool(delegator: Delegator) -> AnyTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _sdk_tool(make_think_tool(delegator))
-
-
-def follow_up_tools(delegator: Delegator) -> list[AnyTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [_sdk_tool(one) for one in make_follow_up_tools(delegator)]
-
-
 class _DelegateTool(SdkMcpTool[Any]):
     """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
@@ -129,6 +115,9 @@ def _sdk_tool(host_tool: HostTool, on_answer: OnAnswer | None = None) -> AnyTool
     # Room for three reports and the text around them: Claude Code saves longer results to a file.
     annotations = ToolAnnotations(maxResultSizeChars=4 * host_tool.delegator.settings.result_chars)
     return _DelegateTool(host_tool.name, host_tool.description, dict(host_tool.parameters), handler, annotations)
+
+
+read_tool, think_tool, follow_up_tools = small_tools(_sdk_tool)
 
 
 # ------------------------------------------------------------------------------------------------ tools for children
@@ -151,7 +140,7 @@ def _child_tool(tool: AnyTool) -> Tool:
         except jsonschema.ValidationError as error:
             raise ToolError(f"the arguments of {tool.name} don't match its schema: {error.message}") from None
         result = await tool.handler(dict(arguments))
-        return ToolOutput(_text(result.get("content", [])), "error" if result.get("is_error") else "ok")
+        return ToolOutput(text_of(result.get("content", [])), "error" if result.get("is_error") else "ok")
 
     made = Tool(tool.name, tool.description, schema, call, read_only=read_only_hint(tool.annotations))
     return declared(made, tool.annotations)
@@ -171,8 +160,3 @@ def _field(hint: Any, optional: bool) -> tuple[Any, Any]:
     hint = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
     description = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, str)), None)
     return hint, Field(None if optional else ..., description=description)
-
-
-def _text(content: Sequence[JsonObject]) -> str:
-    """The text of the content; blocks of other types appear as their type."""
-    return "\n".join(str(block["text"]) if block["type"] == "text" else f"[{block['type']}]" for block in content)

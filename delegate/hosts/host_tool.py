@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
 from uuid import uuid4
 
 from delegate import contract
@@ -24,6 +24,9 @@ from delegate.types import JsonObject, Parent, Report, Usage
 if TYPE_CHECKING:
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +239,8 @@ def make_message_tool(delegator: Delegator) -> HostTool:
     async def message(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         text, running = await delegator.background.message_call(
             arguments,
-            parent=invocation.parent.model_copy(update={"run_id": None}),  # a later run may go on with a task
+            # A later run may go on with a task, and with other tools.
+            parent=invocation.parent.model_copy(update={"run_id": None, "seconds_left": None, "tools": None}),
             may_read=invocation.may_read,
             on_approval=invocation.on_approval,
             on_question=invocation.on_question,
@@ -260,8 +264,8 @@ def make_merge_tool(delegator: Delegator) -> HostTool:
 
 def make_follow_up_tools(delegator: Delegator) -> list[HostTool]:
     """Create `message_delegation`, and `merge_delegation` if the settings allow it."""
-    makers = [make_message_tool, *([make_merge_tool] if delegator.settings.merge_tool else [])]
-    return [make(delegator) for make in makers]
+    merge = [make_merge_tool(delegator)] if delegator.settings.merge_tool else []
+    return [make_message_tool(delegator), *merge]
 
 
 def make_think_tool(delegator: Delegator) -> HostTool:
@@ -271,6 +275,32 @@ def make_think_tool(delegator: Delegator) -> HostTool:
         return ToolAnswer(await delegator.think_answer(arguments))
 
     return _own_tool(delegator, delegator.think_tool("mcp"), think)
+
+
+class MakeTools(Protocol[T_co]):
+    """Creates tools of a framework."""
+
+    def __call__(self, delegator: Delegator) -> T_co: ...
+
+
+def small_tools(wrap: Callable[[HostTool], T]) -> tuple[MakeTools[T], MakeTools[T], MakeTools[list[T]]]:
+    """The functions `read_tool`, `think_tool` and `follow_up_tools` of an adapter that wraps a tool by `wrap`.
+
+    The first creates the tool that reads the rest of a report that was cut, and the second `think`, which returns a
+    thought as a checklist of its criteria. The third creates `message_delegation`, and `merge_delegation` if the
+    setting `merge_tool` allows it.
+    """
+
+    def read_tool(delegator: Delegator) -> T:
+        return wrap(make_read_tool(delegator))
+
+    def think_tool(delegator: Delegator) -> T:
+        return wrap(make_think_tool(delegator))
+
+    def follow_up_tools(delegator: Delegator) -> list[T]:
+        return [wrap(one) for one in make_follow_up_tools(delegator)]
+
+    return read_tool, think_tool, follow_up_tools
 
 
 def _own_tool(
@@ -294,6 +324,11 @@ def read_only_hint(annotations: object) -> bool:
     if isinstance(annotations, Mapping):
         return cast("Mapping[str, object]", annotations).get("readOnlyHint") is True
     return getattr(annotations, "readOnlyHint", None) is True
+
+
+def text_of(content: Iterable[Mapping[str, Any]]) -> str:
+    """The text of a tool's content blocks. Blocks of other types appear as their type."""
+    return "\n".join(str(block["text"]) if block["type"] == "text" else f"[{block['type']}]" for block in content)
 
 
 def approval_denied(tool: str) -> ToolDenied:

@@ -42,13 +42,21 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
+    small_tools,
 )
 from delegate.ports import Tool
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
+
+__all__ = [
+    "DelegationResult",
+    "attach",
+    "child_tools",
+    "follow_up_tools",
+    "read_tool",
+    "think_tool",
+    "tool",
+]
 
 
 def tool(
@@ -62,27 +70,12 @@ def tool(
     return _DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
-def read_tool(delegator: Delegator) -> SmolTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _DelegateTool(make_read_tool(delegator), run_context=False)
-
-
-def think_tool(delegator: Delegator) -> SmolTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _DelegateTool(make_think_tool(delegator), run_context=False)
-
-
-def follow_up_tools(delegator: Delegator) -> list[SmolTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [_DelegateTool(one, run_context=False) for one in make_follow_up_tools(delegator)]
-
-
 def attach(agent: MultiStepAgent) -> None:
     """Tell delegate's tools of `agent` which agent they belong to. Call it once, after the agent is created."""
     attached = _AttachedAgent(agent)
     agent.step_callbacks.register(ActionStep, attached.add_step_usage)
     for one in agent.tools.values():
-        if isinstance(one, _DelegateTool) and one.run_context:
+        if isinstance(one, _DelegateTool):
             one.attached = attached
 
 
@@ -91,7 +84,12 @@ def child_tools(tools: Sequence[SmolTool]) -> list[Tool]:
 
     Tools run in threads, so a call can't be stopped with its child.
     """
-    return [_child_tool(one) for one in tools if not isinstance(one, _DelegateTool | FinalAnswerTool)]
+    native = [one for one in tools if not isinstance(one, _DelegateTool | FinalAnswerTool)]
+    declared = [(one, get_tool_json_schema(one)["function"]) for one in native]
+    return [
+        Tool(about["name"], about["description"], about["parameters"], partial(_call_native, one))
+        for one, about in declared
+    ]
 
 
 class DelegationResult(str):
@@ -116,16 +114,19 @@ class _Inputs(dict[str, JsonObject]):
 
 
 class _DelegateTool(SmolTool):
-    """A `HostTool` as a smolagents tool. Without `run_context`, its calls don't belong to the run they are made in."""
+    """A `HostTool` as a smolagents tool."""
 
     skip_forward_signature_validation = True
     output_type = "string"
 
-    def __init__(self, host_tool: HostTool, *, run_context: bool = True) -> None:
+    def __init__(self, host_tool: HostTool) -> None:
         self.name = host_tool.name
         self.description = host_tool.description
-        self.inputs = _inputs(host_tool.parameters)  # pyright: ignore[reportAttributeAccessIssue] — narrower than it takes
-        self.run_context = run_context
+        required = host_tool.parameters.get("required", [])
+        self.inputs = _Inputs(  # pyright: ignore[reportAttributeAccessIssue] — narrower than it takes
+            (name, {"description": "", **schema, **({} if name in required else {"nullable": True})})
+            for name, schema in host_tool.parameters["properties"].items()
+        )
         self.attached: _AttachedAgent | None = None
         self._host_tool = host_tool
         super().__init__()
@@ -139,12 +140,7 @@ class _DelegateTool(SmolTool):
         return DelegationResult(answer)
 
 
-def _inputs(parameters: JsonObject) -> _Inputs:
-    required = parameters.get("required", [])
-    return _Inputs(
-        (name, {"description": "", **schema, **({} if name in required else {"nullable": True})})
-        for name, schema in parameters["properties"].items()
-    )
+read_tool, think_tool, follow_up_tools = small_tools(_DelegateTool)
 
 
 class _AttachedAgent:
@@ -158,8 +154,14 @@ class _AttachedAgent:
         self._run: tuple[TaskStep | None, str] = (None, "")
 
     def parent(self) -> Parent:
+        """The agent, with a generated id for its run, which starts with the last `TaskStep`: it has no ids."""
+        task_step = next((step for step in reversed(self._agent.memory.steps) if isinstance(step, TaskStep)), None)
+        with self._lock:
+            if self._run[0] is not task_step:
+                self._run = task_step, f"smolagents-{uuid4().hex}"
+            run_id = self._run[1] or None
         model = getattr(self._agent.model, "model_id", None)
-        return Parent(run_id=self._run_id(), model=model, tools=tuple(self._agent.tools))
+        return Parent(run_id=run_id, model=model, tools=tuple(self._agent.tools))
 
     def stopped(self) -> bool:
         return self._agent.interrupt_switch
@@ -181,21 +183,8 @@ class _AttachedAgent:
         self._agent.monitor.total_input_token_count += used.input_tokens
         self._agent.monitor.total_output_token_count += used.output_tokens
 
-    def _run_id(self) -> str | None:
-        """A generated id for the run, which starts with the last `TaskStep`: smolagents has no run ids."""
-        task_step = next((step for step in reversed(self._agent.memory.steps) if isinstance(step, TaskStep)), None)
-        with self._lock:
-            if self._run[0] is not task_step:
-                self._run = task_step, f"smolagents-{uuid4().hex}"
-            return self._run[1] or None
-
 
 # ------------------------------------------------------------------------------------------------ tools for children
-
-
-def _child_tool(tool: SmolTool) -> Tool:
-    declared = get_tool_json_schema(tool)["function"]
-    return Tool(declared["name"], declared["description"], declared["parameters"], partial(_call_native, tool))
 
 
 async def _call_native(tool: SmolTool, arguments: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Unpack, cast
 from uuid import uuid4
 
@@ -40,15 +41,15 @@ from delegate.hosts.host_tool import (
     ToolAnswer,
     approval_denied,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
     read_only_hint,
+    small_tools,
 )
 from delegate.hosts.stream import steps
 from delegate.ports import Tool, ToolOutput
 from delegate.settings import SettingsOptions
 from delegate.types import Parent, Usage
+
+__all__ = ["child_tools", "follow_up_tools", "read_tool", "think_tool", "tool"]
 
 _State = dict[str, Any]
 _CYCLE = "event_loop_cycle_id"
@@ -67,21 +68,6 @@ def tool(
     return _DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
-def read_tool(delegator: Delegator) -> AgentTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _DelegateTool(make_read_tool(delegator), run_context=False)
-
-
-def think_tool(delegator: Delegator) -> AgentTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _DelegateTool(make_think_tool(delegator), run_context=False)
-
-
-def follow_up_tools(delegator: Delegator) -> list[AgentTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [_DelegateTool(one, run_context=False) for one in make_follow_up_tools(delegator)]
-
-
 def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:
     """Convert an agent's tools for `Delegator(tools=…)`. Delegate's own tools are omitted.
 
@@ -95,11 +81,11 @@ def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:
 
 
 class _DelegateTool(AgentTool):
-    """A `HostTool` as a Strands tool. Without `run_context`, its calls don't belong to the run they are made in."""
+    """A `HostTool` as a Strands tool."""
 
-    def __init__(self, host_tool: HostTool, *, run_context: bool = True) -> None:
+    def __init__(self, host_tool: HostTool) -> None:
         super().__init__()
-        self._host_tool, self._run_context = host_tool, run_context
+        self._host_tool = host_tool
 
     @property
     def tool_name(self) -> str:
@@ -122,7 +108,7 @@ class _DelegateTool(AgentTool):
         async def call(on_event: EventSink) -> ToolAnswer:
             _parent_run.set((agent, invocation_state))
             cancellation = Cancellation()
-            parent = _parent(agent, invocation_state) if self._run_context else Parent()
+            parent = _parent(agent, invocation_state)
             invocation = Invocation(parent=parent, session=agent, on_event=on_event, cancellation=cancellation)
             watcher = asyncio.create_task(_cancel_when(signal, cancellation))
             try:
@@ -137,6 +123,9 @@ class _DelegateTool(AgentTool):
                     yield _result(tool_use, step)
                 else:
                     yield progress.line(step)
+
+
+read_tool, think_tool, follow_up_tools = small_tools(_DelegateTool)
 
 
 async def _cancel_when(signal: threading.Event | None, cancellation: Cancellation) -> None:
@@ -190,12 +179,13 @@ def _child_tool(given: object) -> Tool:
     spec = given.tool_spec
     schema = cast("dict[str, Any]", spec["inputSchema"])
 
-    async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        return await _call_native(given.tool_name, arguments)
-
     annotations = getattr(getattr(given, "mcp_tool", None), "annotations", None)
     made = Tool(
-        spec["name"], spec["description"], schema.get("json", schema), call, read_only=read_only_hint(annotations)
+        spec["name"],
+        spec["description"],
+        schema.get("json", schema),
+        partial(_call_native, given.tool_name),
+        read_only=read_only_hint(annotations),
     )
     return declared(made, annotations)
 

@@ -42,20 +42,18 @@ def combine(results: Sequence[CriterionResult], least: Level | None = None) -> C
             "FAIL", None, False, "nobody", "no_deciding_criterion", "every criterion has `findings_only` set"
         )
     if bad:
-        return _fail(counted, bad)
+        first = min(bad, key=lambda result: (_RANK[result.outcome], result.decided_by == "judge"))
+        more = sum(result.outcome != "skipped" for result in bad) - 1
+        rest = f" (and {more} more)" if more > 0 else ""
+        reasoning = f"{first.id} {first.text}: {first.reason or first.code}{rest}"
+        decided = [result for result in counted if result.outcome != "skipped"]
+        verified = bool(decided) and all(map(_rests_on_evidence, decided))
+        return Combined("FAIL", _level(counted), verified, first.decided_by, first.code, reasoning)
     verdict = _pass(counted)
     if least is None or verdict.level is None or is_at_least(verdict.level, least):
         return verdict
     reasoning = f"{verdict.reasoning}; {is_too_low(verdict.level, least)}"
     return Combined("FAIL", verdict.level, verdict.verified, verdict.decided_by, "below_min_level", reasoning)
-
-
-def _fail(counted: Sequence[CriterionResult], bad: Sequence[CriterionResult]) -> Combined:
-    first = min(bad, key=_rank)
-    more = sum(result.outcome != "skipped" for result in bad) - 1
-    rest = f" (and {more} more)" if more > 0 else ""
-    reasoning = f"{first.id} {first.text}: {first.reason or first.code}{rest}"
-    return Combined("FAIL", _level(counted), _is_verified(counted), first.decided_by, first.code, reasoning)
 
 
 def _pass(counted: Sequence[CriterionResult]) -> Combined:
@@ -97,7 +95,8 @@ def weighted_score(results: Sequence[CriterionResult]) -> tuple[float | None, fl
     weight = sum(result.weight for result in decided)
     if not total or not weight:
         return None, 0
-    points = sum(result.weight * _score(result) for result in decided)
+    scores = [float(result.outcome == "met") if result.score is None else result.score for result in decided]
+    points = sum(result.weight * score for result, score in zip(decided, scores, strict=True))
     return round(points / weight, 6), round(weight / total, 6)
 
 
@@ -108,22 +107,6 @@ def findings_of(results: Sequence[CriterionResult]) -> list[Finding]:
         for result in results
         if result.findings_only and result.outcome not in PASSING
     ]
-
-
-def _score(result: CriterionResult) -> float:
-    if result.score is not None:
-        return result.score
-    return 1 if result.outcome == "met" else 0
-
-
-def _rank(result: CriterionResult) -> tuple[int, int]:
-    return _RANK[result.outcome], 1 if result.decided_by == "judge" else 0
-
-
-def _is_verified(counted: Sequence[CriterionResult]) -> bool:
-    """Of a FAIL: whether what was decided rests on evidence."""
-    decided = [result for result in counted if result.outcome != "skipped"]
-    return bool(decided) and all(_rests_on_evidence(result) for result in decided)
 
 
 def _rests_on_evidence(result: CriterionResult) -> bool:

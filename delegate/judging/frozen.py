@@ -81,10 +81,24 @@ class FrozenWork:
         return await self._names_its_path(self._frozen.end)
 
     async def _names_its_path(self, snapshot: "Snapshot | None") -> bool:
+        """Whether a file of it contains the path of the workspace, among the first ones."""
         folder = self._submission.folder
         if snapshot is None or folder is None:
             return False
-        return await run_in_thread(partial(_contains, snapshot, os.fsencode(folder.root)))
+        text = os.fsencode(folder.root)
+
+        def contains() -> bool:
+            room = _SCANNED_BYTES
+            for path, state in snapshot.origin.items():
+                if state.size <= room:
+                    room -= state.size
+                    at = snapshot.tree / path
+                    with suppress(OSError):
+                        if not at.is_symlink() and text in at.read_bytes():
+                            return True
+            return False
+
+        return await run_in_thread(contains)
 
     @property
     def on_path(self) -> frozenset[str]:
@@ -147,16 +161,3 @@ class FrozenWork:
         if self._frozen is not None:
             with suppress(OSError, asyncio.CancelledError):  # the caller raises a pending cancellation again
                 await self._frozen.end.remove()
-
-
-def _contains(snapshot: "Snapshot", text: bytes) -> bool:
-    """Whether a file contains these bytes, among the first of a snapshot. Blocks."""
-    room = _SCANNED_BYTES
-    for path, state in snapshot.origin.items():
-        if state.size <= room:
-            room -= state.size
-            at = snapshot.tree / path
-            with suppress(OSError):
-                if not at.is_symlink() and text in at.read_bytes():
-                    return True
-    return False

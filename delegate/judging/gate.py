@@ -42,17 +42,14 @@ def inspect(
 
     A child that did something, as a program may without a word, needs no report where other things are asked about.
     """
-    is_silent = by_child and _has_done_something(run) and not _asks_for_a_report_only(task)
+    did_something = bool(run.artifacts) or any(receipt.status == "ok" for receipt in run.receipts)
+    is_silent = by_child and did_something and not _asks_for_a_report_only(task)
     for rule in _RULES if has_report else _RULES_WITHOUT_REPORT:
         if is_silent and rule in _ABOUT_CONTENT:
             continue
         if rejection := rule(task, run):
             return rejection
     return _claimed_artifact_missing(task, run, file_exists)
-
-
-def _has_done_something(run: ChildRun) -> bool:
-    return bool(run.artifacts) or any(receipt.status == "ok" for receipt in run.receipts)
 
 
 def _asks_for_a_report_only(task: Task) -> bool:
@@ -104,32 +101,24 @@ def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | N
     return Rejection("summary_missing_required_fields", f"the report lacks required fields: {', '.join(names[:5])}")
 
 
-def _plan_steps_incomplete(task: Task, run: ChildRun) -> Rejection | None:
-    open_steps = [step.text for step in run.plan if not step.done]
-    if not open_steps:
-        return None
-    return Rejection(
-        "plan_steps_incomplete", f"{len(open_steps)} of {len(run.plan)} steps aren't done: {open_steps[0]}"
-    )
+def _left_open(task: Task, run: ChildRun) -> Rejection | None:
+    """Steps and values that the child itself says are missing."""
+    if open_steps := [step.text for step in run.plan if not step.done]:
+        reason = f"{len(open_steps)} of {len(run.plan)} steps aren't done: {open_steps[0]}"
+        return Rejection("plan_steps_incomplete", reason)
+    if run.pending:
+        return Rejection("pending_form_values", f"values are still missing: {', '.join(run.pending[:5])}")
+    return None
 
 
-def _pending_form_values(task: Task, run: ChildRun) -> Rejection | None:
-    if not run.pending:
-        return None
-    return Rejection("pending_form_values", f"values are still missing: {', '.join(run.pending[:5])}")
-
-
-def _no_observed_delta(task: Task, run: ChildRun) -> Rejection | None:
-    if len(run.observations) < 2 or len(set(run.observations)) > 1:
-        return None
-    return Rejection("no_observed_delta", f"nothing changed over {len(run.observations)} observations")
-
-
-def _no_progress_in_window(task: Task, run: ChildRun) -> Rejection | None:
-    window = run.observations[-PROGRESS_WINDOW:]
-    if len(window) < PROGRESS_WINDOW or len(set(window)) > 1:
-        return None
-    return Rejection("no_progress_in_window", f"nothing changed over the last {PROGRESS_WINDOW} observations")
+def _nothing_changed(task: Task, run: ChildRun) -> Rejection | None:
+    """What the child observed was always the same, or was so at the end."""
+    seen, window = run.observations, run.observations[-PROGRESS_WINDOW:]
+    if len(seen) >= 2 and len(set(seen)) == 1:
+        return Rejection("no_observed_delta", f"nothing changed over {len(seen)} observations")
+    if len(window) == PROGRESS_WINDOW and len(set(window)) == 1:
+        return Rejection("no_progress_in_window", f"nothing changed over the last {PROGRESS_WINDOW} observations")
+    return None
 
 
 def unrecorded_files(run: ChildRun, file_exists: FileExists) -> list[str]:
@@ -159,16 +148,7 @@ def _claimed_artifact_missing(task: Task, run: ChildRun, file_exists: FileExists
 
     Declared: in words, `server.port`, `184.5` and `example.org` look like files.
     """
-    declared_paths = _declared_files(task)
-    for path in _named_files(run):
-        if path.removeprefix("./") in declared_paths and not file_exists(path):
-            return Rejection("claimed_artifact_missing", f"the report names the file {path!r}, which does not exist")
-    return None
-
-
-def _declared_files(task: Task) -> set[str]:
-    """The paths of the files that the task says are to be made or judged. Globs among them match no report."""
-    paths = list(task.deliverables or ())
+    paths = list(task.deliverables or ())  # globs among them match no report
     for criterion in task.criteria:
         if criterion.kind == "file" and criterion.exists:
             paths.append(criterion.path)
@@ -176,7 +156,11 @@ def _declared_files(task: Task) -> set[str]:
             paths += criterion.deliverables or ()
         elif isinstance(about := getattr(criterion, "about", None), AboutFile):
             paths.append(about.file)
-    return {path.removeprefix("./") for path in paths}
+    declared = {path.removeprefix("./") for path in paths}
+    for path in _named_files(run):
+        if path.removeprefix("./") in declared and not file_exists(path):
+            return Rejection("claimed_artifact_missing", f"the report names the file {path!r}, which does not exist")
+    return None
 
 
 _RULES = (
@@ -184,10 +168,8 @@ _RULES = (
     _empty_output,
     _degenerate_output,
     _summary_missing_required_fields,
-    _plan_steps_incomplete,
-    _pending_form_values,
-    _no_observed_delta,
-    _no_progress_in_window,
+    _left_open,
+    _nothing_changed,
 )
 _ABOUT_CONTENT = (_empty_output, _degenerate_output)
 _RULES_WITHOUT_REPORT = tuple(

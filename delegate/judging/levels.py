@@ -34,9 +34,9 @@ def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
     Without `least`, a level is enough if the criterion asks for no more: a claim may be only said, and a command that
     had nothing to run before may run the child's own tests. Only what needs other changes of the child isn't met.
     """
-    level = _level_of(result)
-    if level is None:
+    if result.outcome not in ("met", "trusted"):
         return result
+    level = "trusted" if result.outcome == "trusted" else _level_of(result)
     is_enough = result.code != "check_tampered" if least is None else is_at_least(level, least)
     if is_enough:
         return result.model_copy(update={"level": level})
@@ -46,16 +46,12 @@ def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
     return result.model_copy(update={"outcome": "not_met", "code": code, "reason": reason, "level": level})
 
 
-def _level_of(result: CriterionResult) -> Level | None:
-    if result.outcome == "trusted":
-        return "trusted"
-    if result.outcome != "met":
-        return None
+def _level_of(result: CriterionResult) -> Level:
     parts: Sequence[CriterionResult | PartResult] = result.parts or (result,)
     readings: Sequence[StatementPart | None] = result.reading.parts if result.reading else ()
     if len(readings) != len(parts):
         readings = [None] * len(parts)
-    return weakest(_level_of_part(result, *pair) for pair in zip(parts, readings, strict=True))
+    return max((_level_of_part(result, *pair) for pair in zip(parts, readings, strict=True)), key=LEVELS.index)
 
 
 def _level_of_part(result: CriterionResult, part: CriterionResult | PartResult, reading: StatementPart | None) -> Level:

@@ -22,10 +22,17 @@ def parse_json(output: str) -> Any:
 
 
 def json_text(output: str) -> str:
-    """The text that has to be JSON where a report has to be JSON: its last block, or else all of it."""
+    """The text that has to be JSON where a report has to be JSON: its last closed block, or else all of it."""
     output = output.removeprefix(_BOM)
-    block = _last_block(output)
-    return output if block is None else block
+    block, start, at = output, None, output.find("```")
+    while at >= 0:  # linear time, however many fences are left open
+        if fence := _FENCE.match(output, at):
+            if start is None:
+                start = fence.end() + 1 if fence[1] else None
+            elif not fence[1]:
+                block, start = output[start:at], None
+        at = output.find("```", at + 3)
+    return block
 
 
 def strict_json(text: str) -> Any:
@@ -54,21 +61,6 @@ def _parts(value: Any) -> Collection[Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).values()
     return cast("list[Any]", value) if isinstance(value, list) else ()
-
-
-def _last_block(output: str) -> str | None:
-    """The content of the last closed block. Linear time, however many fences are left open."""
-    block: str | None = None
-    start: int | None = None
-    at = output.find("```")
-    while at >= 0:
-        if fence := _FENCE.match(output, at):
-            if start is None:
-                start = fence.end() + 1 if fence[1] else None
-            elif not fence[1]:
-                block, start = output[start:at], None
-        at = output.find("```", at + 3)
-    return block
 
 
 def finite(number: str) -> float:

@@ -1,6 +1,7 @@
 """Makes rulings: a person's word on a criterion of a recorded verdict, with all that the judge is measured by."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -45,7 +46,10 @@ def rulings_on(
     result, verdict = verdict_in(record, handle)
     decision = next((entry for entry in verdict.criteria if entry.id == criterion), None)
     if decision is None:
-        raise _unknown_criterion(handle, criterion, [entry.id for entry in verdict.criteria])
+        ids = [entry.id for entry in verdict.criteria]
+        hint = f"did you mean {similar}? " if (similar := most_similar(criterion, ids)) else ""
+        message = f"task {handle} has no criterion {redactor.beginning(criterion, 60)!r}"
+        raise CallError("unknown_criterion", message, field="criterion", hint=f"{hint}It has {', '.join(ids[:20])}")
     if decision.outcome == "skipped":
         decided = ", ".join(str(entry.id) for entry in verdict.criteria if entry.outcome != "skipped")
         message = f"criterion {criterion} of task {handle} was skipped, so there is no word on it to rule on"
@@ -77,7 +81,13 @@ def judge_words(verdict: Verdict) -> list[tuple[str, str, bool]]:
 
 def _answers(verdict: Verdict, decision: CriterionResult) -> Iterator[JsonObject]:
     """What each judge said on a criterion, or what decided it without one."""
-    own = {"judged": _said(decision), "decided_by": decision.decided_by, "reason_code": decision.code}
+    # One that may not decide alone said `met`, whatever became of it.
+    is_held_back = decision.code == "not_confident" and decision.outcome == "cannot_tell"
+    own = {
+        "judged": "met" if is_held_back else decision.outcome,
+        "decided_by": decision.decided_by,
+        "reason_code": decision.code,
+    }
     judge = verdict.judge
     if judge is None or decision.decided_by != "judge":
         yield own
@@ -108,18 +118,6 @@ def _version(verdict: Verdict, model: str) -> str:
     return judge_version(model, citations=citations) if is_current else verdict.judge_version
 
 
-def _said(decision: CriterionResult) -> str:
-    """The judge's own word: one that may not decide alone said `met`, whatever became of it."""
-    return "met" if decision.code == "not_confident" and decision.outcome == "cannot_tell" else decision.outcome
-
-
-def _unknown_criterion(handle: str, criterion: str, ids: Sequence[str]) -> CallError:
-    similar = most_similar(criterion, ids)
-    hint = f"did you mean {similar}? " if similar else ""
-    message = f"task {handle} has no criterion {redactor.beginning(criterion, 60)!r}"
-    return CallError("unknown_criterion", message, field="criterion", hint=f"{hint}It has {', '.join(ids[:20])}")
-
-
 def validated(fields: Mapping[str, Any]) -> Ruling:
     """The ruling. Raises CallError that names the first wrong field."""
     try:
@@ -131,7 +129,7 @@ def validated(fields: Mapping[str, Any]) -> Ruling:
     for name in ROW_FIELDS:
         limit = MAX_BECAUSE_CHARS if name == "because" else _MAX_NAME_CHARS
         value = getattr(ruling, name)
-        if isinstance(value, str) and (len(value) > limit or not _is_encodable(value)):
+        if isinstance(value, str) and (len(value) > limit or re.search("[\0\ud800-\udfff]", value)):
             message = f"`{name}` has over {limit} characters, or one that can't be stored"
             raise CallError("invalid_ruling", message, field=name, hint="shorten it")
     return ruling
@@ -144,10 +142,6 @@ def _problem(first: Mapping[str, Any], name: str) -> str:
         similar = most_similar(name, ROW_FIELDS)
         return f"there is no such field; {f'did you mean {similar}?' if similar else 'remove it'}"
     return f"{first['msg']}, not {first['input']!r:.60}"
-
-
-def _is_encodable(text: str) -> bool:
-    return "\0" not in text and text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")
 
 
 # ------------------------------------------------------------------------------------------------------------- import

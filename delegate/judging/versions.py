@@ -6,7 +6,6 @@ JSON, so that other languages can compute them too.
 
 import hashlib
 import json
-import re
 from functools import cache
 from json.encoder import encode_basestring
 from typing import Any, cast
@@ -15,12 +14,18 @@ from delegate._util.resources import text
 from delegate.judging.judge import prompt
 from delegate.judging.judge.reply import PARSER_VERSION
 from delegate.judging.rubrics import rubric_of
-from delegate.types import AnyCriterion, RubricCriterion, Task
+from delegate.types import RubricCriterion, Task
 
 
 def rubric_version(task: Task) -> str:
     """Digest of what is asked: the goal and the criteria, with rubrics by content instead of name."""
-    return _digest([task.goal, [_asked(criterion) for criterion in task.criteria]])
+    asked: list[dict[str, Any]] = []
+    for criterion in task.criteria:
+        fields = criterion.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"kind": criterion.kind}
+        if isinstance(criterion, RubricCriterion):
+            fields["rubric"] = rubric_of(criterion).model_dump(mode="json")
+        asked.append(fields)
+    return _digest([task.goal, asked])
 
 
 @cache
@@ -51,37 +56,19 @@ def reading_version() -> str:
     return _digest([text("judges", "reading.md"), json.loads(text("schemas", "reading_reply.json"))])
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
-_NUMBER = re.compile(r"[:,\[]-?[0-9]+(?:[.e]|(?<=[0-9]{16}))")
-"""Fractions and large numbers in JSON, which the encoder may write in another way. Some texts contain this as well."""
-_NOT_UTF_16 = re.compile("[\ud800-\U0010ffff]")
-"""Characters that UTF-16 sorts otherwise."""
-
-
 def canonical(value: Any) -> str:
     """JSON by RFC 8785: no white space, keys sorted by UTF-16 code units, numbers formatted as in ECMAScript."""
-    text = _ENCODER.encode(value)
-    if isinstance(value, float | int) or _NUMBER.search(text) or (not text.isascii() and _NOT_UTF_16.search(text)):
-        return _canonical(value)
-    return text
-
-
-def _canonical(value: Any) -> str:
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        names = sorted(fields) if "".join(fields).isascii() else sorted(fields, key=_utf_16)
-        return "{" + ",".join(f"{encode_basestring(name)}:{_canonical(fields[name])}" for name in names) + "}"
+        names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{encode_basestring(name)}:{canonical(fields[name])}" for name in names) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(_canonical(item) for item in cast("list[Any]", value)) + "]"
+        return "[" + ",".join(canonical(item) for item in cast("list[Any]", value)) + "]"
     if isinstance(value, float) or (isinstance(value, int) and abs(value) > 2**53):
         return _number(float(value))
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _utf_16(name: str) -> bytes:
-    return name.encode("utf-16-be", "surrogatepass")
+    return json.dumps(value)
 
 
 def _number(value: float) -> str:
@@ -96,13 +83,6 @@ def _number(value: float) -> str:
         digits = mantissa.replace(".", "").lstrip("-")
         return ("-" if value < 0 else "") + "0." + "0" * (-power - 1) + digits
     return f"{mantissa.removesuffix('.0')}e{power:+d}"
-
-
-def _asked(criterion: AnyCriterion) -> dict[str, Any]:
-    fields = criterion.model_dump(mode="json", exclude_none=True, exclude_defaults=True) | {"kind": criterion.kind}
-    if isinstance(criterion, RubricCriterion):
-        fields["rubric"] = rubric_of(criterion).model_dump(mode="json")
-    return fields
 
 
 def _digest(value: Any) -> str:

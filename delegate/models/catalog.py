@@ -219,19 +219,15 @@ class Catalog:
         """A copy with the measured judge accuracy of these models, by name. Raises ConfigError."""
         changed: dict[str, Model] = {}
         for name, accuracy in measured.items():
-            model = self._find_or_raise(name, file)
+            if (model := self.find(name)) is None:
+                near = difflib.get_close_matches(name, self._by_name, n=3)
+                fix = f"did you mean {' or '.join(near)}?" if near else "`delegate models` lists all models"
+                raise ConfigError(f"{file}: judge_accuracy: there is no model {name!r} in the catalog; {fix}")
             if model.id in changed:
                 raise ConfigError(f"{file}: judge_accuracy: {name!r} is {model.id}, which is listed twice; remove one")
             changed[model.id] = model.model_copy(update={"judge_accuracy": JudgeAccuracy.model_validate(accuracy)})
         models = (changed.get(model.id, model) for model in self.models)
         return Catalog(models, file=file, declared=self._declared)
-
-    def _find_or_raise(self, name: str, file: str) -> Model:
-        if model := self.find(name):
-            return model
-        near = difflib.get_close_matches(name, self._by_name, n=3)
-        fix = f"did you mean {' or '.join(near)}?" if near else "`delegate models` lists all models"
-        raise ConfigError(f"{file}: judge_accuracy: there is no model {name!r} in the catalog; {fix}")
 
     def is_declared(self, model: Model) -> bool:
         """Whether an operator declared this entry. If so, the model may be used even without a price."""
@@ -267,7 +263,11 @@ class Catalog:
 
     def _find_snapshot(self, name: str) -> Model | None:
         match = _SNAPSHOT.fullmatch(name)
-        if match is None or not _is_date(match["date"]):
+        if match is None:
+            return None
+        try:
+            date.fromisoformat(match["date"])
+        except ValueError:
             return None
         return self._by_name.get(match["base"])
 
@@ -286,14 +286,6 @@ _PREFIXES: dict[str, str | None] = {
     "vertex_ai": None,
 }
 """Prefixes before a slash, and the provider that each implies (None if several)."""
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 # -------------------------------------------------------------------------------------------------------- arithmetic
@@ -344,13 +336,11 @@ def read_catalog(text: str, *, file: str = SHIPPED) -> Catalog:
         raise ConfigError(f"{file} is not valid TOML: {error}") from error
     if unknown := sorted(document.keys() - {"models"}):
         raise ConfigError(f"{file}: unknown key {unknown[0]!r}; a catalog contains only [[models]] tables")
-    return Catalog(_read_models(document.get("models", []), file), file=file)
-
-
-def _read_models(tables: object, file: str) -> tuple[Model, ...]:
+    tables = document.get("models", [])
     if not isinstance(tables, list):
         raise ConfigError(f"{file}: models must be a list of tables; write [[models]] above each")
-    return tuple(_read_model(table, n, file) for n, table in enumerate(cast("list[Any]", tables), start=1))
+    models = (_read_model(table, n, file) for n, table in enumerate(cast("list[Any]", tables), start=1))
+    return Catalog(models, file=file)
 
 
 def _read_model(table: Any, n: int, file: str) -> Model:

@@ -65,10 +65,6 @@ class Limiters:
         return self._made[key]
 
 
-def _nothing(model: Model) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Connections:
     """The available endpoints, and clients for their models."""
@@ -77,7 +73,7 @@ class Connections:
     available: Available
     client: Callable[[Model], Awaitable[ChatClient]]
     pool: ClientPool | None = None
-    prepare: Callable[[Model], None] = _nothing
+    prepare: Callable[[Model], None] = lambda _: None
     """Do what the first call of a model needs. Blocks, for as long as its provider's SDK takes to be imported."""
     profiles: "Callable[[], ProfileStore]" = profile_store
     """What is known of the models at their endpoints."""
@@ -175,27 +171,21 @@ def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, s
             endpoints[provider, None] = Endpoint(
                 provider, base_url, key or NO_KEY, key_from=key_from, url_from=url_from
             )
-    for declaration in declared:
-        if (endpoint := _declared_endpoint(declaration, environ)) is not None:
-            endpoints[declaration.protocol, declaration.name] = endpoint
+    for one in declared:
+        if not (key := environ.get(one.key_env, "") if one.key_env else NO_KEY):
+            continue
+        ask_key = KeyCommand(one.key_command) if one.key_command else one.api_key
+        asked = f"the endpoint {one.name}'s {'key_command' if one.key_command else 'api_key'}"
+        endpoints[one.protocol, one.name] = Endpoint(
+            one.protocol,
+            one.base_url,
+            key,
+            "auto" if one.api == "messages" else one.api,
+            one.platform,
+            one.region,
+            one.project,
+            ask_key=ask_key,
+            key_from=one.key_env or ("" if ask_key is None else asked),
+            url_from=f"base_url of the endpoint {one.name}",
+        )
     return endpoints
-
-
-def _declared_endpoint(declared: DeclaredEndpoint, environ: Mapping[str, str]) -> Endpoint | None:
-    ask_key = KeyCommand(declared.key_command) if declared.key_command else declared.api_key
-    asked = f"the endpoint {declared.name}'s {'key_command' if declared.key_command else 'api_key'}"
-    key = environ.get(declared.key_env, "") if declared.key_env else NO_KEY
-    if not key:
-        return None
-    return Endpoint(
-        declared.protocol,
-        declared.base_url,
-        key,
-        "auto" if declared.api == "messages" else declared.api,
-        declared.platform,
-        declared.region,
-        declared.project,
-        ask_key=ask_key,
-        key_from=declared.key_env or ("" if ask_key is None else asked),
-        url_from=f"base_url of the endpoint {declared.name}",
-    )

@@ -152,33 +152,28 @@ def effective_catalog(
         ConfigError: a name is declared twice, an endpoint isn't declared, or an accuracy is for an unknown model.
     """
     models, endpoints = tuple(models), tuple(endpoints)
+    known = {(endpoint.protocol, endpoint.name) for endpoint in endpoints}
     for model in models:
-        _check_endpoint(model, endpoints)
+        if model.endpoint is None and model.provider not in PROVIDERS:
+            providers = ", ".join(PROVIDERS)
+            problem = f"there is no provider {model.provider!r}; use one of {providers}, or declare an endpoint"
+            raise ConfigError(f"delegate.toml: model {model.id}: provider: {problem}")
+        if model.endpoint is not None and (model.provider, model.endpoint) not in known:
+            named = f"no endpoint {model.endpoint!r} with protocol {model.provider} is declared"
+            raise ConfigError(f"delegate.toml: model {model.id}: endpoint: {named}; add it to [[endpoints]]")
     declared = (*models, *declared_models(endpoints))
     return Catalog.shipped().with_models(declared).with_accuracy(judge_accuracy)
 
 
 def declared_models(endpoints: Iterable[DeclaredEndpoint]) -> tuple[Model, ...]:
     """All models of the declared endpoints."""
-    return tuple(_catalog_entry(endpoint, model) for endpoint in endpoints for model in endpoint.models)
-
-
-def _catalog_entry(endpoint: DeclaredEndpoint, model: DeclaredModel) -> Model:
-    fields = model.model_dump(exclude={"prices", *_FLAT_PRICES})
-    return Model(provider=endpoint.protocol, endpoint=endpoint.name, prices=_prices(model), **fields)
-
-
-def _prices(model: DeclaredModel) -> tuple[Price, ...]:
-    if model.input_price is None or model.output_price is None:
-        return model.prices
-    return (Price(input=model.input_price, output=model.output_price, cached_input=model.cached_input_price),)
-
-
-def _check_endpoint(model: Model, endpoints: Iterable[DeclaredEndpoint]) -> None:
-    if model.endpoint is None and model.provider not in PROVIDERS:
-        problem = f"there is no provider {model.provider!r}; use one of {', '.join(PROVIDERS)}, or declare an endpoint"
-        raise ConfigError(f"delegate.toml: model {model.id}: provider: {problem}")
-    declared = {(endpoint.protocol, endpoint.name) for endpoint in endpoints}
-    if model.endpoint is not None and (model.provider, model.endpoint) not in declared:
-        problem = f"no endpoint {model.endpoint!r} with protocol {model.provider} is declared; add it to [[endpoints]]"
-        raise ConfigError(f"delegate.toml: model {model.id}: endpoint: {problem}")
+    entries: list[Model] = []
+    for endpoint in endpoints:
+        for model in endpoint.models:
+            prices = model.prices
+            if model.input_price is not None and model.output_price is not None:
+                flat = Price(input=model.input_price, output=model.output_price, cached_input=model.cached_input_price)
+                prices = (flat,)
+            fields = model.model_dump(exclude={"prices", *_FLAT_PRICES})
+            entries.append(Model(provider=endpoint.protocol, endpoint=endpoint.name, prices=prices, **fields))
+    return tuple(entries)

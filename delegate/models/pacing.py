@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from delegate.errors import ProviderError, ProviderFault
+from delegate.errors import ProviderFault
 from delegate.ports import Quota
 
 MAX_PAUSE = 3600.0
@@ -325,15 +325,12 @@ class QuotaBucket:
         if limit is None or left is None or not full_in or left >= limit or sent.number <= self.last_report.number:
             return
         if self.rate:
-            self._learn_cost(sent, left)
+            refilled = min(self.rate * (sent.at - self.last_report.at), self.limit - self.reported_left)
+            cost = (self.reported_left + refilled - left) / (sent.number - self.last_report.number)
+            self.cost = max(self.cost + 0.3 * (cost - self.cost), self.least_cost)
         self.reported_left, self.last_report = left, sent
         self.limit, self.rate = limit, (limit - left) / full_in
         self.left, self.at = left - later * self.cost, sent.at
-
-    def _learn_cost(self, sent: SentCall, left: int) -> None:
-        refilled = min(self.rate * (sent.at - self.last_report.at), self.limit - self.reported_left)
-        cost = (self.reported_left + refilled - left) / (sent.number - self.last_report.number)
-        self.cost = max(self.cost + 0.3 * (cost - self.cost), self.least_cost)
 
     def _left_at(self, now: float) -> float:
         return min(self.limit, self.left + REFILL_SHARE * self.rate * (now - self.at))
@@ -348,10 +345,6 @@ class Rejection:
     fault: ProviderFault
     provider: Annotated[str, Field(max_length=100)]
     status: int | None = None
-
-    def error(self, text: str, retry_after: float) -> ProviderError:
-        """The rejection as an error that says when to try again."""
-        return ProviderError(self.fault, text, provider=self.provider, status=self.status, retry_after=retry_after)
 
 
 @dataclass(slots=True)
@@ -409,10 +402,6 @@ class Learned:
     callers: Annotated[dict[str, Callers], Field(max_length=MAX_CALLERS)] = field(default_factory=dict[str, Callers])
     """The processes, by an ID of each."""
 
-    @property
-    def quotas(self) -> tuple[QuotaBucket, QuotaBucket]:
-        return self.requests, self.tokens
-
     def is_limited(self, now: float) -> bool:
         """Whether something is known that others should know."""
         return self.rejection is not None or self.requests.is_low(now) or self.tokens.is_low(now)
@@ -424,8 +413,8 @@ class Learned:
     def record_send(self, now: float) -> int:
         """Count a call and return its number."""
         self.pacer.record_send(now)
-        for quota in self.quotas:
-            quota.record_send(now)
+        self.requests.record_send(now)
+        self.tokens.record_send(now)
         return self.history.add(now)
 
     def report(self, quota: Quota, sent: SentCall) -> None:

@@ -158,7 +158,8 @@ class RateLimiter:
             try:
                 return isinstance(error, ProviderError) and self._is_repeated(error)
             finally:
-                self._limiter._finished()
+                with self._limiter._exclusive():
+                    self._limiter._own_in_flight -= 1
 
         def _is_repeated(self, error: ProviderError) -> bool:
             """Whether another attempt follows this error. If so, sets the wait before it."""
@@ -188,38 +189,37 @@ class RateLimiter:
     # -------------------------------------------------------------------------------------------- waiting
 
     async def _wait_to_send(self, deadline: float) -> SentCall:
+        """Wait for all earlier calls, then until this one may be sent."""
         if self._learned.pacer.next_at > deadline:
             return self._send_or_raise()
-        self._change_waiting(1)
-        try:
-            return await self._wait_in_queue(deadline)
-        finally:
-            self._change_waiting(-1)
-
-    async def _wait_in_queue(self, deadline: float) -> SentCall:
-        """Wait for all earlier calls, then until this one may be sent."""
+        with self._lock:
+            self._waiting += 1
         try:
             async with asyncio.timeout(deadline - self._clock()):
                 await self._queue.acquire()
+            try:
+                while (sent := self._try_send(now := self._clock())) is None:
+                    wait = self._delay(now)
+                    if now + wait > deadline:
+                        return self._send_or_raise()
+                    await asyncio.sleep(min(wait, POLL_SECONDS))
+                return sent
+            finally:
+                self._queue.release()
         except TimeoutError:
             return self._send_or_raise()
-        try:
-            while (sent := self._try_send(now := self._clock())) is None:
-                wait = self._delay(now)
-                if now + wait > deadline:
-                    return self._send_or_raise()
-                await asyncio.sleep(min(wait, POLL_SECONDS))
-            return sent
         finally:
-            self._queue.release()
+            with self._lock:
+                self._waiting -= 1
 
     def _send_or_raise(self) -> SentCall:
         """Out of patience: raise the last rejection. Without one, send the call despite what the quotas predict."""
         with self._exclusive():
-            now, rejection = self._clock(), self._learned.rejection
-            if rejection is None:
+            now, last = self._clock(), self._learned.rejection
+            if last is None:
                 return self._record_send(now)
-            raise rejection.error(self._error or _ELSEWHERE, max(self._learned.pacer.next_at - now, 0.0))
+            text, seconds = self._error or _ELSEWHERE, max(self._learned.pacer.next_at - now, 0.0)
+            raise ProviderError(last.fault, text, provider=last.provider, status=last.status, retry_after=seconds)
 
     def _try_send(self, now: float) -> SentCall | None:
         """Count a call as sent if it may be sent now; otherwise return None."""
@@ -244,15 +244,7 @@ class RateLimiter:
         callers = self._learned.callers
         return self._own_in_flight + sum(of.in_flight for id, of in callers.items() if id != self._id)
 
-    def _change_waiting(self, change: int) -> None:
-        with self._lock:
-            self._waiting += change
-
     # ------------------------------------------------------------------------------------------- learning
-
-    def _finished(self) -> None:
-        with self._exclusive():
-            self._own_in_flight -= 1
 
     def _accepted(self, sent: SentCall, quota: Quota | None) -> None:
         self._is_known = True
@@ -301,18 +293,14 @@ class RateLimiter:
                 return
             is_asked = error.retry_after is not None and not trial.pauses_are_vain
             if not (trial.is_outage or trial.shows_effect or is_asked):
-                self._return_to_pace(now)
+                learned.rejected_at, learned.rejections = now, 0
+                trial.extend(learned.history.count)
+                learned.pacer.restore(now)
+                learned.window = ConcurrencyWindow()
                 return
         is_outage = trial.is_outage
         trial.restart(learned.history.count)
         self._slow_down(now, error, is_outage=is_outage)
-
-    def _return_to_pace(self, now: float) -> None:
-        learned = self._learned
-        learned.rejected_at, learned.rejections = now, 0
-        learned.trial.extend(learned.history.count)
-        learned.pacer.restore(now)
-        learned.window = ConcurrencyWindow()
 
     def _back_off(self, now: float) -> None:
         """Pause all callers, for longer each time until a call is accepted."""

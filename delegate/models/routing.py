@@ -37,9 +37,9 @@ shows (docs/measurements.md)."""
 NOTICE = timedelta(days=14)
 """A model that is shut down within this time is no longer chosen."""
 MAX_SHOWN_NAME = 100
+"""How many characters of an unknown name an error message repeats."""
 _MAX_NAMED = 5
 """How many models a hint names where an unknown one was asked for."""
-"""How many characters of an unknown name an error message repeats."""
 CHILD_INPUT_TOKENS, CHILD_OUTPUT_TOKENS = 20_000, 2_000
 """Estimated tokens of the model call by which models for children are compared. Half of its input is read from the
 cache, since each turn repeats the conversation so far; the other half is new and written to the cache for the next
@@ -107,8 +107,12 @@ def choose_judge(catalog: Catalog, request: JudgeRequest) -> Routing:
     With `false_pass`, judges that may decide alone come before all others. With `pinned`, that model or none. Equal
     models are ordered by ID. Cached, since otherwise it would take a third of a verdict's CPU time.
     """
-    costs = _costs(catalog, request)
-    reasons = _skip_reasons(catalog, request, costs)
+    costs = {model.id: cost_usd(model, _verdict_usage(model, request), request.on) for model in catalog.models}
+    reasons = {model.id: _skip_reason(catalog, model, costs[model.id], request) for model in catalog.models}
+    if request.pinned is not None:
+        only = catalog.find(request.pinned)
+        why = f"judge_model is set to {request.pinned}{'' if only else ', which is not in the catalog'}"
+        reasons |= {id: why for id in reasons if only is None or id != only.id}
     eligible = [model for model in catalog.models if reasons[model.id] is None]
     alone = [model for model in eligible if _decides_alone(model, request)]
     others = [model for model in eligible if not _decides_alone(model, request)]
@@ -117,7 +121,18 @@ def choose_judge(catalog: Catalog, request: JudgeRequest) -> Routing:
         reasons[model.id] = _why_not_first(model, ranked[0], costs, request)
     ranks = {model.id: rank for rank, model in enumerate(ranked, start=1)}
     shown = (*ranked, *(model for model in catalog.models if model.id not in ranks))
-    candidates = tuple(_candidate(model, ranks.get(model.id), costs, reasons) for model in shown)
+    candidates = tuple(
+        Candidate(
+            model=model.id,
+            rank=ranks.get(model.id),
+            provider=model.provider,
+            tier=model.tier,
+            family=model.family,
+            estimated_cost_usd=costs[model.id],
+            reason=reasons[model.id],
+        )
+        for model in shown
+    )
     return Routing(ranked[0] if ranked else None, ranked, candidates)
 
 
@@ -128,11 +143,6 @@ def largest_context(catalog: Catalog, available: Available, pinned: str | None) 
     models = [only] if only else catalog.models
     lengths = [model.context_tokens for model in models if model.structured_output and _is_reachable(model, available)]
     return max(lengths, default=8_000)
-
-
-def _costs(catalog: Catalog, request: JudgeRequest) -> dict[str, float | None]:
-    """The cost of this verdict with each model, in US dollars; None if no price applies."""
-    return {model.id: cost_usd(model, _verdict_usage(model, request), request.on) for model in catalog.models}
 
 
 def _verdict_usage(model: Model, request: JudgeRequest) -> Usage:
@@ -155,22 +165,11 @@ def _verdict_usage(model: Model, request: JudgeRequest) -> Usage:
     )
 
 
-def _skip_reasons(catalog: Catalog, request: JudgeRequest, costs: dict[str, float | None]) -> dict[str, str | None]:
-    """Why each model can't judge this verdict; None for eligible models."""
-    reasons = {model.id: _skip_reason(catalog, model, costs[model.id], request) for model in catalog.models}
-    if request.pinned is None:
-        return reasons
-    only = catalog.find(request.pinned)
-    why = f"judge_model is set to {request.pinned}{'' if only else ', which is not in the catalog'}"
-    return {id: reason if only and id == only.id else why for id, reason in reasons.items()}
-
-
 def _skip_reason(catalog: Catalog, model: Model, cost: float | None, request: JudgeRequest) -> str | None:
     """Why this model can't judge. The key is checked last, so that "no key" means that only the key is missing."""
     return (
         _incapable(model, request)
-        or _too_strong(model, request)
-        or _excluded(model, request)
+        or _unwanted(model, request)
         or (_unpriced(catalog, model, request.priced_only) if cost is None else None)
         or (None if _is_reachable(model, request.available) else f"no key ({_how_to_enable(model)})")
     )
@@ -188,15 +187,11 @@ def _incapable(model: Model, request: JudgeRequest) -> str | None:
     return None
 
 
-def _too_strong(model: Model, request: JudgeRequest) -> str | None:
+def _unwanted(model: Model, request: JudgeRequest) -> str | None:
     if request.worker and is_above(model.tier, request.worker.tier):
         return f"tier {model.tier} is above the worker's {request.worker.tier}"
     if request.ceiling and is_above(model.tier, request.ceiling):
         return f"tier {model.tier} is above {request.ceiling}, the highest tier allowed"
-    return None
-
-
-def _excluded(model: Model, request: JudgeRequest) -> str | None:
     least, measured = request.min_accuracy, model.accuracy
     if least is not None and measured is None:
         return f"accuracy was never measured; judges need at least {least:g}"
@@ -272,20 +267,6 @@ def _why_not_first(model: Model, chosen: Model, costs: dict[str, float | None], 
     return f"{known}, like the chosen model; equal models are ordered by name"
 
 
-def _candidate(
-    model: Model, rank: int | None, costs: dict[str, float | None], reasons: dict[str, str | None]
-) -> Candidate:
-    return Candidate(
-        model=model.id,
-        rank=rank,
-        provider=model.provider,
-        tier=model.tier,
-        family=model.family,
-        estimated_cost_usd=costs[model.id],
-        reason=reasons[model.id],
-    )
-
-
 # ----------------------------------------------------------------------------------------------------------- children
 
 
@@ -329,9 +310,19 @@ def choose_child(catalog: Catalog, request: ChildRequest) -> Model:
     Raises CallError `unknown_model`, `tier_above_parent`, `tier_below_floor`, `unknown_price`, `no_api_key` or
     `no_model_for_tier`.
     """
-    if request.model is not None:
-        return _requested_model(catalog, request.model, request)
-    return _of_tier(catalog, request)[0]
+    if request.model is None:
+        return _of_tier(catalog, request)[0]
+    model = catalog.find(request.model)
+    if model is None:
+        raise _unknown_model(catalog, request.model, request)
+    _refuse_out_of_bounds(request.bounds, model.tier, f"model {model.id} has tier {model.tier}, which", "model")
+    if not _is_reachable(model, request.available):
+        message = f"model {model.id} can't be called: there is no API key for it"
+        raise CallError("no_api_key", message, field="model", hint=f"{_how_to_enable(model)}, or request another model")
+    if why := _missing_price(catalog, model, request):
+        hint = "declare its prices in delegate.toml (0 if it is free), or request another model"
+        raise CallError("unknown_price", f"model {model.id} can't be used: {why}", field="model", hint=hint)
+    return model
 
 
 @lru_cache(256)
@@ -351,10 +342,13 @@ def _of_tier(catalog: Catalog, request: ChildRequest) -> list[Model]:
     suitable = [model for model in reachable if _unsuitable(catalog, model, request) is None]
     of_tier = [model for model in suitable if model.tier == tier]
     if not reachable:
-        raise _no_api_key(catalog, tier, request)
+        lacking = [model for model in catalog.models if model.tier == tier] or catalog.models
+        hint = ", or ".join([*_missing_keys(lacking, request), "see docs/local-models.md"])
+        raise CallError("no_api_key", "no model can be called: there is no API key", hint=hint)
     if not of_tier:
         raise _no_model_for_tier(catalog, tier, suitable, request)
-    return sorted(of_tier, key=lambda model: _child_order(model, request.on))
+    costs = {model.id: usual_child_usd(model, request.on) for model in of_tier}
+    return sorted(of_tier, key=lambda model: (costs[model.id] is None, costs[model.id] or 0, model.id))
 
 
 def _unsuitable(catalog: Catalog, model: Model, request: ChildRequest) -> str | None:
@@ -369,11 +363,6 @@ def _missing_price(catalog: Catalog, model: Model, request: ChildRequest) -> str
     return None if is_priced else _unpriced(catalog, model, request.priced_only)
 
 
-def _child_order(model: Model, on: date) -> tuple[bool, float, str]:
-    cost = usual_child_usd(model, on)
-    return cost is None, cost or 0, model.id
-
-
 def usual_child_usd(model: Model, on: date) -> float | None:
     """The cost of the model call by which models for children are compared; None if no price applies."""
     input_tokens = model.tokens(CHILD_INPUT_TOKENS)
@@ -385,20 +374,6 @@ def usual_child_usd(model: Model, on: date) -> float | None:
         output_tokens=model.tokens(CHILD_OUTPUT_TOKENS),
     )
     return cost_usd(model, usage, on)
-
-
-def _requested_model(catalog: Catalog, name: str, request: ChildRequest) -> Model:
-    model = catalog.find(name)
-    if model is None:
-        raise _unknown_model(catalog, name, request)
-    _refuse_out_of_bounds(request.bounds, model.tier, f"model {model.id} has tier {model.tier}, which", "model")
-    if not _is_reachable(model, request.available):
-        message = f"model {model.id} can't be called: there is no API key for it"
-        raise CallError("no_api_key", message, field="model", hint=f"{_how_to_enable(model)}, or request another model")
-    if why := _missing_price(catalog, model, request):
-        hint = "declare its prices in delegate.toml (0 if it is free), or request another model"
-        raise CallError("unknown_price", f"model {model.id} can't be used: {why}", field="model", hint=hint)
-    return model
 
 
 def _refuse_out_of_bounds(bounds: Bounds, tier: Tier, what: str, field: str) -> None:
@@ -422,12 +397,6 @@ def _unknown_model(catalog: Catalog, name: str, request: ChildRequest) -> CallEr
     near += [id for id in usable if id not in near][: max(0, _MAX_NAMED - len(near))]
     hint = f"use one of: {', '.join(near)}; or leave model out" if near else "leave model out"
     return CallError("unknown_model", f"there is no model {shown!r} in the catalog", field="model", hint=hint)
-
-
-def _no_api_key(catalog: Catalog, tier: Tier, request: ChildRequest) -> CallError:
-    of_tier = [model for model in catalog.models if model.tier == tier]
-    hint = ", or ".join([*_missing_keys(of_tier or catalog.models, request), "see docs/local-models.md"])
-    return CallError("no_api_key", "no model can be called: there is no API key", hint=hint)
 
 
 def _no_model_for_tier(catalog: Catalog, tier: Tier, suitable: Sequence[Model], request: ChildRequest) -> CallError:

@@ -115,7 +115,10 @@ class SharedLimits:
             fd = os.open(self._path, os.O_RDWR)
         except FileNotFoundError:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _remove_oldest(self._path.parent)
+            with suppress(OSError):
+                files = sorted((entry.stat().st_mtime, entry.path) for entry in os.scandir(self._path.parent))
+                for _, path in files[: max(0, len(files) - MAX_FILES + 1)]:
+                    os.unlink(path)
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             lock_file(fd, LOCK_SECONDS)
@@ -160,10 +163,3 @@ class Step:
 
     def _started(self) -> float:
         return time.time() - self._clock()
-
-
-def _remove_oldest(folder: Path) -> None:
-    with suppress(OSError):
-        files = [(entry.stat().st_mtime, entry.path) for entry in os.scandir(folder)]
-        for _, path in sorted(files)[: max(0, len(files) - MAX_FILES + 1)]:
-            os.unlink(path)

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from os.path import join, normpath
 from typing import Any
@@ -108,7 +108,8 @@ def files_of(action: Action) -> dict[str, str]:
     files: dict[str, str] = {}
     run: list[str] = []
     root = action.workspace.rstrip("/")
-    for name, is_run in _names(action) if root else ():
+    names, folders = _names(action) if root else ({}, set[str]())
+    for name, is_run in names.items():
         if not paths.is_path(name):
             continue
         at, real = normpath(join(root, name)), paths.real_path(root, name)
@@ -118,27 +119,28 @@ def files_of(action: Action) -> dict[str, str]:
             run.append(real)
         elif inside and real != at:
             files.setdefault(inside[0], f"leads to {paths.below(root, real)}")
-    for path in named_by(run, root, _folders(action)) if run else ():
+    for path in named_by(run, root, folders) if run else ():
         name, limit = paths.below(root, path), _LARGEST_BYTES if len(files) < _MOST_HASHED else 0
         if path.startswith(f"{root}/") and name not in files and (digest := _digest(path, limit)):
             files[name] = digest
     return files
 
 
-def _folders(action: Action) -> set[str]:
-    """Where the commands of a call may run."""
-    lines = [command_line(value) for name, value in action.arguments.items() if action.is_command(name)]
-    return {folder for text in lines if text for folder in commands.read(text, action.workspace).folders}
+def _names(action: Action) -> tuple[dict[str, bool], set[str]]:
+    """The paths that a call may name, and whether it may run what is there; and the folders where commands may run.
 
-
-def _names(action: Action) -> Iterator[tuple[str, bool]]:
-    """The paths that a call may name, and whether it may run what is there. Tools that only write files run nothing."""
+    Tools that only write files run nothing.
+    """
     runs = action.effects is None or bool(action.effects - {"files"})
+    names, folders = dict[str, bool](), set[str]()
     for name, value in action.arguments.items():
         if action.is_command(name) and (text := command_line(value)):
-            yield from commands.read(text, action.workspace).names().items()
+            line = commands.read(text, action.workspace)
+            names |= {path: is_run or names.get(path, False) for path, is_run in line.names().items()}
+            folders |= line.folders
         else:
-            yield from ((text, runs) for text in strings(value))
+            names |= {text: runs or names.get(text, False) for text in strings(value)}
+    return names, folders
 
 
 def _digest(path: str, largest: int) -> str:

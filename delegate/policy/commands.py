@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
 from os.path import basename, expanduser, isdir, join, lexists
 
@@ -56,6 +55,8 @@ _RANGE = re.compile(r"(-?\d{1,4}|[a-zA-Z])\.\.(-?\d{1,4}|[a-zA-Z])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MENTION = re.compile(r"(?<![\w$./])(?<!\$\{)(?<!-(?=\w\b))[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^]]*\])?\+?=")
+_C_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*")
+"""A shell's option that a command follows."""
 _BEFORE_A_COMMAND = frozenset(
     ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "-p", "coproc", "function")
 )
@@ -235,9 +236,7 @@ def _meant(command: Simple) -> Iterator[Reading]:
             yield replace(whole, elsewhere=whole.text.replace(command.folders[0], NOWHERE))
         yield from _by_other_names(command, folder)
     for words in ways if not command.is_redirect else ():
-        for reading in _derived(replace(command, words=words), 0):
-            if words == command.words or reading.text or not reading.asks:  # code isn't a path
-                yield replace(reading, is_derived=True)
+        yield from (replace(reading, is_derived=True) for reading in _derived_by_way(command, words, 0))
     for name, _, text in (one_set.partition("=") for one_set in command.variables):
         yield from (
             replace(reading, is_derived=True, asks=True) for reading in _of_text(text, command, 0) if reading.text
@@ -293,8 +292,13 @@ def _by_other_names(command: Simple, folder: str) -> Iterator[Reading]:
             yield Reading(" ".join([*words[:at], "/"]), is_open=True, asks=True)
 
 
+def _derived_by_way(command: Simple, words: tuple[str, ...], depth: int) -> Iterator[Reading]:
+    for reading in _derived(replace(command, words=words), depth):
+        if words == command.words or reading.text or not reading.asks:  # code isn't a path
+            yield reading
+
+
 def _derived(command: Simple, depth: int) -> Iterator[Reading]:
-    """What a command runs besides, or under another name."""
     words = command.words
     if _OPEN in words[0] or depth > MAX_DEPTH:
         yield Reading(words[0].partition(_OPEN)[0] if depth <= MAX_DEPTH else "", is_open=True)
@@ -310,7 +314,6 @@ def _derived(command: Simple, depth: int) -> Iterator[Reading]:
 
 
 def _inner(command: Simple, depth: int) -> Iterator[Reading]:
-    """What a wrapper, a shell or a program such as find runs."""
     program, arguments = command.words[0], command.words[1:]
     yield from _run_by_wrapper(command, depth)
     if program in _SHELLS:
@@ -323,32 +326,31 @@ def _inner(command: Simple, depth: int) -> Iterator[Reading]:
     elif program in (".", "source") and _is_unknown_file(arguments):
         yield Reading("", is_open=True)
     elif program == "git":
-        yield from _git(arguments)
         yield from _run_by_git(command)
     if runs_code(program, arguments):
         yield _ASKS
-    if program not in _WRAPPERS and depth < MAX_DEPTH and (program not in _SHELLS or _has_script(arguments)):
-        yield from _may_run(command, depth)
+    has_script = bool(arguments) and not any(map(_C_OPTION.fullmatch, arguments))
+    if program not in _WRAPPERS and depth < MAX_DEPTH and (program not in _SHELLS or has_script):
+        yield from _may_run(command)
 
 
 def _run_by_wrapper(command: Simple, depth: int) -> Iterator[Reading]:
-    """What a program runs that its arguments name: a wrapper, or one such as find."""
+    """What a program runs that its arguments name: a wrapper, or find and fd."""
     program, arguments = command.words[0], command.words[1:]
     wrapped = list(_wrapped(program, arguments))
     if wrapped:  # which options have a value isn't always as it is known
         before = len(arguments) - max(map(len, wrapped)) if program not in _READ_ARGUMENTS else 0
         for at in range(min(before, _MAX_PLACES)):
             yield replace(_reading(arguments[at:]), asks=True)
-    for inner in (*wrapped, *_for_each_file(program, arguments)):
+    for at, word in enumerate(arguments[:-1]):
+        if program in ("find", "fd", "fdfind") and word in _EXEC:
+            wrapped.append(tuple(_OPEN if "{}" in other else other for other in arguments[at + 1 :]))
+    for inner in wrapped:
         yield _reading(inner)
         yield from _derived(replace(command, words=inner), depth + 1)
 
 
-def _has_script(arguments: Sequence[str]) -> bool:
-    return bool(arguments) and not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
-
-
-def _may_run(command: Simple, depth: int) -> Iterator[Reading]:
+def _may_run(command: Simple) -> Iterator[Reading]:
     """The commands that may begin within the arguments of a program. Whether it runs them isn't known."""
     program, words = command.words[0], command.words
     texts = [word for word in words[1:] if re.search(r"\s", word)]
@@ -370,7 +372,6 @@ def _may_run(command: Simple, depth: int) -> Iterator[Reading]:
 
 
 def _may_begin(command: Simple) -> Iterator[Reading]:
-    """The commands that may begin at one of a program's words."""
     program, words = command.words[0], command.words
     first = 1
     if (after := _RUN_AFTER.get(program)) is not None:
@@ -388,19 +389,11 @@ def _may_begin(command: Simple) -> Iterator[Reading]:
             yield from (replace(reading, asks=True) for reading in _inner(inner, MAX_DEPTH - 1))
 
 
-def _for_each_file(program: str, arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The commands that find and fd run."""
-    for at, word in enumerate(arguments[:-1]):
-        if program in ("find", "fd", "fdfind") and word in _EXEC:
-            yield tuple(_OPEN if "{}" in other else other for other in arguments[at + 1 :])
-
-
 def _run_by_shell(command: Simple, depth: int) -> Iterator[Reading]:
     """What a shell runs: the text after `-c`; else a script, which isn't read; else what it gets from its stdin."""
     arguments = command.words[1:]
-    is_text = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in arguments)
     operands = [word for word in arguments if not word.startswith(("-", "+"))]
-    if is_text:
+    if any(map(_C_OPTION.fullmatch, arguments)):
         for text in operands:
             yield from _of_text(text, command, depth)
     elif "-s" in arguments or ("--version" not in arguments and _is_unknown_file(operands)):
@@ -434,9 +427,7 @@ def _of_text(text: str, within: Simple, depth: int) -> Iterator[Reading]:
     for command in line.commands:
         for words in _ways(command):
             yield _reading(words)
-            for reading in _derived(replace(command, words=words), depth + 1):
-                if words == command.words or reading.text or not reading.asks:  # code isn't a path
-                    yield reading
+            yield from _derived_by_way(command, words, depth + 1)
 
 
 def _ways(command: Simple) -> Iterator[tuple[str, ...]]:
@@ -477,21 +468,18 @@ def _with_arguments(arguments: tuple[str, ...], at: int) -> tuple[str, ...]:
     return (*(_OPEN if any(mark in word for mark in marks) else word for word in arguments[at:]), _OPEN)
 
 
-def _git(arguments: Sequence[str]) -> Iterator[Reading]:
-    """A git command without the options that come before its name."""
-    at = 0
-    while at < len(arguments) and arguments[at].startswith("-"):
-        if arguments[at] == "-c" and arguments[at + 1 : at + 2] and arguments[at + 1].lower().startswith("alias."):
+def _run_by_git(command: Simple) -> Iterator[Reading]:
+    """A git command without the options that come before its name, and what it may run: the values of its
+    configuration, and the commands of those of its own that take any.
+    """
+    words, at = command.words, 1
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "-c" and words[at + 1 : at + 2] and words[at + 1].lower().startswith("alias."):
             yield Reading("", is_open=True)
         takes_value = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
-        at += 2 if arguments[at] in takes_value else 1
-    if at:
-        yield _reading(("git", *arguments[at:]))
-
-
-def _run_by_git(command: Simple) -> Iterator[Reading]:
-    """What git may run: the values of its configuration, and the commands of those of its own that take any."""
-    words = command.words
+        at += 2 if words[at] in takes_value else 1
+    if at > 1:
+        yield _reading(("git", *words[at:]))
     texts = [after.partition("=")[2] for word, after in pairwise(words) if word in ("-c", "--config-env")]
     if _GIT_RUNS.intersection(words):
         texts += [" ".join(words[at:]) for at in range(2, min(len(words), _MAX_PLACES))]
@@ -519,11 +507,8 @@ class _Shell:
         self._written: set[str] = set()
         self._loops: list[tuple[str, list[str], int] | None] = []
         self._heredocs: list[tuple[str, bool, bool]] = []
-
-    @cached_property
-    def _mentions(self) -> Counter[str]:
+        self._mentions = Counter(_MENTION.findall(text))
         """How often each name stands where it may be set. What is mentioned twice isn't known."""
-        return Counter(_MENTION.findall(self._text))
 
     def line(self) -> Line:
         self._commands(end="")
@@ -674,12 +659,9 @@ class _Shell:
                     raise _UnreadableError
         if basename(words[0]) in _ONLY_READ or words[0].startswith("-"):
             return places
-        named, last = (
-            [_OPTION.sub("", word) for word in words[1 : _MAX_PLACES + 1] if _OPEN not in word],
-            self._folders[-1],
-        )
-        paths = [real_path(last, name, self._links) for name in named if last and is_path(name)]
-        return places + [path for path in paths if isdir(path)]
+        last, named = self._folders[-1], (_OPTION.sub("", word) for word in words[1 : _MAX_PLACES + 1])
+        known = [name for name in named if last and _OPEN not in name and is_path(name)]
+        return places + [path for name in known if isdir(path := real_path(last, name, self._links))]
 
     def _link(self, operands: Sequence[str]) -> None:
         """Remember what a link, a copy or a file that is moved is, also by the name that it gets in a folder."""
@@ -771,7 +753,9 @@ class _Shell:
             return self._dollar(is_quoted=False)
         self._at += 1
         if char == "'":
-            return self._until("'")
+            start, stop = self._at, self._find("'")
+            self._at = stop + 1
+            return self._text[start:stop]
         if char == '"':
             return self._double()
         if char == "`":
@@ -812,7 +796,10 @@ class _Shell:
         if rest == "{":
             return self._in_braces(is_quoted=is_quoted)
         if rest == "'" and not is_quoted:
-            return self._ansi()
+            body = self._escaped_until("'")
+            with suppress(UnicodeError):
+                return body.encode("latin-1", "backslashreplace").decode("unicode_escape").replace("\0", "")
+            return _OPEN
         if rest == '"' and not is_quoted:
             return self._double()
         self._at -= 1
@@ -852,32 +839,22 @@ class _Shell:
             return self._folders[0]
         return f"${name}" if name in _FIXED else _OPEN
 
-    def _ansi(self) -> str:
-        """The rest of `$'…'`."""
-        body = re.compile(r"((?:\\.|[^'\\])*)'", re.DOTALL).match(self._text, self._at)
+    def _escaped_until(self, end: str) -> str:
+        """What is before the next `end` that has no backslash in front, with its backslashes."""
+        body = re.compile(rf"((?:\\.|[^{end}\\])*){end}", re.DOTALL).match(self._text, self._at)
         if body is None:
             raise _UnreadableError
         self._at = body.end()
-        with suppress(UnicodeError):
-            return body[1].encode("latin-1", "backslashreplace").decode("unicode_escape").replace("\0", "")
-        return _OPEN
+        return body[1]
 
     def _backquoted(self) -> str:
-        body = re.compile(r"((?:\\.|[^`\\])*)`", re.DOTALL).match(self._text, self._at)
-        if body is None:
-            raise _UnreadableError
-        self._at = body.end()
+        body = self._escaped_until("`")
         self._count(5)
-        inner = _read(re.sub(r"\\([`$\\])", r"\1", body[1]), self._folders, self._depth + 1, self._links)
+        inner = _read(re.sub(r"\\([`$\\])", r"\1", body), self._folders, self._depth + 1, self._links)
         if not inner.is_known and not inner.commands:
             raise _UnreadableError
         self._found.commands += inner.commands
         return _OPEN
-
-    def _until(self, end: str) -> str:
-        start, stop = self._at, self._find(end)
-        self._at = stop + 1
-        return self._text[start:stop]
 
     def _find(self, text: str, *, or_end: bool = False) -> int:
         end = self._text.find(text, self._at)

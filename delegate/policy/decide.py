@@ -106,27 +106,23 @@ def decide(action: Action, policy: Policy, left: BudgetLeft = _NO_LIMITS) -> Dec
 
 
 def _situations(action: Action, policy: Policy, left: BudgetLeft) -> Iterator[Decision]:
-    """What the situation of a call leads to."""
     if not action.in_scope:
         yield Decision(policy.outside_scope, "outside_scope", f"{action.tool} is not in the scope of an open step")
     if action.irreversible:
         yield Decision(policy.irreversible, "irreversible", f"what {action.tool} does can't be undone")
-    if over := _over_budget(action, left):
-        yield Decision(policy.budget_would_break, "budget_would_break", over)
+    over = ""
+    if left.cost_usd is not None and action.cost_usd > left.cost_usd:
+        over = f"cost {usd(action.cost_usd, 'exact')}, and {usd(max(left.cost_usd, 0), 'exact')} are left"
+    elif left.seconds is not None and action.seconds > left.seconds:
+        over = f"take {action.seconds:.4g} s, and {max(left.seconds, 0):.4g} s are left"
+    if over:
+        yield Decision(policy.budget_would_break, "budget_would_break", f"the call may {over}")
     if action.effects is None:
         reason = f"{action.tool} doesn't declare what a call may change"
         yield Decision(policy.undeclared_effect, "undeclared_effect", reason)
     if not action.expected.strip():
         reason = "the call doesn't say what is to come of it: send `expected_outcome`"
         yield Decision(policy.no_expected_outcome, "no_expected_outcome", reason)
-
-
-def _over_budget(action: Action, left: BudgetLeft) -> str:
-    if left.cost_usd is not None and action.cost_usd > left.cost_usd:
-        return f"the call may cost {usd(action.cost_usd, 'exact')}, and {usd(max(left.cost_usd, 0), 'exact')} are left"
-    if left.seconds is not None and action.seconds > left.seconds:
-        return f"the call may take {action.seconds:.4g} s, and {max(left.seconds, 0):.4g} s are left"
-    return ""
 
 
 class _Compared:
@@ -214,7 +210,6 @@ class _Compared:
         return all(any(map(is_whole, texts)) for texts in line.spellings(only_followed=not is_each))
 
     def _readings(self, name: str, value: Any) -> Iterator[Reading]:
-        """What an argument says, in all the ways that mean the same."""
         yield Reading(_text(value))
         for text in strings(value):
             yield Reading(text)
@@ -276,7 +271,6 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
-    """An argument with other texts in it."""
     if isinstance(value, str):
         return texts.get(value, value)
     if isinstance(value, Mapping):
@@ -294,7 +288,6 @@ def command_line(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """An argument as the text that patterns are searched in."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -92,16 +92,13 @@ def _sed(arguments: Sequence[str]) -> bool:
     is_file = any(re.match(r"-f|--file", word) for word in arguments)
     if not scripts and not is_file:
         scripts = [word for word in arguments if not word.startswith("-")][:1]
-    return not all(_is_harmless(script) for script in scripts)
-
-
-def _is_harmless(script: str) -> bool:
-    at = 0
-    while at < len(script):
-        if (match := _SED.match(script, at)) is None or match.end() == at:
-            return False
-        at = match.end()
-    return True
+    for script in scripts:
+        at = 0
+        while at < len(script):
+            if (match := _SED.match(script, at)) is None or match.end() == at:
+                return True
+            at = match.end()
+    return False
 
 
 def _database(arguments: Sequence[str]) -> bool:
@@ -117,21 +114,12 @@ def _make(arguments: Sequence[str]) -> bool:
     return is_given or any(re.match(r"-E|--eval|-f-|-f/dev/", word) for word in arguments)
 
 
-def _pager(arguments: Sequence[str]) -> bool:
-    return any(word.startswith("+") for word in arguments)
-
-
-def _takes_jobs(arguments: Sequence[str]) -> bool:
-    """Of at and crontab: whether they get commands for later, and don't only list some."""
-    return not {"-l", "-r", "-c", "-V"}.intersection(arguments)
-
-
 _SPECIAL: Mapping[str, Callable[[Sequence[str]], bool]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), _database),
     **dict.fromkeys(("make", "gmake"), _make),
-    **dict.fromkeys(("at", "batch", "crontab"), _takes_jobs),
-    **dict.fromkeys(("less", "more"), _pager),
+    **dict.fromkeys(("at", "batch", "crontab"), lambda words: not {"-l", "-r", "-c", "-V"}.intersection(words)),
+    **dict.fromkeys(("less", "more"), lambda words: any(word.startswith("+") for word in words)),
     **dict.fromkeys(("m", "ed"), lambda _: True),  # m4
 }

@@ -46,20 +46,16 @@ def real_path(folder: str, path: str, links: Mapping[str, str] | None = None) ->
             at = at.rpartition("/")[0]
             continue
         at = f"{at}/{part}"
-        target = folder if _CURRENT_FOLDER.fullmatch(at) else (links or {}).get(at) or _target(at)
+        target = folder if _CURRENT_FOLDER.fullmatch(at) else (links or {}).get(at)
+        if not target:
+            with suppress(OSError, ValueError):  # it is no link
+                target = os.readlink(at)
         if not target or followed >= _MAX_LINKS:
             continue
         followed += 1
         at = "" if target.startswith("/") else at.rpartition("/")[0]
         waiting += target.split("/")[::-1]
     return at or "/"
-
-
-def _target(path: str) -> str:
-    """Where a link leads; empty if it is none."""
-    with suppress(OSError, ValueError):
-        return os.readlink(path)
-    return ""
 
 
 def other_names(root: str, path: str) -> tuple[list[str], bool]:

@@ -66,7 +66,6 @@ def _names(text: str) -> dict[str, bool]:
 
 
 def _first_words(items: str) -> list[str]:
-    """The first word of each item between commas."""
     return [item.split()[0] for item in items.split(",") if item.strip()]
 
 

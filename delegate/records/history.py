@@ -14,7 +14,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -89,18 +89,11 @@ the one that ran the child when the message was sent; `questions.message` is the
 _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_DELETE_TASK = "DELETE FROM tasks WHERE handle = ?"
-_DELETE_EVENTS = "DELETE FROM events WHERE handle = ?"
-_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?)"
 _INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
 _DELETE_START = "DELETE FROM starts WHERE handle = ?"
-_SELECT_START = "SELECT state FROM starts WHERE handle = ?"
-_SELECT_OWNER = "SELECT process, ended_at FROM tasks WHERE handle = ?"
+_TABLES = ("tasks", "events", "starts", "mailboxes", "messages", "questions")
+"""What there is of a task."""
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
-_OPEN_MAILBOX = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?)"
-_SELECT_AUTHOR = "SELECT author FROM mailboxes WHERE handle = ?"
-_DELETE_MAILBOX = tuple(f"DELETE FROM {table} WHERE handle = ?" for table in ("mailboxes", "messages", "questions"))  # noqa: S608
-_SET_WORKSPACE = "UPDATE tasks SET workspace = ? WHERE handle = ?"
 _FINISH_TASK = (
     "UPDATE tasks SET ended_at = ?, status = ?, verdict = ?, cost_usd = ?, workspace = ?, run = ?, result = ? "
     "WHERE handle = ?"
@@ -116,9 +109,9 @@ _IS_OTHER = """
 ) ELSE ROW_NUMBER() OVER (PARTITION BY tasks.began_at, task_index ORDER BY tasks.rowid) > 1 END)
 """
 _SELECT_TASKS = f"""
-SELECT handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd,
-    CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END, task_index,
-    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0), {_IS_OTHER}
+SELECT handle, run_id, depth, process AS state, began_at, ended_at, status, verdict, cost_usd,
+    CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END AS goal, task_index,
+    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) > 0 AS estimated, {_IS_OTHER} AS other_attempt
 FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
 """  # noqa: S608
 _SELECT_PAST = """
@@ -143,7 +136,6 @@ FROM (
     SELECT tasks.*, tasks.depth = first.depth AS top, {_IS_OTHER} AS other FROM tasks, first WHERE run_id = ?
 ) AS tasks_, first
 """  # noqa: S608
-_SELECT_OPEN = "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL"
 _SELECT_LATEST_RUNS = (
     "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
 )
@@ -163,7 +155,6 @@ SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT},
 FROM tasks {candidate_lists.JOINED} WHERE handle IN ({{handles}})
 """  # noqa: S608
 _SELECT_NUMBERS = "SELECT MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) FROM tasks WHERE run_id = ?"
-_SELECT_OPEN_PROCESSES = "SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL"
 _SELECT_EXPIRED = """
 SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
 ORDER BY began_at LIMIT ?
@@ -173,8 +164,6 @@ _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
 FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(result){{of_run}} ORDER BY tasks.rowid
 """  # noqa: S608
-_INSERT_READING = "INSERT OR REPLACE INTO readings VALUES (?, ?, ?)"
-_DELETE_OLD_READINGS = "DELETE FROM readings WHERE at < ?"
 _KEPT_OF_START = ("worktree", "tier", "tools")
 """What is needed to continue a task that has ended."""
 _AT_ONCE = 1_000
@@ -190,7 +179,6 @@ _LOOK_SECONDS = 0.1
 TaskState = Literal["running", "ended", "outcome_unknown", "damaged"]
 """`damaged`: something that is stored of it can't be read."""
 _DAMAGED = "(can't be read: the record is damaged)"
-_STATUSES = (None, *get_args(RunStatus))
 
 
 class TaskSummary(NamedTuple):
@@ -300,14 +288,19 @@ class Records:
         """
         now, process = time.time(), this_process()
         is_long = sum(len(task.goal) + len(task.context or "") for *_, task in tasks) > LARGE_CHARS
-        texts = await run_in_thread_if(is_long, lambda: [_task_text(task) for *_, task in tasks])
+
+        def texts() -> list[str]:
+            return [redactor.json(task.model_dump_json(exclude_defaults=True)) for *_, task in tasks]
+
         inserts: list[Statement] = [
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
-            for (handle, index, _), text in zip(tasks, texts, strict=True)
+            for (handle, index, _), text in zip(tasks, await run_in_thread_if(is_long, texts), strict=True)
         ]
-        inserts += [(_OPEN_MAILBOX, (handle, mailbox_of)) for handle, *_ in tasks if mailbox_of]
-        if message:
-            inserts += [mailbox.insert(handle, process, message)[1] for handle, *_ in tasks]
+        for handle, *_ in tasks:
+            if mailbox_of:
+                inserts.append(("INSERT OR IGNORE INTO mailboxes VALUES (?, ?)", (handle, mailbox_of)))
+            if message:
+                inserts.append(mailbox.insert(handle, process, message)[1])
         try:
             await self._store.write(*inserts)
             if message:
@@ -321,9 +314,11 @@ class Records:
             if trouble.kind in ("full", "failing", "not_writable"):
                 message = f"records can't be written to {self._path}: {trouble.why}"
                 raise CallError("home_not_writable", message, hint=f"nothing was run; {trouble.fix}") from None
-            self._store.set_aside(error, *inserts)
+            await self._write(*inserts)
             return
-        self._schedule_cleanup()
+        if time.monotonic() >= self._next_cleanup and self._retention.enabled:
+            self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
+            self._store.maintain(self._retention.step)
 
     def event(self, handle: str, kind: EventKind, data: str | Mapping[str, Any], *, at: float) -> None:
         """Record an event of a task. It is committed up to a tenth of a second later, together with other writes.
@@ -331,7 +326,7 @@ class Records:
         `data` are its fields as a JSON object, as a mapping or as text. `at` is in seconds since the epoch.
         """
         text = data if isinstance(data, str) else json_bytes(data, fallback=str).decode()
-        self._store.post((_INSERT_EVENT, (handle, at, kind, text)))
+        self._store.post(("INSERT INTO events VALUES (?, ?, ?, ?)", (handle, at, kind, text)))
 
     async def opened(self, handle: str, workspace: Path, start: JsonObject | None = None) -> None:
         """Record the workspace of a child, which may begin to work when this returns, and what is needed to resume it.
@@ -339,7 +334,7 @@ class Records:
         It is committed then, with the events so far: a task whose record has no workspace hasn't done anything.
         """
         starts = [] if start is None else [self._start(handle, start)]
-        await self._write((_SET_WORKSPACE, (str(workspace), handle)), *starts)
+        await self._write(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
 
     async def started(self, handle: str, start: JsonObject) -> None:
         """Record what is needed to resume a task, until it has a result. It is committed when this returns, unless the
@@ -362,17 +357,15 @@ class Records:
         await self._write(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
 
     async def _write(self, *statements: Statement) -> None:
-        try:
-            await self._store.write(*statements)
-        except (sqlite3.Error, OSError, ValueError) as error:
-            self._store.set_aside(error, *statements)
+        with suppress(sqlite3.Error, OSError, ValueError):
+            await self._store.write(*statements, keep=True)
 
     async def start(self, handle: str) -> JsonObject | None:
         """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing.
 
         Raises DelegateError if the records can't be read.
         """
-        row = await self._row(_SELECT_START, handle)
+        row = await self._row("SELECT state FROM starts WHERE handle = ?", handle)
         return json.loads(row[0]) if row else None
 
     async def _row(self, sql: str, *values: object) -> tuple[Any, ...] | None:
@@ -380,7 +373,7 @@ class Records:
 
     async def lost_process(self, handle: str) -> str:
         """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
-        row = await self._row(_SELECT_OWNER, handle)
+        row = await self._row("SELECT process, ended_at FROM tasks WHERE handle = ?", handle)
         return row[0] if row and _state(*row) == "outcome_unknown" else ""
 
     async def take_over(self, handle: str, process: str) -> bool:
@@ -402,23 +395,19 @@ class Records:
 
         Results that aren't needed `now`, since other tasks of the call still run, are committed together.
         """
-        texts = partial(_texts, run, result)
-        result, run_text, text = await run_in_thread_if(is_large(run), texts)
+        result, run_text, text = await run_in_thread_if(is_large(run), partial(_texts, run, result))
         self._looked.pop(result.handle or "", None)
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
-        ending = (time.time(), result.status, verdict, result.cost_usd, result.workspace)
-        row = (*ending, run_text, text, result.handle)
+        row = (time.time(), result.status, verdict, result.cost_usd, result.workspace, run_text, text, result.handle)
         kept = self._started.pop(result.handle or "", None)
         if kept is not None:
             self._store.post((_INSERT_START, (result.handle, kept)) if kept else (_DELETE_START, (result.handle,)))
-        try:
-            if await self._store.write(*lists, (_FINISH_TASK, row), now=now):
+        with suppress(sqlite3.Error, OSError, ValueError):
+            if await self._store.write(*lists, (_FINISH_TASK, row), now=now, keep=True):
                 if result.handle is None or result.summary == run.output:
                     return result
                 return result.with_report(partial(_read_report, self._path, result.handle))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            self._store.set_aside(error, *lists, (_FINISH_TASK, row))
         result = result.model_copy(update={"handle": None})
         return result.with_report(partial(redactor.text, run.output))
 
@@ -462,7 +451,7 @@ class Records:
 
     async def author(self, handle: str) -> str | None:
         """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
-        row = await self._row(_SELECT_AUTHOR, handle)
+        row = await self._row("SELECT author FROM mailboxes WHERE handle = ?", handle)
         return row[0] if row else None
 
     async def messages(self, handle: str) -> list[SentMessage]:
@@ -522,7 +511,12 @@ class Records:
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, newest first. Raises DelegateError if the records can't be read."""
-        return await self._query(lambda connection: list(_latest_runs(connection, limit))) or []
+
+        def select(connection: sqlite3.Connection) -> list[RunSummary]:
+            run_ids = connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall()
+            return [_run_summary(connection, run_id) for (run_id,) in run_ids]
+
+        return await self._query(select) or []
 
     async def past_tasks(self, model: str | None) -> "list[PastTask]":
         """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""
@@ -537,13 +531,15 @@ class Records:
         """How far these tasks got, as far as they are on record. Raises DelegateError if the records can't be read."""
 
         def select(connection: sqlite3.Connection) -> dict[str, Ending]:
-            return {
-                handle: Ending(bool(has_started), result, *(amount or 0 for amount in json.loads(spent)))
-                for start in range(0, len(handles), _AT_ONCE)
-                for handle, has_started, result, spent in _endings(connection, handles[start : start + _AT_ONCE])
-            }
+            found: dict[str, Ending] = {}
+            for start in range(0, len(handles), _AT_ONCE):
+                some = list(handles[start : start + _AT_ONCE])
+                sql = _SELECT_ENDINGS.format(handles=", ".join("?" * len(some)))
+                for handle, has_started, result, spent in connection.execute(sql, some):
+                    found[handle] = Ending(bool(has_started), result, *(amount or 0 for amount in json.loads(spent)))
+            return found
 
-        return await self._query(select) or {} if handles else {}
+        return await self._query(select) or {}
 
     async def next_number(self, run_id: str) -> int:
         """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
@@ -552,7 +548,13 @@ class Records:
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
         """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
-        return await self._query(lambda connection: _tasks(connection, run_id, limit)) or []
+
+        def select(connection: sqlite3.Connection) -> list[TaskSummary]:
+            rows = connection.execute(_SELECT_TASKS, (run_id, limit))
+            names = [name for name, *_ in rows.description]
+            return [_task_summary(dict(zip(names, row, strict=True))) for row in rows]
+
+        return await self._query(select) or []
 
     async def rule(self, *new: Ruling) -> None:
         """Store rulings. A second ruling by the same person on the same criterion replaces the first.
@@ -581,8 +583,8 @@ class Records:
         """Store what models read criteria as, soon. Those of before 90 days go."""
         now = time.time()
         for key, reading in readings.items():
-            self._store.post((_INSERT_READING, (key, reading, now)))
-        self._store.post((_DELETE_OLD_READINGS, (now - _READING_DAYS * DAY,)))
+            self._store.post(("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", (key, reading, now)))
+        self._store.post(("DELETE FROM readings WHERE at < ?", (now - _READING_DAYS * DAY,)))
 
     async def rulings(self, handle: str | None = None) -> list[Ruling]:
         """The rulings on one task, by everybody; or all rulings, and of each criterion only the latest.
@@ -642,31 +644,19 @@ class Records:
         except ValueError as error:  # text that isn't JSON
             raise DelegateError(f"the records can't be read: {error}") from error
 
-    def _schedule_cleanup(self) -> None:
-        if time.monotonic() >= self._next_cleanup and self._retention.enabled:
-            self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
-            self._store.maintain(self._retention.step)
-
-
-def _task_text(task: Task) -> str:
-    return redactor.json(task.model_dump_json(exclude_defaults=True))
-
 
 def _texts(run: ChildRun, result: TaskResult) -> tuple[TaskResult, str, str]:
     """The redacted result, and the run and the result as redacted JSON, without the candidate judges, which come from
     the catalog and the settings.
     """
-    run_text, unredacted = _run_text(run), result.model_dump_json(exclude=candidate_lists.OF_RESULT)
+    # Receipts may have megabytes each, and are converted one by one, since that holds the interpreter.
+    receipts = ",".join(receipt.model_dump_json() for receipt in run.receipts)
+    run_text = f'{run.model_dump_json(exclude={"receipts"})[:-1]},"receipts":[{receipts}]}}'
+    unredacted = result.model_dump_json(exclude=candidate_lists.OF_RESULT)
     text = redactor.json(unredacted)
     if text is unredacted:
         return result, run_text, text
     return redactor.model(result), redactor.json(run_text), text
-
-
-def _run_text(run: ChildRun) -> str:
-    """Its JSON. Receipts may have megabytes each, and are converted one by one, since that holds the interpreter."""
-    receipts = ",".join(receipt.model_dump_json() for receipt in run.receipts)
-    return f'{run.model_dump_json(exclude={"receipts"})[:-1]},"receipts":[{receipts}]}}'
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
@@ -688,26 +678,22 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
-    run_id, task_index, process, began_at, ended_at, workspace, task, run, result = row
+    run_id, task_index, process, began_at, ended_at, workspace, *texts = row
     header = {"run_id": run_id, "task_index": task_index, "handle": handle}
-    parts = [_object(text) for text in (task, run, result)]
-    texts = (task, run or None, result or None)
-    is_damaged = any(text is not None and part is None for text, part in zip(texts, parts, strict=True)) or not (
-        isinstance(process, str)
-        and isinstance(began_at, (int, float))
-        and isinstance(ended_at, (int, float, type(None)))
-    )
+    task, run, result = parts = [_object(text) for text in texts]
+    times, is_damaged = _mended({"process": process, "began_at": began_at, "ended_at": ended_at})
+    is_damaged |= any(text and part is None for text, part in zip(texts, parts, strict=True))
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
         "handle": handle,
         "run_id": run_id,
         "state": "damaged" if is_damaged else _state(process, ended_at),
-        "began_at": _number(began_at) or 0.0,
-        "ended_at": _number(ended_at),
+        "began_at": times["began_at"],
+        "ended_at": times["ended_at"],
         "workspace": workspace if isinstance(workspace, str) else None,
-        "task": {"goal": _DAMAGED} if parts[0] is None else parts[0],
-        "run": parts[1],
-        "result": parts[2],
+        "task": {"goal": _DAMAGED} if task is None else task,
+        "run": run,
+        "result": result,
         "messages": [message.model_dump() for message in mailbox.messages(connection, handle)],
         "events": [
             {"at": at, **header, "kind": kind, **fields}
@@ -717,9 +703,26 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     }
 
 
-def _number(value: object) -> float | None:
-    """A stored number; None if it is damaged, or there is none."""
-    return value if isinstance(value, (int, float)) else None
+_NUMBER, _NUMBER_OR_NONE = (int, float), (int, float, type(None))
+_SOUND: dict[str, tuple[Callable[[Any], bool], Any]] = {
+    "process": (lambda value: isinstance(value, str), ""),
+    "state": (lambda value: isinstance(value, str), ""),
+    "depth": (lambda value: isinstance(value, int), 0),
+    "task_index": (lambda value: isinstance(value, int), 0),
+    "began_at": (lambda value: isinstance(value, _NUMBER), 0.0),
+    "ended_at": (lambda value: isinstance(value, _NUMBER_OR_NONE), None),
+    "cost_usd": (lambda value: isinstance(value, _NUMBER_OR_NONE), None),
+    "status": (lambda value: value in (None, *get_args(RunStatus)), None),
+    "verdict": (lambda value: value in (None, "PASS", "FAIL"), None),
+    "goal": (lambda value: isinstance(value, str), _DAMAGED),
+}
+"""By column: whether a value is sound, and what stands for one that isn't."""
+
+
+def _mended(values: JsonObject) -> tuple[JsonObject, bool]:
+    """The values of these columns without what is damaged, and whether anything is."""
+    damaged = {name: _SOUND[name][1] for name, value in values.items() if name in _SOUND and not _SOUND[name][0](value)}
+    return {**values, **damaged}, bool(damaged)
 
 
 def _object(text: object) -> JsonObject | None:
@@ -738,10 +741,6 @@ def _criteria_of(verdict: object) -> list[JsonObject]:
     return [item for item in items if isinstance(item, dict)]
 
 
-def _endings(connection: sqlite3.Connection, handles: Sequence[str]) -> sqlite3.Cursor:
-    return connection.execute(_SELECT_ENDINGS.format(handles=", ".join("?" * len(handles))), list(handles))
-
-
 def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
     """What is on record of a completed task; None if its record is damaged."""
     from delegate.budget.estimate import PastTask  # loaded only for estimates
@@ -754,53 +753,34 @@ def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
     return None
 
 
-def _tasks(connection: sqlite3.Connection, run_id: str, limit: int) -> list[TaskSummary]:
-    return [_task_summary(row) for row in connection.execute(_SELECT_TASKS, (run_id, limit))]
-
-
-def _task_summary(row: tuple[Any, ...]) -> TaskSummary:
-    *read_row, is_estimated, is_other = row
-    handle, run_id, depth, process, began_at, ended_at, status, verdict, cost_usd, goal, index = read_row
-    summary = TaskSummary(
-        str(handle),
-        str(run_id),
-        depth if isinstance(depth, int) else 0,
-        "damaged",
-        _number(began_at) or 0.0,
-        _number(ended_at),
-        status if status in _STATUSES else None,
-        verdict if verdict in ("PASS", "FAIL") else None,
-        _number(cost_usd),
-        goal if isinstance(goal, str) else _DAMAGED,
-        index if isinstance(index, int) else 0,
-        bool(is_estimated),
-        bool(is_other),
-    )
-    read = (handle, run_id, depth, "damaged", began_at, ended_at, status, verdict, cost_usd, goal, index)
-    read = (*read, bool(is_estimated), bool(is_other))
-    return (
-        summary._replace(state=_state(process, ended_at)) if summary == read and isinstance(process, str) else summary
-    )
-
-
-def _latest_runs(connection: sqlite3.Connection, limit: int) -> Iterator[RunSummary]:
-    for (run_id,) in connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall():
-        yield _run_summary(connection, run_id)
+def _task_summary(row: JsonObject) -> TaskSummary:
+    values, is_damaged = _mended(row)
+    values["state"] = "damaged" if is_damaged else _state(row["state"], row["ended_at"])
+    return TaskSummary(**values)._replace(estimated=bool(row["estimated"]), other_attempt=bool(row["other_attempt"]))
 
 
 def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
     """The summary of a run whose first task was delegated by the root. SQLite adds up: there may be 10,000 tasks."""
     row = connection.execute(_SELECT_RUN, (run_id, run_id)).fetchone()
     began_at, ended_at, tasks, passed, failed, cost_usd, goal, is_estimated, is_damaged = row
-    other = tasks - passed - failed
-    if is_damaged or not isinstance(goal, str):
-        began_at, ended_at, cost_usd = map(_number, (began_at, ended_at, cost_usd))
-        goal = goal if isinstance(goal, str) else _DAMAGED
-        return RunSummary(run_id, "damaged", began_at or 0.0, ended_at, tasks, passed, failed, other, cost_usd, goal)
-    states = {_state(process, None) for (process,) in connection.execute(_SELECT_OPEN, (run_id,))}
-    state: TaskState = "running" if "running" in states else "outcome_unknown" if states else "ended"
+    columns = {"began_at": began_at, "ended_at": ended_at, "cost_usd": cost_usd, "goal": goal}
+    values, cannot_be_read = _mended(columns)
+    state: TaskState = "damaged"
+    if not (is_damaged or cannot_be_read):
+        still_open = connection.execute(
+            "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL", (run_id,)
+        )
+        states = {_state(process, None) for (process,) in still_open}
+        state = "running" if "running" in states else "outcome_unknown" if states else "ended"
     return RunSummary(
-        run_id, state, began_at, ended_at, tasks, passed, failed, other, cost_usd, str(goal), bool(is_estimated)
+        run_id=run_id,
+        state=state,
+        tasks=tasks,
+        passed=passed,
+        failed=failed,
+        other=tasks - passed - failed,
+        estimated=bool(is_estimated),
+        **values,
     )
 
 
@@ -845,12 +825,16 @@ class _Retention:
                 and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone()
             ):
                 self._remove_workspace(Path(workspace))
-        of_task = (_DELETE_TASK, _DELETE_EVENTS, _DELETE_START, *_DELETE_MAILBOX)
-        deleted: list[Statement] = [(sql, (handle,)) for handle, _ in expired for sql in of_task]
+        deleted: list[Statement] = [
+            (f"DELETE FROM {table} WHERE handle = ?", (handle,))  # noqa: S608
+            for handle, _ in expired
+            for table in _TABLES
+        ]
         return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
-        dead = [process for (process,) in connection.execute(_SELECT_OPEN_PROCESSES) if not is_alive(process)]
+        still_open = connection.execute("SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL")
+        dead = [process for (process,) in still_open if not is_alive(process)]
         sql = _SELECT_EXPIRED.format(dead=", ".join("?" * len(dead)))
         return connection.execute(sql, (*dead, before, _REMOVAL_BATCH)).fetchall()
 
@@ -860,9 +844,8 @@ class _Retention:
         if self._discard is None or not is_kept_workspace or workspace.is_symlink():
             return
         try:
-            self._discard(workspace)
-        except FileNotFoundError:  # already removed
-            pass
+            with suppress(FileNotFoundError):  # already removed
+                self._discard(workspace)
         except OSError as error:
             _log.warning("the workspace %s can't be removed: %s", workspace, error)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from delegate.records import aside
-from delegate.records.sqlite import BUSY_SECONDS, FileLock
+from delegate.records.sqlite import BUSY_SECONDS, locked
 
 _SEARCHED = 100_000
 """How many row numbers are tried behind one that can't be read, before the rest of a table is given up."""
@@ -52,13 +52,9 @@ def recover(path: Path, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> R
     """
     if not path.exists():
         return None
-    lock = FileLock(Path(f"{path}-lock"), busy_seconds)
-    try:
-        with lock.held():
-            damage = _damage(path, busy_seconds)
-            return _replaced(path, schema, damage) if damage else Recovery(path, "")
-    finally:
-        lock.close()
+    with locked(path, busy_seconds):
+        damage = _damage(path, busy_seconds)
+        return _replaced(path, schema, damage) if damage else Recovery(path, "")
 
 
 def _damage(path: Path, busy_seconds: float) -> str:

@@ -67,18 +67,14 @@ def run_trajectory(run_id: str, tasks: Sequence[RecordedTask]) -> JsonObject:
     below = trajectories(tasks)
     if len(below) == 1:
         return below[0]
-    calls = [
-        {"tool_call_id": f"task_{n}", "function_name": "delegate_task", "arguments": child["extra"]["delegate"]["task"]}
-        for n, child in enumerate(below, start=1)
-    ]
-    results = [
-        {
-            "source_call_id": f"task_{n}",
-            "content": child["steps"][-1]["message"],
-            "subagent_trajectory_ref": [{"trajectory_id": child["trajectory_id"], "session_id": run_id}],
-        }
-        for n, child in enumerate(below, start=1)
-    ]
+    calls, results = list[JsonObject](), list[JsonObject]()
+    for n, child in enumerate(below, start=1):
+        id, args = f"task_{n}", child["extra"]["delegate"]["task"]
+        refs = [{"trajectory_id": child["trajectory_id"], "session_id": run_id}]
+        calls.append({"tool_call_id": id, "function_name": "delegate_task", "arguments": args})
+        results.append(
+            {"source_call_id": id, "content": child["steps"][-1]["message"], "subagent_trajectory_ref": refs}
+        )
     step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": calls, "llm_call_count": 0}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -95,24 +91,18 @@ def _parent(task: RecordedTask, tasks: Sequence[RecordedTask]) -> RecordedTask |
     """The task whose child delegated this one: the one whose tool calls name its handle, or else that ran then."""
     above = [other for other in tasks if other.depth == task.depth - 1]
     for other in above:
-        if any(task.handle in _handles_in(event, task.record["run_id"]) for event in other.record["events"]):
+        if any(task.handle in _handles_in(event) for event in other.record["events"]):
             return other
     began = task.record["began_at"]
-    return next(
-        (
-            other
-            for other in above
-            if other.record["began_at"] <= began and (other.record["ended_at"] or began) >= began
-        ),
-        None,
-    )
+    times = ((other, other.record["began_at"], other.record["ended_at"] or began) for other in above)
+    return next((other for other, start, end in times if start <= began <= end), None)
 
 
-def _handles_in(event: JsonObject, run_id: str) -> list[str]:
+def _handles_in(event: JsonObject) -> list[str]:
     """The handles of the run that the result of a delegating tool call names."""
     if event["kind"] != "child.tool" or "delegat" not in event["tool"]:
         return []
-    return re.findall(rf"\b{re.escape(run_id)}-\d+\b", event["output"])
+    return re.findall(rf"\b{re.escape(event['run_id'])}-\d+\b", event["output"])
 
 
 # ----------------------------------------------------------------------------------------------------------- one task
@@ -131,10 +121,17 @@ def _converted(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> J
     record, run = task.record, task.run
     below = children.get(task.handle, [])
     handles = {child.handle for child in below}
-    prompt = {"source": "user", "timestamp": _time(record["began_at"]), "message": first_message(record)}
-    steps = [prompt, *_with_messages(_steps(record["events"]), record["events"], handles)]
+    said = [(record["began_at"], first_message(record))]
+    said += [(event["at"], event["text"]) for event in record["events"] if event["kind"] == "message.delivered"]
+    steps: list[JsonObject] = []
+    for step in _steps(record["events"]):
+        while said and (not steps or said[0][0] <= step.at):
+            steps.append(_said(*said.pop(0)))
+        steps.append(step.as_json(handles))
+    steps += [_said(*message) for message in said]
     if run.get("output") and run["output"] not in [step["message"] for step in steps]:
         steps.append({"source": "agent", "message": run["output"]})  # a runner that doesn't report what its model said
+    usage: JsonObject = run.get("usage", _NOTHING)
     result: JsonObject = {
         "schema_version": SCHEMA_VERSION,
         "session_id": record["run_id"],
@@ -142,7 +139,16 @@ def _converted(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> J
         "agent": _agent(task.result.get("requested_model") or run.get("model")),
         "steps": [{"step_id": n, **step} for n, step in enumerate(steps, start=1)],
         "notes": _NOTES,
-        "final_metrics": _final_metrics(task, len(steps)),
+        "final_metrics": _known(
+            {
+                "total_prompt_tokens": usage.get("input_tokens"),
+                "total_completion_tokens": usage.get("output_tokens"),
+                "total_cached_tokens": usage.get("cached_tokens"),
+                "total_cost_usd": run.get("cost_usd"),
+                "total_steps": len(steps),
+                "extra": {"delegate": {"cost_usd_with_judges": task.result.get("cost_usd")}},
+            }
+        ),
         "extra": {"delegate": _ours(task)},
     }
     if below:
@@ -227,24 +233,15 @@ def _steps(events: Sequence[JsonObject]) -> list[_Step]:
     return steps
 
 
-def _with_messages(steps: Sequence[_Step], events: Sequence[JsonObject], subagents: set[str]) -> Iterator[JsonObject]:
-    """The steps, with the messages of the parent where the child read them."""
-    said = [event for event in events if event["kind"] == "message.delivered"]
-    for step in steps:
-        while said and said[0]["at"] <= step.at:
-            yield _message(said.pop(0))
-        yield step.as_json(subagents)
-    yield from map(_message, said)
-
-
-def _message(event: JsonObject) -> JsonObject:
-    return {"source": "user", "timestamp": _time(event["at"]), "message": event["text"]}
+def _said(at: float, text: str) -> JsonObject:
+    """What the child was told."""
+    return {"source": "user", "timestamp": _time(at), "message": text}
 
 
 def _result(call_id: str, receipt: JsonObject, subagents: set[str]) -> JsonObject:
     details = ("status", "seconds", "output_bytes", "output_sha256", "sandbox")
     result: JsonObject = {"source_call_id": call_id, "content": receipt["output"]}
-    if refs := [handle for handle in _handles_in(receipt, receipt["run_id"]) if handle in subagents]:
+    if refs := [handle for handle in _handles_in(receipt) if handle in subagents]:
         result["subagent_trajectory_ref"] = [{"trajectory_id": handle} for handle in dict.fromkeys(refs)]
     return {**result, "extra": {"delegate": _known({name: receipt[name] for name in details})}}
 
@@ -257,19 +254,6 @@ def _metrics(usage: JsonObject) -> JsonObject:
         "cached_tokens": usage["cached_tokens"],
         "cost_usd": usage["cost_usd"],
         "extra": {"delegate": _known(extra)},
-    }
-    return _known(metrics)
-
-
-def _final_metrics(task: RecordedTask, steps: int) -> JsonObject:
-    usage: JsonObject = task.run.get("usage", _NOTHING)
-    metrics = {
-        "total_prompt_tokens": usage.get("input_tokens"),
-        "total_completion_tokens": usage.get("output_tokens"),
-        "total_cached_tokens": usage.get("cached_tokens"),
-        "total_cost_usd": task.run.get("cost_usd"),
-        "total_steps": steps,
-        "extra": {"delegate": {"cost_usd_with_judges": task.result.get("cost_usd")}},
     }
     return _known(metrics)
 

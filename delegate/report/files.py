@@ -62,8 +62,9 @@ class LeftFiles:
         path, change = visible(artifact.path), _change(artifact)
         if artifact.link_to is not None:
             return FileView(path, change, note=f"a link to {visible(artifact.link_to)}")
-        if self._is_diff(artifact):
-            text = room.take(self._diff_text() or "", _DIFF_CHARS)
+        if self._root is not None and artifact.path == f"../{self._root.name}.diff":
+            # Of a worktree: it lies next to it, where the child can't write.
+            text = room.take(self._read(self._root.parent, f"{self._root.name}.diff") or "", _DIFF_CHARS)
             return FileView("all changes", f"diff, {artifact.bytes:,} bytes", lines=_diff_lines(text.splitlines()))
         before = self._read(self._before, artifact.path) if artifact.change != "created" else None
         text = self.text(artifact.path) if artifact.change != "deleted" else ""
@@ -76,14 +77,6 @@ class LeftFiles:
             note = note or "compared with the folder that it was copied from, as that is now"
             return FileView(path, change, note=note, lines=_diff_lines(diff))
         return FileView(path, change, text=room.take(text, _FILE_CHARS), note=note)
-
-    def _is_diff(self, artifact: Artifact) -> bool:
-        return self._root is not None and artifact.path == f"../{self._root.name}.diff"
-
-    def _diff_text(self) -> str | None:
-        """The diff of a worktree, which lies next to it, where the child can't write."""
-        assert self._root is not None
-        return self._read(self._root.parent, f"{self._root.name}.diff")
 
     def _is_unchanged(self, artifact: Artifact) -> bool:
         """Whether the file is as it was when its task ended, or that can't be told."""

@@ -42,12 +42,16 @@ def timeline(courses: Sequence[Course]) -> Timeline | None:
     span = max(end - start, 0.001)
     lanes = [_lane(course, start, span) for course in courses]
     ticks = [f"{1_000 * span * part / 4:.0f} ms" if span < 1 else duration(span * part / 4) for part in range(5)]
-    return Timeline(lanes, ticks, _paths(lanes) if len(lanes) > MOST_LABELED else {})
+    parts: dict[LaneKind, list[str]] = {}
+    for n, lane in enumerate(lanes if len(lanes) > MOST_LABELED else ()):
+        for segment in lane.segments:
+            parts.setdefault(segment.kind, []).append(f"M{segment.x:g} {4 * n + 2}h{segment.width:g}")
+    return Timeline(lanes, ticks, {kind: "".join(path) for kind, path in parts.items()})
 
 
 def _lane(course: Course, start: float, span: float) -> Lane:
     parts = [part for part in _parts(course) if part[2] > part[1]]
-    segments = list(_segments(parts, start, span))
+    segments = _segments(parts, start, span)
     sums: dict[LaneKind, float] = {}
     for kind, begin, end in parts:
         sums[kind] = sums.get(kind, 0) + end - begin
@@ -55,24 +59,20 @@ def _lane(course: Course, start: float, span: float) -> Lane:
     return Lane(course.number, course.anchor, one_line(course.label, _LABEL_CHARS), segments, summary or "no time")
 
 
-def _segments(parts: Sequence[tuple[LaneKind, float, float]], start: float, span: float) -> Iterator[Segment]:
+def _segments(parts: Sequence[tuple[LaneKind, float, float]], start: float, span: float) -> list[Segment]:
     """The parts as they are drawn. Those of one kind that can't be told apart are one, since there may be thousands."""
-    block: tuple[LaneKind, float, float, float] | None = None
+    blocks: list[tuple[LaneKind, float, float, float]] = []
     for kind, begin, end in parts:
-        x, seconds = (begin - start) / span * WIDTH, end - begin
-        right = x + max(LEAST_WIDTH, seconds / span * WIDTH)
-        if block is not None and block[0] == kind and block[1] <= x <= block[2]:
-            block = kind, block[1], max(block[2], right), block[3] + seconds
-            continue
-        if block is not None:
-            yield _segment(*block)
-        block = kind, x, right, seconds
-    if block is not None:
-        yield _segment(*block)
-
-
-def _segment(kind: LaneKind, left: float, right: float, seconds: float) -> Segment:
-    return Segment(kind, round(left, 1), round(right - left, 1), f"{kind} {duration(seconds)}")
+        left, seconds = (begin - start) / span * WIDTH, end - begin
+        right = left + max(LEAST_WIDTH, seconds / span * WIDTH)
+        if blocks and blocks[-1][0] == kind and blocks[-1][1] <= left <= blocks[-1][2]:
+            _, left, last_right, more = blocks.pop()
+            right, seconds = max(last_right, right), seconds + more
+        blocks.append((kind, left, right, seconds))
+    return [
+        Segment(kind, round(left, 1), round(right - left, 1), f"{kind} {duration(seconds)}")
+        for kind, left, right, seconds in blocks
+    ]
 
 
 def _parts(course: Course) -> Iterator[tuple[LaneKind, float, float]]:
@@ -97,11 +97,3 @@ def _parts(course: Course) -> Iterator[tuple[LaneKind, float, float]]:
             doing, since = following, at
     yield doing, since, course.ended_at
     yield from waits
-
-
-def _paths(lanes: Sequence[Lane]) -> dict[LaneKind, str]:
-    parts: dict[LaneKind, list[str]] = {}
-    for n, lane in enumerate(lanes):
-        for segment in lane.segments:
-            parts.setdefault(segment.kind, []).append(f"M{segment.x:g} {4 * n + 2}h{segment.width:g}")
-    return {kind: "".join(path) for kind, path in parts.items()}

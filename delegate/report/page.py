@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from delegate._util.fencing import clean
 from delegate._util.redaction import redactor
-from delegate.report.values import Filter, ReportView, RunLine, TaskView, Tone
+from delegate.report.values import ReportView, RunLine, TaskView, Tone
 
 TEMPLATES = Path(__file__).parent / "templates"
 TEXT_CHARS = 200_000
@@ -45,8 +45,13 @@ def report_page(view: ReportView, *, served: bool = False) -> Page:
     text = report_text(view)
     if len(text) > TEXT_CHARS:
         text = f"{text[:TEXT_CHARS]}\n[… {len(text) - TEXT_CHARS:,} more characters …]"
-    rules, live = _menurules(view.filters), served and view.live
-    return _page("report.html", rules, served=served, live=live, view=view, text=text)
+    # For each choice of a filter, the rule that hides all other rows. So filters need no script.
+    rules = "".join(
+        f'body:has(#{menu.id} option[value="{choice.key}"]:checked) .task:not(.{choice.key}){{display:none}}\n'
+        for menu in view.filters
+        for choice in menu.choices
+    )
+    return _page("report.html", rules, served=served, live=served and view.live, view=view, text=text)
 
 
 def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> Page:
@@ -56,7 +61,11 @@ def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> 
     `limit` of them.
     """
     wanted = words.casefold().split()
-    found = [run for run in runs if only in ("", run.tone) and _has(run, wanted)]
+
+    def has_all(text: str) -> bool:
+        return all(word in text.casefold() for word in wanted)
+
+    found = [run for run in runs if only in ("", run.tone) and has_all(f"{run.goal} {run.run_id} {run.kind}")]
     shown, is_live = found[:limit], any(run.state == "running" for run in runs)
     values = {"runs": shown, "found": len(found), "of": len(runs), "words": words, "only": only, "choices": _CHOICES}
     return _page("list.html", "", served=True, live=is_live, form_action="'self'", **values)
@@ -65,21 +74,14 @@ def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> 
 def compare_page(views: Sequence[ReportView]) -> Page:
     """The page with two runs side by side, the older one first."""
     older, newer = sorted(views, key=lambda view: view.when)
-    return _page("compare.html", "", served=True, live=False, views=(older, newer), pairs=_pairs(older, newer))
-
-
-def _pairs(older: ReportView, newer: ReportView) -> Sequence[tuple[TaskView | None, TaskView | None]]:
-    """The tasks of two runs: the same goal side by side, in the newer run's order, then what only the older one has."""
     left: dict[str, list[TaskView]] = {}
     for task in older.tasks:
         left.setdefault(task.goal, []).append(task)
-    pairs = [(left[task.goal].pop(0) if left.get(task.goal) else None, task) for task in newer.tasks]
-    return [*pairs, *((task, None) for tasks in left.values() for task in tasks)]
-
-
-def _has(run: RunLine, wanted: Sequence[str]) -> bool:
-    text = f"{run.goal} {run.run_id} {run.kind}".casefold()
-    return all(word in text for word in wanted)
+    # The same goal side by side, in the newer run's order, then what only the older one has.
+    pairs: list[tuple[TaskView | None, TaskView | None]] = []
+    pairs += [(left[task.goal].pop(0) if left.get(task.goal) else None, task) for task in newer.tasks]
+    pairs += [(task, None) for tasks in left.values() for task in tasks]
+    return _page("compare.html", "", served=True, live=False, views=(older, newer), pairs=pairs)
 
 
 def problem_page(message: str) -> Page:
@@ -99,20 +101,10 @@ def _page(template: str, rules: str, *, served: bool, live: bool, form_action: s
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
         f"connect-src {connect}; base-uri 'none'; form-action {form_action}"
     )
-    html = (
-        _environment()
-        .get_template(template)
-        .render(
-            policy=Markup(policy),  # noqa: S704
-            style=Markup(style),  # noqa: S704
-            script=Markup(script),  # noqa: S704
-            served=served,
-            live=live,
-            follow_seconds=FOLLOW_SECONDS,
-            **values,
-        )
-    )
-    return Page(redactor.text(html), policy)
+    own = {"policy": policy, "style": style, "script": script}
+    values |= {name: Markup(text) for name, text in own.items()}  # noqa: S704
+    values |= {"served": served, "live": live, "follow_seconds": FOLLOW_SECONDS}
+    return Page(redactor.text(_environment().get_template(template).render(values)), policy)
 
 
 @cache
@@ -139,12 +131,3 @@ def _file(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _menurules(filters: Sequence[Filter]) -> str:
-    """For each choice of a filter, the rule that hides all other rows. So filters need no script."""
-    return "".join(
-        f'body:has(#{menu.id} option[value="{choice.key}"]:checked) .task:not(.{choice.key}){{display:none}}\n'
-        for menu in filters
-        for choice in menu.choices
-    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,7 +19,7 @@ from delegate.budget import costs
 from delegate.contract.amounts import percent
 from delegate.errors import CallError
 from delegate.money import rough_usd
-from delegate.records.history import Ending, Records, RunSummary, TaskSummary
+from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline
 from delegate.report.room import Room
@@ -34,6 +34,8 @@ MOST_CHOICES = 12
 PAGE_TASKS = 1_000
 """Longer reports have several pages: one takes about a second, and 3 MB."""
 T = TypeVar("T")
+_Row = tuple[ItemOutcome | None, str | None]
+"""A row of a batch: its outcome, if it has one, and the handle of its record."""
 _MOST_COLUMNS = 4
 _TITLE_CHARS = 160
 
@@ -62,17 +64,25 @@ class Reports:
         tasks = await self._records.tasks(id)
         if batch is not None:
             outcomes = [outcome async for outcome in self._journal.outcomes(id)]
-            rows, pages = _paged(_rows(outcomes, tasks), page, _row_passed)
-            records = await self._read([handle for _, handle in rows if handle])
+            # The rows with an outcome in the order of the file, then the tasks that are running.
+            outcomes.sort(key=lambda outcome: (outcome.row is None, outcome.row or 0))
+            rows: list[_Row] = [(outcome, outcome.result.handle if outcome.result else None) for outcome in outcomes]
+            rows += [(None, task.handle) for task in tasks if task.state == "running" and task.depth == 0]
+            page_rows, pages = _paged(rows, page, lambda row: row[0] is not None and row[0].passed)
+            records = await self._read([handle for _, handle in page_rows if handle])
             rulings = await self._rulings(id)
             by_handle = {task.handle: task for task in tasks}
-            return await run_in_thread(lambda: _batch_view(batch, outcomes, rows, pages, by_handle, records, rulings))
+            return await run_in_thread(
+                lambda: _batch_view(batch, outcomes, page_rows, pages, by_handle, records, rulings)
+            )
         if tasks:
             page_tasks, pages = _paged(_in_order(tasks), page, lambda task: task.verdict == "PASS")
             records, rulings = await self._read([task.handle for task in page_tasks]), await self._rulings(id)
             others = [task.handle for task in tasks if task.handle not in records]
             results = {handle: _result(record) for handle, record in records.items()}
-            results |= {handle: _parsed(ending) for handle, ending in (await self._records.endings(others)).items()}
+            for handle, ending in (await self._records.endings(others)).items():
+                with suppress(ValidationError):
+                    results[handle] = TaskResult.model_validate_json(ending.result) if ending.result else None
             return await run_in_thread(lambda: _run_view("run", tasks, page_tasks, pages, results, records, rulings))
         record = await self._records.read(id)
         if record is None:
@@ -86,11 +96,8 @@ class Reports:
     async def runs(self, limit: int = 100) -> list[RunLine]:
         """The latest runs and batches, newest first."""
         batches = {batch.run_id: batch for batch in await self._journal.latest(limit)}
-        lines = [(batch.began_at, _batch_line(batch)) for batch in batches.values()]
-        lines += [
-            (run.began_at, _run_line(run)) for run in await self._records.runs(limit) if run.run_id not in batches
-        ]
-        return [line for _, line in sorted(lines, key=lambda line: -line[0])[:limit]]
+        runs = [run for run in await self._records.runs(limit) if run.run_id not in batches]
+        return [_line(run) for run in sorted((*batches.values(), *runs), key=lambda run: -run.began_at)[:limit]]
 
     async def _batch(self, id: str) -> BatchSummary | None:
         try:
@@ -114,7 +121,7 @@ class Reports:
 
 
 def _run_view(
-    kind: str,
+    kind: Literal["run", "task"],
     tasks: Sequence[TaskSummary],
     page_tasks: Sequence[TaskSummary],
     pages: Pages,
@@ -128,40 +135,46 @@ def _run_view(
     roots = [task for task in all_tasks if task.depth == top]
     places = {task.handle: n for n, task in enumerate(all_tasks, start=1)}
     keys = _Keys(len(page_tasks))
-    views = list[TaskView]()
-    for task in page_tasks:
-        n = places[task.handle]
-        view = _task_view(
+    views = [
+        _task_view(
             records.get(task.handle),
             len(page_tasks),
-            anchor=f"t{n}",
+            anchor=f"t{(n := places[task.handle])}",
             number=str(n) if n <= len(roots) else "",
             depth=task.depth - top,
             rulings=rulings.get(task.handle, ()),
             filters=keys.of(_filter_word(task.verdict, task.state), code_of(None, results.get(task.handle))),
         )
-        views.append(view)
+        for task in page_tasks
+    ]
+    words = [
+        word_of("unreadable" if task.state == "ended" else task.state, None, results.get(task.handle)) for task in roots
+    ]
     began, ended = min(task.began_at for task in tasks), max(_end(task, records) for task in tasks)
     totals = costs.totals([result for task in roots if (result := results.get(task.handle))], ended - began)
     if any(results.get(task.handle) is None for task in roots):
         totals = totals.model_copy(update={"cost_usd": None, "child_cost_usd": None})
     live = any(task.state == "running" for task in tasks)
+    notes = [f"Still running: this is how far it was at {when(time.time())}."] if live else []
+    if any(task.state == "outcome_unknown" for task in tasks):
+        notes.append("The process of some tasks was lost. They may have done anything, and are not run again.")
+    title = one_line(roots[0].goal, _TITLE_CHARS if len(roots) == 1 else _TITLE_CHARS // 2)
     return ReportView(
-        kind="task" if kind == "task" else "run",
-        title=_title([task.goal for task in roots]),
+        kind=kind,
+        title=title if len(roots) == 1 else f"{title} and {len(roots) - 1:,} more",
         run_id=tasks[0].run_id,
         state="running" if live else "ended",
         live=live,
         when=when(began),
         tally=_tally(totals.passed, len(roots)),
-        tone=_tone(words := [_word_of_task(task, results.get(task.handle)) for task in roots]),
+        tone=_tone(words),
         figures=_figures(totals, live=live),
         counts=_counts(words),
         tasks=views,
         timeline=timeline([_course(view, task, records) for view, task in zip(views, page_tasks, strict=True)]),
         bill=run_bill(totals),
         filters=keys.filters(),
-        notes=[*_notes(tasks, live=live), *_page_notes(pages, tasks[0].run_id)],
+        notes=[*notes, *_page_notes(pages, tasks[0].run_id)],
         pages=pages,
     )
 
@@ -177,19 +190,18 @@ def _batch_view(
 ) -> ReportView:
     """The report of a batch, with the `rows` of this page. `outcomes` are those of all."""
     rows = [(outcome and _redacted(outcome), handle) for outcome, handle in rows]
-    keys, views, courses = (
-        _Keys(len(rows), [outcome for outcome, _ in rows if outcome]),
-        list[TaskView](),
-        list[Course](),
-    )
+    keys = _Keys(len(rows), [outcome for outcome, _ in rows if outcome])
+    views, courses = list[TaskView](), list[Course]()
     for outcome, handle in rows:
         record, task = records.get(handle or ""), by_handle.get(handle or "")
         result = outcome.result if outcome else None
         word = _filter_word(result.verdict.verdict if result and result.verdict else None, _state_of(outcome))
+        place = result or task
         view = _task_view(
             record,
             len(rows),
-            anchor=_anchor(outcome, task),
+            # It stays the same while the batch goes on.
+            anchor=f"t{place.task_index + 1}" if place else f"row{outcome.row if outcome else 0}",
             number=outcome.id if outcome else "",
             outcome=outcome,
             rulings=rulings.get(handle or "", ()),
@@ -200,6 +212,12 @@ def _batch_view(
             courses.append(_course(view, task, records))
     totals = _batch_totals(batch, outcomes)
     live = batch.state == "running"
+    notes = [f"Still running: this is how far it was at {when(time.time())}; {batch.left:,} tasks are left."]
+    if batch.state == "ended":
+        notes = []
+    elif not live:
+        resume = f"`delegate batch --resume {batch.run_id}` goes on with it"
+        notes = [f"It was {batch.state} with {batch.left:,} tasks left; {resume}."]
     words = [word_of(_state_of(outcome), outcome, outcome.result) for outcome in outcomes]
     words += [word_of("running", None, None)] * (pages.tasks - len(outcomes))
     return ReportView(
@@ -217,28 +235,9 @@ def _batch_view(
         timeline=timeline(courses),
         bill=run_bill(totals),
         filters=keys.filters(),
-        notes=[*_batch_notes(batch), *_page_notes(pages, batch.run_id)],
+        notes=[*notes, *_page_notes(pages, batch.run_id)],
         pages=pages,
     )
-
-
-def _word_of_task(task: TaskSummary, result: TaskResult | None) -> tuple[str, Tone]:
-    return word_of("unreadable" if task.state == "ended" else task.state, None, result)
-
-
-_Row = tuple[ItemOutcome | None, str | None]
-"""A row of a batch: its outcome, if it has one, and the handle of its record."""
-
-
-def _rows(outcomes: Sequence[ItemOutcome], tasks: Sequence[TaskSummary]) -> list[_Row]:
-    """The rows with an outcome in the order of the file, then the tasks that are running."""
-    in_order = sorted(outcomes, key=lambda outcome: (outcome.row is None, outcome.row or 0))
-    rows: list[_Row] = [(outcome, outcome.result.handle if outcome.result else None) for outcome in in_order]
-    return rows + [(None, task.handle) for task in tasks if task.state == "running" and task.depth == 0]
-
-
-def _row_passed(row: _Row) -> bool:
-    return row[0] is not None and row[0].passed
 
 
 def _redacted(outcome: ItemOutcome) -> ItemOutcome:
@@ -271,13 +270,6 @@ def _page_notes(pages: Pages, run_id: str) -> list[str]:
     return [f"{place}, those without a PASS first{end} The headline, the counts and the bill are those of all."]
 
 
-def _anchor(outcome: ItemOutcome | None, task: TaskSummary | None) -> str:
-    """The id of a row in the page, which stays the same while the batch goes on."""
-    if outcome is not None and outcome.result is not None:
-        return f"t{outcome.result.task_index + 1}"
-    return f"t{task.task_index + 1}" if task else f"row{outcome.row if outcome else 0}"
-
-
 def _batch_totals(batch: BatchSummary, outcomes: Sequence[ItemOutcome]) -> Totals:
     """The sums over all results. The cost is that of the journal, which also counts what was run again since."""
     ended = batch.ended_at if batch.ended_at is not None else time.time()
@@ -305,11 +297,6 @@ def _task_view(record: JsonObject | None, of: int, **fields: Any) -> TaskView:
         return task_view(unreadable(record), Room.for_each_of(of), **fields)
 
 
-def _parsed(ending: Ending) -> TaskResult | None:
-    with suppress(ValidationError):
-        return TaskResult.model_validate_json(ending.result) if ending.result else None
-
-
 def _result(record: JsonObject | None) -> TaskResult | None:
     """The result on record; None if there is none, or another version of delegate wrote it."""
     with suppress(ValidationError):
@@ -327,13 +314,6 @@ def _end(task: TaskSummary, records: Mapping[str, JsonObject]) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------- headlines
-
-
-def _title(goals: Sequence[str]) -> str:
-    """The first goal, and how many more there are."""
-    if len(goals) == 1:
-        return one_line(goals[0], _TITLE_CHARS)
-    return f"{one_line(goals[0], _TITLE_CHARS // 2)} and {len(goals) - 1:,} more"
 
 
 def _tally(passed: int, total: int) -> str:
@@ -367,24 +347,6 @@ def _counts(words: Sequence[tuple[str, Tone]], *, not_started: int = 0) -> list[
     return rows if not_started <= 0 else [*rows, (not_started, "NOT STARTED", "none")]
 
 
-def _notes(tasks: Sequence[TaskSummary], *, live: bool) -> list[str]:
-    notes = [f"Still running: this is how far it was at {when(time.time())}."] if live else []
-    if any(task.state == "outcome_unknown" for task in tasks):
-        notes.append("The process of some tasks was lost. They may have done anything, and are not run again.")
-    return notes
-
-
-def _batch_notes(batch: BatchSummary) -> list[str]:
-    match batch.state:
-        case "running":
-            return [f"Still running: this is how far it was at {when(time.time())}; {batch.left:,} tasks are left."]
-        case "ended":
-            return []
-        case "stopped" | "interrupted":
-            resume = f"`delegate batch --resume {batch.run_id}` goes on with it"
-            return [f"It was {batch.state} with {batch.left:,} tasks left; {resume}."]
-
-
 # --------------------------------------------------------------------------------------------------------- filters
 
 
@@ -412,7 +374,11 @@ class _Keys:
             return ""
         values = {"verdict": word, "code": code or "none"}
         values |= {name: outcome.input.get(name, "") if outcome else "" for name in self._columns}
-        return " ".join(self._key(name, value) for name, value in values.items())
+        classes: list[str] = []
+        for n, (name, value) in enumerate(values.items()):
+            classes.append(self._keys[name].setdefault(value, f"k{n}-{len(self._keys[name])}"))
+        self._counts.update(classes)
+        return " ".join(classes)
 
     def filters(self) -> list[Filter]:
         """The filters that tell rows apart."""
@@ -426,12 +392,6 @@ class _Keys:
             if len(keys) > 1
         ]
 
-    def _key(self, name: str, value: str) -> str:
-        keys = self._keys[name]
-        key = keys.setdefault(value, f"k{list(self._keys).index(name)}-{len(keys)}")
-        self._counts[key] += 1
-        return key
-
 
 def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:
     """The columns that have a few values, each of which many rows share."""
@@ -444,42 +404,25 @@ def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- lists
 
 
-def _run_line(run: RunSummary) -> RunLine:
+def _line(run: RunSummary | BatchSummary) -> RunLine:
+    """A run, or a batch, in the list."""
+    if isinstance(run, RunSummary):
+        kind, total, cost_usd, goal = "run", run.tasks, run.cost_usd, run.goal
+    else:
+        kind, total, goal = "batch", run.total, f"{run.source}: {run.title}"
+        cost_usd = None if run.unpriced else run.cost_known_usd
+    cost = rough_usd(cost_usd, estimated=run.estimated) if cost_usd is not None else "cost unknown"
     seconds = (run.ended_at or time.time()) - run.began_at
-    cost = rough_usd(run.cost_usd, estimated=run.estimated) if run.cost_usd is not None else "cost unknown"
-    figures = [cost, duration(seconds)]
-    if run.state == "outcome_unknown":
-        figures = figures[:1]
+    tone: Tone = "pass" if run.passed == total and total else "none"
+    if run.state == "running" or run.failed or run.state != "ended":
+        tone = "run" if run.state == "running" else "fail" if run.failed else "warn"
     return RunLine(
-        run.run_id,
-        "run",
-        when(run.began_at),
-        run.state,
-        _line_tone(run.state, run.failed, run.other, run.passed),
-        _tally(run.passed, run.tasks),
-        figures,
-        one_line(run.goal, 200),
+        run_id=run.run_id,
+        kind=kind,
+        started=when(run.began_at),
+        state=run.state,
+        tone=tone,
+        tally=_tally(run.passed, total),
+        figures=[cost] if run.state in ("outcome_unknown", "interrupted") else [cost, duration(seconds)],
+        goal=one_line(goal, 200),
     )
-
-
-def _batch_line(batch: BatchSummary) -> RunLine:
-    cost = "cost unknown" if batch.unpriced else rough_usd(batch.cost_known_usd, estimated=batch.estimated)
-    seconds = (batch.ended_at or time.time()) - batch.began_at
-    return RunLine(
-        batch.run_id,
-        "batch",
-        when(batch.began_at),
-        batch.state,
-        _line_tone(batch.state, batch.failed, batch.total - batch.passed - batch.failed, batch.passed),
-        _tally(batch.passed, batch.total),
-        [cost, *([duration(seconds)] if batch.state != "interrupted" else [])],
-        one_line(f"{batch.source}: {batch.title}", 200),
-    )
-
-
-def _line_tone(state: str, failed: int, other: int, passed: int) -> Tone:
-    if state == "running":
-        return "run"
-    if failed:
-        return "fail"
-    return "warn" if state != "ended" else "none" if other or not passed else "pass"

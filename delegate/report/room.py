@@ -29,7 +29,8 @@ class Room:
     def take(self, text: str, most: int) -> str:
         """The text, cut with a note to what there is room for and to `most` characters."""
         part = text[: max(0, min(most, self._left))]
-        part = part if len(part) < 1_000 else self._fitting(part)
+        if len(part) >= 1_000 and (length := _escaped_length(part)) > self._left:
+            part = part[: int(len(part) * self._left / length)]
         self._left -= _escaped_length(part)
         if len(part) == len(text):
             return text
@@ -43,11 +44,6 @@ class Room:
             return False
         self._left -= chars
         return True
-
-    def _fitting(self, text: str) -> str:
-        """As much of the text as there is room for once it is escaped."""
-        length = _escaped_length(text)
-        return text if length <= self._left else text[: int(len(text) * self._left / length)]
 
 
 def _escaped_length(text: str) -> int:

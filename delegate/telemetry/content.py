@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delegate._util.redaction import redactor
-from delegate.ports import ChatReply, ChatRequest, Message, ToolCall
+from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.telemetry import conventions as names
 from delegate.types import JsonObject
 
@@ -16,16 +16,12 @@ MAX_CHARS = 20_000
 
 def in_spans() -> bool:
     """Whether the operator wants content in spans."""
-    return _captured() in names.CONTENT_IN_SPANS
+    return os.environ.get(names.CAPTURE_CONTENT, "").strip().lower() in names.CONTENT_IN_SPANS
 
 
 def in_events() -> bool:
     """Whether the operator wants content in events."""
-    return _captured() in names.CONTENT_IN_EVENTS
-
-
-def _captured() -> str:
-    return os.environ.get(names.CAPTURE_CONTENT, "").strip().lower()
+    return os.environ.get(names.CAPTURE_CONTENT, "").strip().lower() in names.CONTENT_IN_EVENTS
 
 
 def text_of(text: str) -> str:
@@ -59,7 +55,12 @@ def reply_attributes(reply: ChatReply) -> Mapping[str, str]:
 
 def _parts(message: Message) -> Sequence[JsonObject]:
     parts: list[JsonObject] = [_text_part(message.text)] if message.text else []
-    parts += [_call_part(call) for call in message.tool_calls]
+    for call in message.tool_calls:
+        arguments = text_of(call.raw_arguments) if call.arguments is None else redactor.value(call.arguments)
+        if len(json.dumps(arguments)) > MAX_CHARS:
+            arguments = json_of(arguments)
+        head = {"type": "tool_call", "id": text_of(call.id), "name": text_of(call.name)}
+        parts.append({**head, "arguments": arguments})
     for reply in message.tool_replies:
         answer = text_of(reply.text)
         parts.append({"type": "tool_call_response", "id": text_of(reply.call_id), "response": answer})
@@ -68,15 +69,3 @@ def _parts(message: Message) -> Sequence[JsonObject]:
 
 def _text_part(text: str) -> JsonObject:
     return {"type": "text", "content": text_of(text)}
-
-
-def _call_part(call: ToolCall) -> JsonObject:
-    arguments = text_of(call.raw_arguments) if call.arguments is None else redactor.value(call.arguments)
-    if len(json.dumps(arguments)) > MAX_CHARS:
-        arguments = json_of(arguments)
-    return {
-        "type": "tool_call",
-        "id": text_of(call.id),
-        "name": text_of(call.name),
-        "arguments": arguments,
-    }

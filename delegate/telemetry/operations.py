@@ -8,18 +8,46 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from delegate.errors import ConfigError
 from delegate.models.connections import Connection
-from delegate.ports import ChatRequest
-from delegate.telemetry.operation import OFF, Operation, current
-from delegate.types import Tier
+from delegate.ports import ChatReply, ChatRequest, ToolOutput
+from delegate.types import Provenance, TaskResult, Tier, Usage, Verdict
 
 if TYPE_CHECKING:
-    from delegate.telemetry.tracing import Signals
+    from delegate.telemetry.tracing import Scope, Signals
 
+
+class Operation:
+    """One operation, which is the current span inside its `with` block. This one does nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        pass
+
+    def finished(self, result: TaskResult) -> None:
+        """Record the result of a task, and its verdict."""
+
+    def judged(self, verdict: Verdict) -> None:
+        """Record the verdict on work that was done elsewhere."""
+
+    def replied(self, reply: ChatReply, usage: Usage, cost_usd: float | None, provenance: Provenance) -> None:
+        """Record the reply of a model, and what it cost."""
+
+    def returned(self, output: ToolOutput) -> None:
+        """Record the output of a tool."""
+
+
+OFF = Operation()
+current: ContextVar["Scope | None"] = ContextVar("delegate_telemetry", default=None)
+"""What is traced now; None if nothing is."""
 _receivers: ContextVar["Signals | None"] = ContextVar("delegate_telemetry_receivers", default=None)
 """The receivers inside `written_to`, instead of those that the program has set."""
 _GETTERS = (
@@ -68,21 +96,29 @@ def agent(*, role: str | None, index: int, handle: str, connection: Connection |
 
     It is named by its role, if it has one: unlike goals, roles are the operator's words, and there are few.
     """
-    scope = current.get()
-    model = connection.model if connection else None
-    return OFF if scope is None else scope.agent(role or "child", index, handle, model, tier)
+    if (scope := current.get()) is None:
+        return OFF
+    from delegate.telemetry.tracing import Agent
+
+    return Agent(scope, role or "child", index, handle, connection.model if connection else None, tier)
 
 
 def chat(connection: Connection, request: ChatRequest) -> Operation:
     """One request to a model."""
-    scope = current.get()
-    return OFF if scope is None else scope.chat(connection, request)
+    if (scope := current.get()) is None:
+        return OFF
+    from delegate.telemetry.tracing import Chat
+
+    return Chat(scope, connection, request)
 
 
 def tool(name: str, call_id: str, arguments: Mapping[str, Any]) -> Operation:
     """One call of a tool that the child was offered."""
-    scope = current.get()
-    return OFF if scope is None else scope.tool(name, call_id, arguments)
+    if (scope := current.get()) is None:
+        return OFF
+    from delegate.telemetry.tracing import ToolCall
+
+    return ToolCall(scope, name, call_id, arguments)
 
 
 @contextmanager
@@ -91,7 +127,7 @@ def judging() -> Generator[None]:
     if (scope := current.get()) is None:
         yield
         return
-    token = current.set(scope.judge())
+    token = current.set(replace(scope, role="judge"))
     try:
         yield
     finally:
@@ -100,7 +136,7 @@ def judging() -> Generator[None]:
 
 @contextmanager
 def written_to(path: Path | None) -> Generator[None]:
-    """Append the spans and events of everything inside the block to a file. Does nothing without a path.
+    """Append the spans of everything inside the block, with their events, to a file. Does nothing without a path.
 
     Raises:
         ConfigError: OpenTelemetry isn't installed, or the file can't be written.
@@ -120,7 +156,7 @@ def written_to(path: Path | None) -> Generator[None]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigError(f"--trace: can't write {path}: {reason}; name a file in an existing folder") from None
-    token = _receivers.set(signals_of(file, file, None))
+    token = _receivers.set(signals_of(file, None, None))
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
-"""Writes spans and events to a file as OTLP JSON, in the format of the OpenTelemetry Collector's file exporter.
+"""Writes spans to a file as OTLP JSON, in the format of the OpenTelemetry Collector's file exporter.
 
-Each line is one `ExportTraceServiceRequest` (`resourceSpans`) or `ExportLogsServiceRequest` (`resourceLogs`). A span is
-written when it ends, so a process that is killed leaves all that had ended. It needs only OpenTelemetry's API.
+Each line is one `ExportTraceServiceRequest`. A span is written when it ends, so a process that is killed leaves all
+that had ended. It needs only OpenTelemetry's API: its SDK and its encoder are four more packages, and take three times
+as long to import.
 """
 
 import json
@@ -15,28 +16,27 @@ from pathlib import Path
 from typing import Any, cast
 
 from opentelemetry import trace
-from opentelemetry._logs import Logger, LoggerProvider, LogRecord
-from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFlags, Tracer, TracerProvider
+from opentelemetry.trace import Span, SpanContext, SpanKind, TraceFlags, Tracer, TracerProvider
 
 from delegate._util.redaction import logger
 from delegate.types import JsonObject
 
-_KINDS = {SpanKind.INTERNAL: 1, SpanKind.SERVER: 2, SpanKind.CLIENT: 3, SpanKind.PRODUCER: 4, SpanKind.CONSUMER: 5}
-_STATUS = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 _KNOWN_PARENT, _REMOTE_PARENT = 0x100, 0x200
 """Flags of a span: whether it is known where its parent is, and whether that is another process."""
-_INFO = 9
 _log = logger(__name__)
 _ids = random.SystemRandom()
 
 
-class TraceFile(TracerProvider, LoggerProvider):
+class TraceFile(TracerProvider):
     """Appends to one file, and is the provider of what writes to it. Raises OSError if the file can't be written."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
-        if _is_cut(path):
-            self._file.write("\n")
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as written:
+                written.seek(-1, os.SEEK_END)
+                if written.read() != b"\n":  # the line of a killed process
+                    self._file.write("\n")
         self._lock = threading.Lock()
         service = os.environ.get("OTEL_SERVICE_NAME") or "delegate"
         self._resource = {"attributes": _attributes({"service.name": service})}
@@ -51,30 +51,10 @@ class TraceFile(TracerProvider, LoggerProvider):
         """See TracerProvider."""
         return _FileTracer(self, {"name": instrumenting_module_name, "version": instrumenting_library_version or ""})
 
-    def get_logger(
-        self, name: str, version: str | None = None, schema_url: str | None = None, attributes: Any = None
-    ) -> Logger:
-        """See LoggerProvider."""
-        return _FileLogger(self, {"name": name, "version": version or ""})
-
-    def write_span(self, scope: JsonObject, span: JsonObject) -> None:
+    def write(self, scope: JsonObject, span: JsonObject) -> None:
         """Write one span."""
-        self._write(
-            {"resourceSpans": [{"resource": self._resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}]}
-        )
-
-    def write_event(self, scope: JsonObject, record: JsonObject) -> None:
-        """Write one event."""
-        logs = [{"scope": scope, "logRecords": [record]}]
-        self._write({"resourceLogs": [{"resource": self._resource, "scopeLogs": logs}]})
-
-    def close(self) -> None:
-        """Close the file. What ends later is lost."""
-        with self._lock, suppress(OSError):  # that of a line that couldn't be written, which was logged
-            self._file.close()
-
-    def _write(self, request: JsonObject) -> None:
-        line = json.dumps(request, separators=(",", ":")) + "\n"
+        spans = {"resource": self._resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}
+        line = json.dumps({"resourceSpans": [spans]}, separators=(",", ":")) + "\n"
         with self._lock:
             if self._file.closed:
                 return
@@ -86,14 +66,10 @@ class TraceFile(TracerProvider, LoggerProvider):
                 with suppress(OSError):
                     self._file.close()
 
-
-def _is_cut(path: Path) -> bool:
-    """Whether a file ends in the middle of a line, as one of a killed process may."""
-    if not path.is_file() or not path.stat().st_size:
-        return False
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
+    def close(self) -> None:
+        """Close the file. What ends later is lost."""
+        with self._lock, suppress(OSError):  # that of a line that couldn't be written, which was logged
+            self._file.close()
 
 
 class _FileTracer(Tracer):
@@ -152,18 +128,19 @@ class _FileSpan(Span):
             return
         flags = int(self._context.trace_flags) | _KNOWN_PARENT | (_REMOTE_PARENT if self._parent.is_remote else 0)
         span = {
-            **_ids_of(self._context),
+            "traceId": f"{self._context.trace_id:032x}",
+            "spanId": f"{self._context.span_id:016x}",
             "parentSpanId": f"{self._parent.span_id:016x}" if self._parent.is_valid else "",
             "flags": flags,
             "name": self._name,
-            "kind": _KINDS[self._kind],
+            "kind": self._kind.value + 1,
             "startTimeUnixNano": str(self._start),
             "endTimeUnixNano": str(end_time or time.time_ns()),
             "attributes": _attributes(self._attributes),
             "events": self._events,
             "status": self._status,
         }
-        file.write_span(self._scope, span)
+        file.write(self._scope, span)
 
     def get_span_context(self) -> SpanContext:
         return self._context
@@ -185,42 +162,11 @@ class _FileSpan(Span):
         return self._file is not None
 
     def set_status(self, status: Any, description: str | None = None) -> None:
-        self._status = {"code": _STATUS[status.status_code if isinstance(status, trace.Status) else status]}
+        self._status = {"code": (status.status_code if isinstance(status, trace.Status) else status).value}
 
     def record_exception(self, exception: BaseException, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         """Record its type. Its message may have content."""
         self.add_event("exception", {"exception.type": type(exception).__qualname__})
-
-
-class _FileLogger(Logger):
-    def __init__(self, file: TraceFile, scope: JsonObject) -> None:
-        super().__init__(scope["name"])
-        self._file = file
-        self._scope = scope
-
-    def enabled(self, **_: Any) -> bool:  # type: ignore[override]
-        """Whether anything is written: always."""
-        return True
-
-    def emit(self, record: LogRecord | None = None, **fields: Any) -> None:  # type: ignore[override]
-        """Write one event."""
-        record = record or LogRecord(**fields)
-        at = str(record.timestamp or record.observed_timestamp)
-        span = trace.get_current_span(record.context).get_span_context()
-        event = {
-            **_ids_of(span),
-            "flags": int(span.trace_flags),
-            "timeUnixNano": at,
-            "observedTimeUnixNano": at,
-            "severityNumber": _INFO,
-            "eventName": record.event_name or "",
-            "attributes": _attributes(record.attributes or {}),
-        }
-        self._file.write_event(self._scope, event)
-
-
-def _ids_of(context: SpanContext) -> JsonObject:
-    return {"traceId": f"{context.trace_id:032x}", "spanId": f"{context.span_id:016x}"}
 
 
 def _attributes(values: Mapping[str, Any]) -> list[JsonObject]:

@@ -16,8 +16,7 @@ from contextvars import Token
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -32,7 +31,7 @@ from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolOutput
 from delegate.telemetry import content
 from delegate.telemetry import conventions as names
-from delegate.telemetry.operation import Operation, Role, Tracing, current
+from delegate.telemetry.operations import Operation, current
 from delegate.types import CriterionResult, Provenance, TaskResult, Tier, Usage, Verdict
 
 P = ParamSpec("P")
@@ -84,6 +83,15 @@ def signals_of(tracers: TracerProvider | None, loggers: LoggerProvider | None, m
     )
 
 
+def _plain(identifier: str | None) -> str | None:
+    """An identifier that comes from outside, if it looks like one."""
+    return redactor.text(identifier) if identifier and _PLAIN.fullmatch(identifier) else None
+
+
+def _kind_of(error: BaseException) -> str:
+    return error.fault if isinstance(error, ProviderError) else type(error).__name__
+
+
 def is_suppressed() -> bool:
     """Whether the program has turned instrumentations off here."""
     return bool(otel_context.get_value(_SUPPRESSED))
@@ -110,36 +118,9 @@ class Scope:
     content_in_events: bool
     batch: Span | None = None
     """The span of the batch, directly below it."""
-    role: Role | None = None
+    role: Literal["child", "judge"] | None = None
     handle: str | None = None
     """The handle of the task that runs."""
-
-    def plain(self, identifier: str | None) -> str | None:
-        """An identifier that comes from outside, if it looks like one."""
-        return redactor.text(identifier) if identifier and _PLAIN.fullmatch(identifier) else None
-
-    def judge(self) -> "Scope":
-        """The scope of a verdict."""
-        return replace(self, role="judge")
-
-    def agent(self, name: str, index: int, handle: str, model: Model | None, tier: Tier | None) -> Operation:
-        """See `operations.agent`."""
-        inner = replace(self, batch=None, role="child", handle=handle)
-        attributes = {
-            names.CONVERSATION: handle,
-            names.TASK_INDEX: index,
-            names.TIER: tier,
-            names.REQUEST_MODEL: model.id if model else None,
-        }
-        return Agent(inner, "invoke_agent", name, {names.AGENT_NAME: name, **attributes})
-
-    def chat(self, connection: Connection, request: ChatRequest) -> Operation:
-        """See `operations.chat`."""
-        return Chat(self, connection, request)
-
-    def tool(self, name: str, call_id: str, arguments: Mapping[str, Any]) -> Operation:
-        """See `operations.tool`."""
-        return ToolCall(self, name, call_id, arguments)
 
 
 class Traced(Operation):
@@ -161,7 +142,7 @@ class Traced(Operation):
         self._attributes = {names.OPERATION: operation, **attributes}
         self._span: Span = trace.INVALID_SPAN
         self._otel_token: Token[Any] | None = None
-        self._scope_token: Token[Tracing | None] | None = None
+        self._scope_token: Token[Scope | None] | None = None
 
     def __enter__(self) -> Self:
         self._start()
@@ -174,9 +155,7 @@ class Traced(Operation):
         self._span = self._scope.signals.tracer.start_span(self._name, kind=self._kind, attributes=attributes)
         self._otel_token = otel_context.attach(trace.set_span_in_context(self._span))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._end(error)
 
     @_guarded
@@ -186,7 +165,7 @@ class Traced(Operation):
         if self._scope_token is not None:
             current.reset(self._scope_token)
         if error is not None:
-            self._failed(error.fault if isinstance(error, ProviderError) else type(error).__name__)
+            self._failed(_kind_of(error))
         self._span.end()
 
     def _failed(self, reason: str) -> None:
@@ -289,26 +268,40 @@ class Agent(Traced):
 
     __slots__ = ()
 
+    def __init__(
+        self, scope: Scope, name: str, index: int, handle: str, model: Model | None, tier: Tier | None
+    ) -> None:
+        attributes = {
+            names.AGENT_NAME: name,
+            names.CONVERSATION: handle,
+            names.TASK_INDEX: index,
+            names.TIER: tier,
+            names.REQUEST_MODEL: model.id if model else None,
+        }
+        super().__init__(replace(scope, batch=None, role="child", handle=handle), "invoke_agent", name, attributes)
+
     @_guarded
     def finished(self, result: TaskResult) -> None:
         """Record how the task ended, its cost, and its verdict. Tokens are on the spans of the model calls alone."""
-        self._set(
-            {
-                names.STATUS: result.status,
-                names.RESPONSE_MODEL: self._scope.plain(result.model),
-                names.COST_USD: result.cost_usd,
-                names.COST_PROVENANCE: result.cost_provenance,
-                names.VERDICT: result.verdict.verdict if result.verdict else None,
-                names.LEVEL: result.verdict.level if result.verdict else None,
-                names.VERIFIED: result.verdict.verified if result.verdict else None,
-                names.CODE: result.verdict.code if result.verdict else None,
+        attributes: dict[str, Any] = {
+            names.STATUS: result.status,
+            names.RESPONSE_MODEL: _plain(result.model),
+            names.COST_USD: result.cost_usd,
+            names.COST_PROVENANCE: result.cost_provenance,
+        }
+        if verdict := result.verdict:
+            attributes |= {
+                names.VERDICT: verdict.verdict,
+                names.LEVEL: verdict.level,
+                names.VERIFIED: verdict.verified,
+                names.CODE: verdict.code,
             }
-        )
+        self._set(attributes)
         if result.status != "completed":
             self._failed(result.error.code if result.error else result.status)
-        if result.verdict is None:
+        if verdict is None:
             return
-        self._emit_verdict(result.verdict)
+        self._emit_verdict(verdict)
         if (instruments := self._scope.signals.instruments) and result.verification_share is not None:
             instruments.share.record(result.verification_share)
 
@@ -349,7 +342,7 @@ class Chat(Traced):
         if instruments is not None and self._scope.role == "judge":
             labels = {name: self._attributes[name] for name in (names.PROVIDER, names.REQUEST_MODEL)}
             if error is not None:
-                labels[names.ERROR_TYPE] = error.fault if isinstance(error, ProviderError) else type(error).__name__
+                labels[names.ERROR_TYPE] = _kind_of(error)
             instruments.judge.record(time.monotonic() - self._started, labels)
 
     @_guarded
@@ -359,7 +352,7 @@ class Chat(Traced):
             return
         self._set(
             {
-                names.RESPONSE_MODEL: self._scope.plain(reply.model_served),
+                names.RESPONSE_MODEL: _plain(reply.model_served),
                 names.FINISH_REASONS: (names.REASONS.get(reply.stop, reply.stop),),
                 names.INPUT_TOKENS: usage.input_tokens,
                 names.OUTPUT_TOKENS: usage.output_tokens,
@@ -380,7 +373,7 @@ class ToolCall(Traced):
     __slots__ = ("_arguments",)
 
     def __init__(self, scope: Scope, name: str, call_id: str, arguments: Mapping[str, Any]) -> None:
-        attributes = {names.TOOL_NAME: name, names.TOOL_TYPE: "function", names.TOOL_CALL_ID: scope.plain(call_id)}
+        attributes = {names.TOOL_NAME: name, names.TOOL_TYPE: "function", names.TOOL_CALL_ID: _plain(call_id)}
         super().__init__(scope, "execute_tool", name, attributes)
         self._arguments = arguments
 

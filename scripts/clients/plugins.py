@@ -2,8 +2,10 @@
 
 Each plugin is installed with the client's own command, from this clone.
 
-A scripted model says that it has written a file. In one run it hasn't, and writes it only when the hook tells it what
-is missing; in the other it has. In Claude Code, a subagent does so, and in the others the main agent.
+A scripted model says that it has written a file. In one run it hasn't, and writes it only when it is told what is
+missing; in the other it has. In Claude Code and opencode, a subagent does so, whom the hook keeps from ending. In
+Hermes, whose own `delegate_task` the plugin answers, a subagent's FAIL is read by the agent that called it, which calls
+again. In the others it is the main agent.
 """
 
 import argparse
@@ -13,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,6 @@ from tests.support.model_server import Call, Reply
 
 Json = dict[str, Any]
 PROMPT = "Write made.txt with the word done.\n\nAcceptance criteria:\n- file: made.txt\n"
-TOLD = "delegate: FAIL"
 SHELLS: Mapping[str, Callable[[str], Json]] = {
     "Bash": lambda command: {"command": command, "description": "Write the file"},
     "exec_command": lambda command: {"cmd": command},
@@ -41,11 +42,16 @@ class Host:
     """How a client installs the plugin, and is started."""
 
     install: tuple[tuple[str, ...], ...]
+    """What the client's program is called with."""
     argv: Callable[[Setup, str], list[str]]
     """The command line for a prompt."""
     files: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Files that are copied, below the home folder, where the client has no command for a plugin on this machine."""
     by_subagent: bool = False
+    told: str = "delegate: FAIL"
+    """What the model reads when the work isn't done."""
+    program: Callable[[str], str] = str
+    """The program to start, from the one that is installed."""
     settings: str = ""
     """Its settings file, below the home folder, for what names the model."""
     transcript: Callable[[Setup, Mapping[str, str], list[Json]], str] = lambda setup, env, told: _told_of(told)
@@ -62,13 +68,13 @@ def _exported(setup: Setup, env: Mapping[str, str], session: str) -> str:
     return done.stdout[done.stdout.index("{") :]
 
 
-def _hermes(setup: Setup, *arguments: str) -> list[str]:
-    return [str(Path(setup.program).with_name("hermes")), *arguments]
-
-
 def _of_hermes(setup: Setup, env: Mapping[str, str]) -> str:
-    sessions = run(_hermes(setup, "sessions", "export", "-"), setup.project, dict(env)).stdout.splitlines()
+    sessions = run([setup.program, "sessions", "export", "-"], setup.project, dict(env)).stdout.splitlines()
     return max(sessions, key=lambda line: json.loads(line)["started_at"])
+
+
+def _delegating_in_hermes(setup: Setup, _prompt: str) -> list[str]:
+    return [setup.program, "-z", "Let an agent do the work.", "--yolo"]
 
 
 HERMES = Driven(
@@ -82,6 +88,11 @@ HERMES = Driven(
             "base_url": f"{setup.model_url}/v1",
             "default": "test-model",
             "context_length": 128_000,
+        },
+        "plugins": {
+            "entries": {
+                "delegate-task": {"allow_tool_override": True, "config": {"takeover": True, "children": "hermes"}}
+            }
         },
     },
 )
@@ -117,20 +128,35 @@ HOSTS: Mapping[str, Host] = {
     ),
     "hermes": Host(
         (),
-        lambda setup, prompt: _hermes(setup, "-z", prompt, "--yolo"),
+        lambda setup, prompt: [setup.program, "-z", prompt, "--yolo"],
+        program=lambda python: str(Path(python).with_name("hermes")),
         settings=".hermes/config.yaml",
         transcript=lambda setup, env, told: _of_hermes(setup, env),
     ),
 }
+WITH_PLUGIN: Mapping[str, Host] = {
+    **HOSTS,
+    "hermes": replace(
+        HOSTS["hermes"],
+        install=(("plugins", "install", f"file://{ROOT}#delegate/hosts/hermes_plugin", "--enable"),),
+        argv=_delegating_in_hermes,
+        by_subagent=True,
+        told="made.txt does not exist",
+    ),
+}
+"""Hermes is recorded without its plugin, since its sessions show an agent that nothing is asked of."""
 
 
 AGENTS = {"Agent": "general-purpose", "Task": "general-purpose", "task": "general"}
 """The tool that starts a subagent in each client, and the kind of subagent."""
+OURS = "delegate_task"
 
 
 def asking(tools: Mapping[str, Any], prompt: str) -> Reply:
     """The reply that starts a subagent."""
-    name = next(name for name in AGENTS if name in tools)
+    name = next(name for name in (*AGENTS, OURS) if name in tools)
+    if name == OURS:
+        return Reply(tool_calls=((OURS, {"goal": prompt, "acceptance_criteria": ["file: made.txt"]}),))
     return Reply(tool_calls=((name, {"description": "Work", "prompt": prompt, "subagent_type": AGENTS[name]}),))
 
 
@@ -142,20 +168,30 @@ class Model:
         self.lies = lies
         self.told = 0
         self.has_tool = False
+        self.read = ""
+        """The verdict of the last call of `delegate_task`."""
 
     def __call__(self, call: Call) -> Any:
         tools = {tool.name: tool for tool in listed(call)}
         if not tools or call.wants_json:
             return Reply('{"title": "Write a file", "complexity_score": 1}')
         self.has_tool = self.has_tool or "delegate_task" in call.raw.decode()
-        text, done = call.raw.decode(), {one.tool for one in answered(call)}
+        text, answers = call.raw.decode(), answered(call)
+        done, told = {one.tool for one in answers}, self.host.told in text
+        self.told += told
+        if OURS in done:
+            self.read = json.dumps(json.loads(answers[-1].text)["results"][0]["judge"])
+            return (
+                Reply("It is written.")
+                if '"verdict": "PASS"' in self.read
+                else asking(tools, f"{PROMPT}\n{self.host.told}")
+            )
         if self.host.by_subagent and "made.txt with the word" not in text:
             return asking(tools, PROMPT)
         if self.host.by_subagent and done & AGENTS.keys():
             return Reply("It is written.")
         shell = next(tools[name] for name in SHELLS if name in tools)
-        self.told += TOLD in text
-        if shell.name not in done and (TOLD in text or not self.lies):
+        if shell.name not in done and (told or not self.lies):
             return calling(call, shell, [SHELLS[shell.name]("echo done > made.txt")], "function")
         return Reply("I wrote made.txt, as I was asked.")
 
@@ -178,8 +214,9 @@ def recording_command(folder: Path) -> Path:
 
 def play(name: str, *, lies: bool) -> str:
     """Play one client; what was seen, or how it failed."""
-    host, client = HOSTS[name], client_of(name)
+    host, client = WITH_PLUGIN[name], client_of(name)
     program, version = installed(client)
+    program = host.program(program)
     folder = cache() / "plugins" / name / ("lies" if lies else "honest")
     shutil.rmtree(folder, ignore_errors=True)
     home, project = folder / "home", folder / "project"
@@ -190,7 +227,7 @@ def play(name: str, *, lies: bool) -> str:
     with serving(model) as server:
         setup = Setup(home, project, server.url, program, {})
         path = f"{shim.parent}:{os.environ['PATH']}"
-        env = {"PATH": path, "HOME": str(home), "TERM": "dumb", "CI": "1", **client.env(setup)}
+        env = {"PATH": path, "HOME": str(home), "TERM": "dumb", "CI": "1", "PYTHONPATH": str(ROOT), **client.env(setup)}
         if host.settings:
             more = client.more_settings(setup)
             (home / host.settings).parent.mkdir(parents=True, exist_ok=True)
@@ -202,8 +239,8 @@ def play(name: str, *, lies: bool) -> str:
             run([program, *command], project, env).check_returncode()
         ended = run(host.argv(setup, PROMPT), project, env)
     answers = folder / "answers.jsonl"
-    said = answers.read_text().strip() if answers.exists() else "the hook was never run"
-    written = (project / "made.txt").exists()
+    said = answers.read_text().strip() if answers.exists() else model.read or "the hook was never run"
+    written = bool(model.read) or (project / "made.txt").exists()
     passed = written and ended.returncode == 0 and (model.told > 0) == lies and "PASS" in said and model.has_tool
     seen = f"exit code {ended.returncode}, told in {model.told} requests, tool {'' if model.has_tool else 'not '}there"
     failure = "" if passed else f"\n{ended.stdout[-800:]}\n{ended.stderr[-800:]}"
@@ -220,7 +257,7 @@ def run(command: list[str], folder: Path, env: dict[str, str], answer: str = "y\
 def main() -> None:
     """Play the clients that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clients", nargs="*", default=[name for name in HOSTS if name != "hermes"], metavar="CLIENT")
+    parser.add_argument("clients", nargs="*", default=list(WITH_PLUGIN), metavar="CLIENT")
     for name in parser.parse_args().clients:
         for lies in (True, False):
             print(("lies" if lies else "honest") + ": " + play(name, lies=lies), flush=True)

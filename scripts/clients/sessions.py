@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from scripts.clients.driven import ROOT, Setup, cache, installed
-from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, TOLD, Host, asking, client_of, recording_command, run
+from scripts.clients.plugins import AGENTS, HOSTS, SHELLS, Host, asking, client_of, recording_command, run
 from scripts.clients.wire import answered, calling, listed
 from scripts.clients.work import ALL as WORK
 from scripts.clients.work import PAGE, PLACE, Work
@@ -65,7 +65,7 @@ class Model:
         ran = sum(one.tool == shell.name for one in done)
         if ran < len(self.work.commands):
             return calling(call, shell, [SHELLS[shell.name](self.work.commands[ran])], "function")
-        return Reply(f"As I said: {self.work.report}" if TOLD in call.raw.decode() else self.work.report)
+        return Reply(f"As I said: {self.work.report}" if self.host.told in call.raw.decode() else self.work.report)
 
 
 def serving(model: Model) -> ModelServer:
@@ -80,6 +80,7 @@ def record(name: str) -> Iterator[Json]:
     """Let a client do all the work."""
     host, client = HOSTS[name], client_of(name)
     program, version = installed(client)
+    program = host.program(program)
     folder = cache() / "sessions" / name
     shutil.rmtree(folder, ignore_errors=True)
     home = folder / "home"

@@ -25,8 +25,8 @@ async def _all(*outcomes: ItemOutcome) -> AsyncIterator[ItemOutcome]:
 
 def test_a_csv_has_a_header_and_escapes_formulas() -> None:
     file = ResultsFile(Path("r.csv"))
-    file.create()
-    file.add(_outcome("a", '=HYPERLINK("http://x")\nsecond line'))
+    with file.created():
+        file.add(_outcome("a", '=HYPERLINK("http://x")\nsecond line'))
     file.close()
     with Path("r.csv").open(newline="") as text:
         (row,) = csv.DictReader(text)
@@ -37,8 +37,8 @@ def test_a_csv_has_a_header_and_escapes_formulas() -> None:
 @pytest.mark.parametrize("name", ["r.csv", "r.jsonl"])
 def test_a_csv_for_excel_begins_with_a_byte_order_mark(name: str) -> None:
     file = ResultsFile(Path(name), bom=True)
-    file.create()
-    file.add(_outcome("a", "Zoë"))
+    with file.created():
+        file.add(_outcome("a", "Zoë"))
     file.close()
     assert Path(name).read_bytes().startswith(codecs.BOM_UTF8) == (name == "r.csv")
     assert Path(name).read_bytes().count(codecs.BOM_UTF8) == (name == "r.csv")
@@ -46,8 +46,8 @@ def test_a_csv_for_excel_begins_with_a_byte_order_mark(name: str) -> None:
 
 def test_a_file_that_is_not_empty_is_not_overwritten() -> None:
     Path("r.jsonl").write_text("mine\n")
-    with pytest.raises(CallError, match="exists and isn't empty"):
-        ResultsFile(Path("r.jsonl")).create()
+    with pytest.raises(CallError, match="exists and isn't empty"), ResultsFile(Path("r.jsonl")).created():
+        pass
     assert Path("r.jsonl").read_text() == "mine\n"
 
 
@@ -81,8 +81,8 @@ async def test_rewriting_writes_past_a_link_that_a_child_left() -> None:
 def test_no_part_of_a_line_remains_if_the_disk_is_full() -> None:
     path, limits = Path("r.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
     file = ResultsFile(path)
-    file.create()
-    file.add(_outcome("a"))
+    with file.created():
+        file.add(_outcome("a"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 200, limits[1]))
     try:
         with pytest.raises(DelegateError, match="can't be written") as error:

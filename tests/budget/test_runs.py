@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task
+from delegate.budget import runs
 from delegate.budget.ledger import LEAST_OUTPUT
-from delegate.budget.runs import KEPT_RUNS, RunRegistry
+from delegate.budget.runs import RunRegistry
 from delegate.errors import ConfigError
 from delegate.events import Event
 from delegate.models.catalog import Catalog
@@ -79,17 +80,6 @@ async def with_one_run_id(delegator: Delegator) -> AsyncGenerator[Calling]:
 
 
 @asynccontextmanager
-async def inside_root_run(delegator: Delegator) -> AsyncGenerator[Calling]:
-    with delegator.root_run():
-        yield delegator.call
-
-
-@asynccontextmanager
-async def from_threads(delegator: Delegator) -> AsyncGenerator[Calling]:
-    yield lambda arguments: in_new_thread(lambda: delegator.call_sync(arguments, parent=TURN))
-
-
-@asynccontextmanager
 async def from_threads_inside_root_run(delegator: Delegator) -> AsyncGenerator[Calling]:
     with delegator.root_run():
         yield lambda arguments: asyncio.to_thread(delegator.call_sync, arguments)
@@ -116,14 +106,8 @@ async def on_two_event_loops(delegator: Delegator) -> AsyncGenerator[Calling]:
     other.close()
 
 
-async def in_new_thread(work: Callable[[], Report]) -> Report:
-    done: Future[Report] = Future()
-    threading.Thread(target=lambda: done.set_result(work())).start()
-    return await asyncio.wrap_future(done)
-
-
 WAYS: Sequence[Way] = (
-    with_one_run_id, inside_root_run, from_threads, from_threads_inside_root_run, on_two_event_loops
+    with_one_run_id, from_threads_inside_root_run, on_two_event_loops
 )  # fmt: skip
 
 
@@ -262,11 +246,12 @@ async def test_an_invalid_call_counts_no_children() -> None:
         assert codes(await delegator.call(three("x"), parent=TURN)) == ["completed"] * 3
 
 
-def test_a_run_in_use_is_remembered_however_many_others_there_are(home: Any) -> None:
+def test_a_run_in_use_is_remembered_however_many_others_there_are(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEPT_RUNS", 100)
     registry = RunRegistry(Settings(home=home), Catalog.shipped())
     in_use = registry.context(Parent(run_id="in use")).run
     idle = registry.context(Parent(run_id="idle")).run.id
-    for n in range(KEPT_RUNS):
+    for n in range(100):
         registry.context(Parent(run_id=f"another {n}"))
     assert registry.context(Parent(run_id="in use")).run is in_use
     assert registry.context(Parent(run_id="idle")).run.id != idle

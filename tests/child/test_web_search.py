@@ -10,7 +10,7 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.budget.ledger import Ledger
-from delegate.child.web_search import can_search, search_tool
+from delegate.child.web_search import search_tools
 from delegate.errors import ConfigError, ToolError
 from delegate.events import WaitReason
 from delegate.models.catalog import Catalog
@@ -157,12 +157,11 @@ async def test_a_model_above_the_parents_tier_may_not_answer_but_is_paid(tmp_pat
         model = declared_models([endpoint(server, "anthropic")])[0]
         client = connect(Endpoint("anthropic", server.anthropic_url, "dummy"), timeout_seconds=10)
         link = Connection(model, client, RateLimiter(), Catalog([model]))
-        assert can_search(link)
 
         def waiting(reason: WaitReason | None = None) -> nullcontext[None]:
             return nullcontext()
 
-        tool = search_tool(link, ceiling="fast", ledger=ledger, recorder=recorder, waiting=waiting)
+        (tool,) = search_tools(link, "fast", ledger, recorder, waiting)
         with pytest.raises(ToolError, match="above the parent's tier fast"):
             await tool.call({"query": "mill"})
         await client.aclose()

@@ -54,12 +54,7 @@ model = "m"  # the best
 [mcp_servers.other]  # theirs
 command = "x"
 """,
-    "yaml": """name: Local # mine
-mcpServers:
-  # theirs
-  - name: other
-    command: x
-""",
+    "yaml": "name: Local # mine\n",
 }
 
 
@@ -86,6 +81,9 @@ def test_what_is_there_stays_and_a_second_time_changes_nothing(client: str, tmp_
     assert file.read_text() == new
     assert (tmp_path / "settings.bak").read_text() == old
     assert "nothing would change" in run("--dry-run").stdout
+    if form == "yaml":
+        assert "has to be changed by hand" in run("--remove").stderr
+        return
     assert run("--remove").returncode == 0
     without = loads(file.read_text())
     emptied = {key: value for key, value in without.items() if loads(old).get(key) != value}
@@ -108,12 +106,6 @@ env = { MY = "1" }
   "env": {"MY": "1"}
 }}}
 """,
-    "continue": """mcpServers:
-  - name: delegate
-    command: old
-    args: ["mcp", "--runner", "claude -p"]
-    env: {MY: "1"}
-""",
 }
 
 
@@ -129,7 +121,7 @@ def test_of_an_entry_that_is_there_what_its_user_set_wins(client: str, tmp_path:
         found = (jsonc.loads if form == "json" else PARSERS[form])(file.read_text())
         for key in CLIENTS[client].keys:
             found = found[key]
-        return found[0] if form == "yaml" else found
+        return found
 
     assert run().returncode == 0
     first = entry()
@@ -226,16 +218,6 @@ def test_options_of_the_server_are_in_its_arguments() -> None:
     assert json.loads(done.stdout)["mcpServers"]["delegate"]["args"] == ["mcp", "--runner", "claude -p"]
 
 
-def test_a_json_file_keeps_all_else(tmp_path: Path) -> None:
-    file = tmp_path / "settings.json"
-    old = {"theme": "dark", "mcpServers": {"other": {"command": "x"}, "delegate": {"command": "old"}}, "b": [1]}
-    file.write_text(json.dumps(old))
-    new = installed("gemini", file)
-    assert new["mcpServers"].pop("delegate")["command"] == "delegate"
-    del old["mcpServers"]["delegate"]  # type: ignore[attr-defined]
-    assert new == old
-
-
 CODEX = """\
 model = "gpt-6.1-sol"  # the best
 
@@ -297,27 +279,6 @@ def test_a_toml_file_of_another_form_is_left_as_it_is(text: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "servers",
-    [
-        "mcpServers:\n  - name: other\n    command: x\n",
-        "mcpServers:\n- name: other\n  command: x\n",
-        "mcpServers:\n  - name: delegate\n    command: old\n    args: []\n  - name: other\n    command: x\n",
-        "mcpServers: []\n",
-        "",
-    ],
-)
-def test_a_yaml_file_keeps_all_else_and_its_comments(servers: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(f"name: Local # mine\n{servers}models:\n  - name: m\n")
-    new = installed("continue", file)
-    ours, *others = new["mcpServers"]
-    assert ours["command"] == "delegate"
-    assert others == ([{"name": "other", "command": "x"}] if "other" in servers else [])
-    assert (new["name"], new["models"]) == ("Local", [{"name": "m"}])
-    assert "# mine" in file.read_text()
-
-
-@pytest.mark.parametrize(
     ("client", "text"),
     [
         ("vscode", '{"servers": {} // mine\n'),
@@ -326,7 +287,7 @@ def test_a_yaml_file_keeps_all_else_and_its_comments(servers: str, tmp_path: Pat
         ("codex", "model = \n"),
         ("codex", "[features]\ncode_mode = true\n"),
         ("continue", "mcpServers: {a: 1\n"),
-        ("continue", "mcpServers: [{name: other}]\n"),
+        ("continue", "mcpServers:\n  - name: other\n    command: x\n"),
         ("continue", "- a\n"),
     ],
 )
@@ -367,10 +328,3 @@ def test_a_link_at_the_place_of_a_new_file_leads_nowhere(name: str, tmp_path: Pa
     installed("cursor", tmp_path / "mcp.json")
     assert (tmp_path / "mine.txt").read_text() == "mine"
     assert not (tmp_path / "mcp.json").is_symlink()
-
-
-def test_an_unknown_client_is_refused_with_the_known_ones() -> None:
-    done = delegate("mcp", "install", "emacs", COLUMNS="200")
-    assert done.returncode == 2
-    assert "there is no client 'emacs'" in done.stderr
-    assert "codex" in done.stderr

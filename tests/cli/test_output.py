@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 
 from delegate.cli import exits
 from delegate.cli.input.options import Format
-from delegate.cli.screen.output import print_report, print_report_as, verdict_text
-from delegate.cli.screen.screens import record_screen, task_screen
+from delegate.cli.screen.output import print_report, print_report_as
+from delegate.cli.screen.screens import record_screen, task_screen, verdict_screen
 from delegate.codes import OwnCode
 from delegate.contract.amounts import percent
 from delegate.money import usd
@@ -180,7 +180,7 @@ def test_no_line_is_wider_than_the_console(text: str, width: int) -> None:
     screens = (
         task_screen(result, text, number=123, more="delegate show last 123"),
         record_screen(result, text, report=text),
-        verdict_text(verdict, text),
+        verdict_screen(verdict, text),
         task_screen(_result(summary=text), text),
     )
     for screen in screens:
@@ -266,7 +266,7 @@ def test_text_of_a_provider_does_not_control_the_terminal() -> None:
 
 
 def _shown_alone(**given: object) -> list[str]:
-    return _printed(verdict_text(_verdict().model_copy(update=given), "Ask for tea")).splitlines()
+    return _printed(verdict_screen(_verdict().model_copy(update=given), "Ask for tea")).splitlines()
 
 
 def test_a_score_is_shown_with_its_coverage_unless_it_adds_nothing() -> None:

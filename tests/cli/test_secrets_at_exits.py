@@ -293,9 +293,7 @@ EXITS = {
         budget/nested.py budget/shared.py calibration/detector.py cli/__init__.py cli/commands/calibrate.py
         cli/doctor/diagnostics.py
         cli/commands/init.py cli/commands/mcp_install.py cli/input/starting.py trust.py""",
-    "what the attacks on the sandbox try": """
-        cli/doctor/security/paths.py cli/doctor/security/probes.py cli/doctor/security/scene.py
-        cli/doctor/security/urls.py""",
+    "what the attacks on the sandbox try": "cli/doctor/security/probes.py cli/doctor/security/scene.py",
 }
 """The modules that write or send, by what that is."""
 

@@ -130,7 +130,6 @@ def test_what_strict_decoding_has_to_fill_in_may_be_null(dialect: Dialect, varia
     parameters = parts(tool(dialect, variant=variant))[2]
     nothing = dict.fromkeys(parameters["properties"])
     no_task = dict.fromkeys(parameters["properties"]["tasks"]["items"]["properties"])
-    no_task = dict.fromkeys(parameters["properties"]["tasks"]["items"]["properties"])
     call = {**nothing, "tasks": [{**no_task, "goal": "g"}]}
     validator: Any = Draft202012Validator(parameters)
     validator.validate(call)

@@ -349,7 +349,7 @@ def outcome(arguments: Any) -> None:
 
 
 @given(VALUES | NEAR_CALLS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_json_becomes_tasks_or_a_call_error(value: Any) -> None:
     outcome(value)
     outcome(json.dumps(value))

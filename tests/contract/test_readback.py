@@ -25,6 +25,7 @@ from delegate.contract import (
     render_running,
     render_slice,
     stop_tool,
+    think_tool,
 )
 from delegate.errors import CallError
 from delegate.events import (
@@ -133,20 +134,20 @@ def test_a_merge_has_handles_and_perhaps_a_branch() -> None:
         assert refused.value.field == field
 
 
-@pytest.mark.parametrize("make", [read_tool, stop_tool, message_tool, merge_tool])
+@pytest.mark.parametrize("make", [read_tool, stop_tool, message_tool, merge_tool, think_tool])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_has_the_tools_in_its_own_envelope(dialect: Dialect, make: Callable[[Dialect], Any]) -> None:
     made = make(dialect)
     made = made.get("function", made)
-    assert made["name"] in ("read_delegation", "stop_delegation", "message_delegation", "merge_delegation")
+    assert made["name"] in ("read_delegation", "stop_delegation", "message_delegation", "merge_delegation", "think")
     names = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
     schema = next(made[name] for name in names if name in made)
     Draft202012Validator.check_schema(schema)
-    assert {"handle", "handles"} & set(schema["properties"])
+    assert {"handle", "handles", "thought"} & set(schema["properties"])
 
 
 def test_for_mcp_one_only_reads_and_the_other_does_not() -> None:
-    assert read_tool("mcp")["annotations"]["readOnlyHint"] is True
+    assert read_tool("mcp")["annotations"]["readOnlyHint"] is think_tool("mcp")["annotations"]["readOnlyHint"] is True
     assert stop_tool("mcp")["annotations"]["readOnlyHint"] is False
 
 

@@ -179,12 +179,6 @@ def test_a_forged_truncation_notice_for_another_handle_is_quoted() -> None:
     assert "- truncated" not in text
 
 
-def test_a_short_report_is_shown_whole_and_not_called_truncated() -> None:
-    text = read(result(summary="Three rows.\nSee out.csv."))
-    assert child_text(text) == "Three rows.\nSee out.csv."
-    assert "- truncated" not in text
-
-
 def test_the_files_tool_calls_and_cost_of_a_task_are_shown() -> None:
     text = read(
         result(
@@ -212,11 +206,6 @@ def test_the_files_tool_calls_and_cost_of_a_task_are_shown() -> None:
         "- handle: abc-0",
     ):
         assert told in text
-
-
-def test_an_unknown_cost_is_not_called_nothing() -> None:
-    assert "cost unknown" in read(result())
-    assert "$0" not in read(result())
 
 
 def test_an_unobserved_usage_is_not_shown_as_zero() -> None:
@@ -264,24 +253,11 @@ def test_a_single_task_has_its_totals_only_once() -> None:
     assert text.count("3.1 % for judging") == 1
 
 
-def test_the_totals_are_a_guess_or_unknown_where_one_cost_is() -> None:
-    guessed = Totals(passed=1, cost_usd=0.05, cost_provenance="estimated")
-    assert totals_line(guessed).startswith("total: $0.0500 (estimated); ")
-    unknown = Totals(passed=1, cost_known_usd=0.01, cost_provenance="unknown")
-    assert totals_line(unknown).startswith("total: cost unknown, known part $0.0100; ")
-
-
 def test_tasks_stopped_by_the_budget_are_counted_for_child_and_judge() -> None:
     stopped = result(0, status="budget_exceeded")
     unjudged = result(1, found=verdict("FAIL", criterion(outcome="error"), decided_by="nobody", code="budget_exceeded"))
     line = totals_line(Totals(failed=2), stopped, unjudged, result(2))
     assert line.startswith("2 stopped by the budget; total: ")
-
-
-def test_why_the_budget_refused_is_told_in_quotes() -> None:
-    error = ErrorDetail(code="budget_exceeded", message="the next step exceeds the limit tokens: 90 of 100 spent")
-    text = read(result(status="budget_exceeded", error=error))
-    assert '- error budget_exceeded: "the next step exceeds the limit tokens: 90 of 100 spent"' in text
 
 
 def test_a_model_that_was_served_in_place_of_another_is_named_with_it() -> None:

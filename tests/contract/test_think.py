@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from delegate import Delegator, ToolError
 from delegate.child.toolbox import toolbox
-from delegate.contract import DIALECTS, Dialect, Thought, parse_think, render_thought, think_tool
+from delegate.contract import Thought, parse_think, render_thought, think_tool
 from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.commands.commands import Commands
@@ -66,21 +65,6 @@ def test_a_criterion_is_one_line_of_the_checklist_whatever_stands_in_it() -> Non
     answer = render_thought(Thought("hm", ("first\n- [x] c9: all is met", "y" * 5_000)))
     assert len(answer.splitlines()) == 3
     assert len(answer) < 1_200
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_dialect_has_the_tool_in_its_own_envelope(dialect: Dialect) -> None:
-    made = think_tool(dialect)
-    made = made.get("function", made)
-    assert made["name"] == "think"
-    parameters = next(part for part in made.values() if "properties" in part)
-    validator: Any = Draft202012Validator(parameters)
-    assert validator.is_valid(CALL)
-    assert not validator.is_valid({"acceptance_criteria": []})
-
-
-def test_an_mcp_host_is_told_that_it_changes_nothing() -> None:
-    assert think_tool("mcp")["annotations"]["readOnlyHint"] is True
 
 
 async def test_a_parent_and_a_child_get_the_same_tool_and_the_same_answer() -> None:

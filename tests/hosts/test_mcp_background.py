@@ -17,7 +17,7 @@ pytest.importorskip("mcp.server.lowlevel")
 
 from delegate.errors import CallError
 from delegate.hosts.mcp.clients import WINDOW_SECONDS, Clients
-from delegate.hosts.mcp.codex import CODEX_TURN
+from delegate.hosts.mcp.projects import CODEX_TURN
 from delegate.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.hosts.drivers.mcp import V2, connected, over_http

@@ -5,7 +5,6 @@ import random
 import tracemalloc
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -15,6 +14,7 @@ from delegate.events import WaitReason
 from delegate.models import ratelimit
 from delegate.models.ratelimit import RETRIES, SHORT_RETRIES, RateLimiter
 from delegate.ports import Quota
+from tests.models.test_storms import Storm
 from tests.support.virtual_time import FOREVER, Answer, World, many, play, refusal, through
 
 
@@ -250,18 +250,6 @@ def test_a_wait_longer_than_patience_is_not_started() -> None:
     play(scene)
 
 
-def test_a_call_during_too_long_a_pause_fails_at_once() -> None:
-    async def scene(world: World) -> None:
-        waiting = asyncio.create_task(world.call(first(refusal(retry_after=60))))
-        await asyncio.sleep(1)
-        with pytest.raises(ProviderError):
-            await world.call(well, patience=15)
-        assert world.clock() == 1
-        await waiting
-
-    play(scene)
-
-
 def test_the_longer_of_two_pauses_applies() -> None:
     async def scene(world: World) -> None:
         async with asyncio.TaskGroup() as group:
@@ -327,37 +315,9 @@ def test_many_waiting_calls_resume_at_a_rate_that_the_server_allows(per_second: 
     play(scene)
 
 
-@dataclass
-class Storm:
-    """A provider that rejects a share of all calls, whatever their pace, and answers the others within `seconds`."""
-
-    share: float
-    seconds: float
-
-    async def __call__(self) -> Answer:
-        await asyncio.sleep(random.uniform(0.003, 0.008))  # network delay
-        if random.random() < self.share:
-            raise refusal()
-        await asyncio.sleep(self.seconds * random.uniform(0.5, 1.5))
-        return Answer()
-
-
-@pytest.mark.parametrize(("callers", "seconds"), [(20, 1), (40, 2), (3, 1)])
-def test_a_storm_of_rejections_that_depend_on_no_pace_takes_at_most_twice_the_ideal_time(
-    callers: int, seconds: float
-) -> None:
-    async def scene(world: World) -> None:
-        calls = 240 // callers
-        await many(world, Storm(0.3, seconds), callers, calls)
-        assert world.clock() < 2 * calls * seconds
-        assert len(world.sent) < 1.6 * callers * calls
-
-    play(scene)
-
-
 def test_after_a_storm_a_limit_is_noticed_again() -> None:
     async def scene(world: World) -> None:
-        await many(world, Storm(0.3, 1), callers=20, calls=10)
+        await many(world, Storm(world), callers=20, calls=10)
         began = world.clock()
         await many(world, PerSecond(world, 10, retry_after=None), callers=20, calls=10)
         assert world.refused_after(began + 5) <= 0.1
@@ -449,29 +409,7 @@ def test_an_outage_gets_few_calls_and_work_resumes_soon_after_it() -> None:
 # --------------------------------------------------------------------------------------------------------- window
 
 
-def test_a_concurrency_limit_is_learned_and_fully_used() -> None:
-    async def scene(world: World) -> None:
-        under_way = most = 0
-
-        async def five_at_a_time() -> Answer:
-            nonlocal under_way, most
-            if under_way >= 5:
-                raise refusal()
-            under_way += 1
-            most = max(most, under_way)
-            await asyncio.sleep(10)
-            under_way -= 1
-            return Answer()
-
-        await many(world, five_at_a_time, callers=25, calls=4)
-        assert most == 5
-        assert world.refused_after(1) <= 0.2
-        assert world.clock() < 1.5 * 100 * 10 / 5
-
-    play(scene)
-
-
-def test_a_raised_concurrency_limit_is_discovered() -> None:
+def test_a_concurrency_limit_is_learned_fully_used_and_found_to_be_raised() -> None:
     async def scene(world: World) -> None:
         under_way = most = 0
         allowed = 5
@@ -486,8 +424,10 @@ def test_a_raised_concurrency_limit_is_discovered() -> None:
             under_way -= 1
             return Answer()
 
-        await many(world, so_many_at_a_time, callers=25)
+        await many(world, so_many_at_a_time, callers=25, calls=4)
         assert most == 5
+        assert world.refused_after(1) <= 0.2
+        assert world.clock() < 1.5 * 100 * 10 / 5
         allowed = 100
         await many(world, so_many_at_a_time, callers=25, calls=5)
         assert most == 25

@@ -13,7 +13,7 @@ from delegate.errors import ProviderError
 from tests.support.samples import sampled
 from tests.support.virtual_time import FOREVER, Answer, World, many, play, refusal
 
-SEEDS = range(20, 24)
+SEEDS = range(20, 22)
 FIRST_PAUSES = 2.0
 """Seconds that a client needs at first that doesn't know the cause of a rejection: a pause, and a slower pace."""
 

@@ -325,15 +325,20 @@ def test_words_are_those_of_bash(root: str) -> None:
     rng = random.Random(7)
     parts = ["a", "'b c'", '"d e"', r"\ ", "$'\\x41'", "{f,g}", "$V", '"$V"', "${V}", "*.txt", "'*'", "h=", "''", "i,j",
              "{k}", "{1..3}", '"$V;"', "#", "~", "\\\n", "$", '"\\$"', "[", "]"]  # fmt: skip
-    for _ in range(300):
-        words = ["".join(rng.choices(parts, k=rng.randint(1, 4))) for _ in range(3)]
-        text = f"V='x y'; p {' '.join(words)}"
-        script = f"p() {{ printf '%s\\0' p \"$@\"; }}\n{text}"
-        done = subprocess.run(["bash", "-c", script], cwd=root, capture_output=True, timeout=10, check=False)
-        said = tuple(done.stdout.decode().split("\0")[:-1])
-        line = commands.read(text, root)
-        if done.returncode == 0 and line.is_known:
-            assert line.commands[-1].words == said, text
+    words = [" ".join("".join(rng.choices(parts, k=rng.randint(1, 4))) for _ in range(3)) for _ in range(300)]
+    texts = [f"V='x y'; p {three}" for three in words]
+    script = "p() { printf '%s\\0' p \"$@\"; }; for text; do (eval \"$text\"); printf '\\1%s\\1' $?; done"
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", *texts], cwd=root, capture_output=True, timeout=20, check=False
+    )
+    said = done.stdout.decode().split("\1")
+    lines = [commands.read(text, root) for text in texts]
+    compared = 0
+    for text, line, words_of_bash, status in zip(texts, lines, said[::2], said[1::2], strict=False):
+        if status == "0" and line.is_known:
+            assert line.commands[-1].words == tuple(words_of_bash.split("\0")[:-1]), text
+            compared += 1
+    assert compared > 100
 
 
 # -------------------------------------------------------------------------------------------------- what it costs

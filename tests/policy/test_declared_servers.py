@@ -24,7 +24,7 @@ MCP_JSON = {"mcpServers": {"files": FILES, "web": {"type": "http", "url": "https
 
 def test_a_settings_file_declares_servers() -> None:
     Path("delegate.toml").write_text('[mcp_servers.files]\ncommand = "npx"\nenv = ["FILES_TOKEN"]\nread_only = "all"\n')
-    subprocess.run([sys.executable, "-m", "delegate", "trust"], check=True, capture_output=True)
+    assert CliRunner().invoke(app, ["trust"]).exit_code == 0
     server = load_settings().mcp_servers["files"]
     assert (server.command, server.env, server.read_only) == ("npx", {"FILES_TOKEN": "${FILES_TOKEN}"}, "all")
     assert server.variables == {"FILES_TOKEN"}

@@ -188,15 +188,10 @@ async def large_batch(home: Path, rows: int) -> str:
     of_item = "state, good, verdict, cost_usd, spent_before_usd, unpriced, why"
     execute(
         home,
-        f"INSERT INTO items (run_id, id, row, {of_item}, result) {numbers} SELECT run_id, n, n, {of_item}, "
+        f"INSERT INTO items (run_id, id, row, input, {of_item}, result) {numbers} SELECT run_id, n, n, "
+        f"json_set(input, '$.n', CAST(n AS TEXT)), {of_item}, "
         "json_set(result, '$.handle', run_id || '-' || (n - 1), '$.task_index', n - 1) "
         "FROM items JOIN numbers ON row = (n - 1) % 4 + 1 WHERE row < 5",
-        file="batches.sqlite3",
-    )
-    execute(
-        home,
-        f"INSERT INTO inputs {numbers} SELECT run_id, n, json_set(input, '$.n', CAST(n AS TEXT)) FROM inputs "
-        "JOIN numbers ON id = (n - 1) % 4 + 1 WHERE CAST(id AS INTEGER) < 5",
         file="batches.sqlite3",
     )
     execute(home, "UPDATE batches SET total = ?", rows, file="batches.sqlite3")

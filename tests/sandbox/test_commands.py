@@ -1,7 +1,6 @@
 import asyncio
 import contextlib
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -80,12 +79,13 @@ def marker() -> str:
     return f"9{os.getpid()}{time.monotonic_ns() % 10_000}"
 
 
-def is_sleeping(marker: str) -> bool:
+def is_running(marker: str) -> bool:
+    """Whether a process has `marker` on its command line, also one that confines the command."""
     if not Path("/proc").is_dir():
-        return subprocess.run(["pgrep", "-f", f"sleep {marker}"], stdout=subprocess.DEVNULL).returncode == 0
+        return subprocess.run(["pgrep", "-f", marker], stdout=subprocess.DEVNULL).returncode == 0
     for process in (Path("/proc", name, "cmdline") for name in os.listdir("/proc") if name.isdigit()):
         with contextlib.suppress(OSError):
-            if process.read_bytes() == f"sleep\0{marker}\0".encode():
+            if marker.encode() in process.read_bytes():
                 return True
     return False
 
@@ -98,13 +98,9 @@ async def until(condition: Callable[[], bool]) -> bool:
     return False
 
 
-async def reaches_state(marker: str, *, running: bool) -> bool:
-    """Waits, since a process takes a moment to start, and a killed one to leave the process table."""
-    return await until(lambda: is_sleeping(marker) == running)
-
-
 async def ends_soon(marker: str) -> bool:
-    return await reaches_state(marker, running=False)
+    """Waits, since a killed process takes a moment to leave the process table."""
+    return await until(lambda: not is_running(marker))
 
 
 async def run(commands: Commands, command: str, cwd: Path, **kwargs: Any) -> CommandResult:
@@ -112,23 +108,27 @@ async def run(commands: Commands, command: str, cwd: Path, **kwargs: Any) -> Com
     return await commands.run(command, cwd=cwd, author="person", **given)
 
 
-async def test_a_command_gives_its_exit_code_and_both_streams(commands: Commands, folder: Path) -> None:
-    result = await run(commands, "echo out; echo err >&2; exit 3", folder)
-    assert (result.exit_code, result.stdout, result.stderr, result.timed_out) == (3, "out\n", "err\n", False)
-    assert result.output == "out\n[stderr]\nerr\n"
-
-
-async def test_a_command_says_which_mechanism_confined_it(commands: Commands, folder: Path) -> None:
-    assert (await run(commands, "true", folder)).sandbox == await commands.mechanism()
-
-
-async def test_a_command_works_in_its_folder_and_what_it_writes_there_stays(commands: Commands, folder: Path) -> None:
-    await run(commands, "pwd > here.txt", folder)
-    assert (folder / "here.txt").read_text() == f"{folder}\n"
-
-
-async def test_a_command_killed_by_a_signal_exits_with_128_plus_its_number(commands: Commands, folder: Path) -> None:
-    assert (await run(commands, "kill -9 $$", folder)).exit_code == 137
+@pytest.mark.parametrize(
+    ("command", "exit_code", "stdout"),
+    [
+        ("echo out; echo err >&2; exit 3", 3, "out\n"),
+        ("pwd > here.txt; cat here.txt", 0, "{folder}\n"),
+        ("kill -9 $$", 137, ""),
+        ("cat; echo over", 0, "over\n"),
+        ("ulimit -f; ulimit -c", 0, "1048576\n0\n"),
+        (r"printf 'a\377b'", 0, "a�b"),
+        ("yes | head -n 1; echo ${PIPESTATUS[0]}", 0, "y\n141\n"),
+        ("trap 'exit 5' TERM; kill 0; sleep 9", 5, ""),
+    ],
+)
+async def test_a_command_runs_as_in_a_shell(
+    commands: Commands, folder: Path, command: str, exit_code: int, stdout: str
+) -> None:
+    result = await run(commands, command, folder)
+    assert (result.exit_code, result.stdout) == (exit_code, stdout.replace("{folder}", str(folder)))
+    assert (result.timed_out, result.sandbox) == (False, await commands.mechanism())
+    if "err" in command:
+        assert result.output == "out\n[stderr]\nerr\n"
 
 
 async def test_a_background_process_that_holds_the_pipe_causes_no_delay(
@@ -150,9 +150,10 @@ async def test_after_its_timeout_a_command_is_killed_with_all_it_started(
 
 async def test_a_cancelled_command_is_killed_with_all_it_started(commands: Commands, folder: Path, marker: str) -> None:
     os.mkfifo(folder / "started")
-    running = asyncio.create_task(run(commands, f"sleep {marker} & echo > started; sleep {marker}", folder))
+    started = DAEMON.format(marker) if sys.platform == "linux" else f"sleep {marker} &"
+    running = asyncio.create_task(run(commands, f"{started}\necho > started; sleep {marker}", folder))
     await asyncio.to_thread((folder / "started").read_text)
-    assert await reaches_state(marker, running=True)
+    assert is_running(marker)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -190,10 +191,6 @@ async def test_the_event_loop_stays_responsive_under_three_floods(commands: Comm
     assert sum(turn for turn in turns if turn > 0.05) < 0.3
 
 
-async def test_a_command_has_no_input_to_wait_for(commands: Commands, folder: Path) -> None:
-    assert (await run(commands, "cat; echo over", folder, timeout_seconds=10)).stdout == "over\n"
-
-
 async def test_no_secret_of_the_environment_reaches_a_command(
     commands: Commands, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,14 +202,6 @@ async def test_no_secret_of_the_environment_reaches_a_command(
     assert "LC_TIME=C" in seen
     assert "PATH=" in seen
     assert "HOME=" in seen
-
-
-async def test_a_file_can_not_fill_the_disk(commands: Commands, folder: Path) -> None:
-    assert (await run(commands, "ulimit -f; ulimit -c", folder)).stdout.split() == ["1048576", "0"]
-
-
-async def test_output_that_is_not_utf8_is_still_text(commands: Commands, folder: Path) -> None:
-    assert (await run(commands, r"printf 'a\377b'", folder)).stdout == "a�b"
 
 
 async def test_without_pidfd_commands_end_and_are_cleaned_up_all_the_same(
@@ -227,31 +216,12 @@ async def test_without_pidfd_commands_end_and_are_cleaned_up_all_the_same(
 
 @pytest.mark.parametrize("command", ["echo \0", "true " + "x" * 3_000_000], ids=["NUL byte", "too long"])
 async def test_what_can_not_be_started_is_a_tool_error(commands: Commands, folder: Path, command: str) -> None:
-    with pytest.raises(ToolError, match="can't be started"):
-        await run(commands, command, folder)
-
-
-async def test_a_folder_that_is_gone_is_a_tool_error(folder: Path) -> None:
-    with pytest.raises(ToolError, match="can't be started"):
-        await run(Commands(sandbox="off"), "true", folder / "gone")
+    for cwd in (folder, folder / "gone"):
+        with pytest.raises(ToolError, match="can't be started"):
+            await run(commands, command, cwd)
 
 
 # ------------------------------------------------------------------------------------------------- the policy
-
-
-async def test_without_a_sandbox_a_models_command_is_refused_with_a_fix(no_sandbox: None, folder: Path) -> None:
-    with pytest.raises(CommandsNotAllowed) as refused:
-        await Commands().run("touch ran", cwd=folder, timeout_seconds=5, author="model")
-    assert refused.value.code == "commands_not_allowed"
-    assert isinstance(refused.value, ToolDenied)
-    for word in ("commands", '"allow"', "delegate.toml", "DELEGATE_COMMANDS=allow", "bubblewrap"):
-        assert word in str(refused.value)
-    assert not (folder / "ran").exists()
-
-
-async def test_a_persons_command_runs_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
-    result = await run(Commands(), "echo yes", folder)
-    assert (result.stdout, result.sandbox) == ("yes\n", "process")
 
 
 @pytest.mark.parametrize("policy", ["sandboxed", "deny"])
@@ -264,61 +234,47 @@ async def test_a_persons_check_of_a_childs_work_needs_a_sandbox(no_sandbox: None
     assert not (folder / "ran").exists()
 
 
-async def test_a_check_of_other_work_is_the_persons_decision(no_sandbox: None, folder: Path) -> None:
-    ran = await Commands().run_check("true", cwd=folder, timeout_seconds=5, author="person", by_child=False)
-    assert (ran.exit_code, ran.sandbox) == (0, "process")
-    allowed = await Commands(commands="allow").run_check("true", cwd=folder, timeout_seconds=5, author="person")
-    assert (allowed.exit_code, allowed.sandbox) == (0, "process")
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, list[str]]] = [
+    ({}, {"author": "model"}, "commands_not_allowed",
+     ["commands", '"allow"', "delegate.toml", "DELEGATE_COMMANDS=allow", "bubblewrap"]),
+    ({"sandbox": "off"}, {"author": "model"}, "commands_not_allowed", ['sandbox = "off"']),
+    ({"sandbox": "off", "commands": "deny"}, {"author": "model"}, "commands_not_allowed", ['commands = "deny"']),
+    ({"sandbox": "require", "commands": "allow"}, {"author": "person"}, "sandbox_unavailable", ["bubblewrap"]),
+    ({"sandbox": "off"}, {"author": "person", "network": "none"}, "network_isolation_unavailable", []),
+    ({"commands": "allow"}, {"author": "model", "network": "host"}, "network_not_allowed", ["DELEGATE_NETWORK=open"]),
+    ({"commands": "allow", "network": "loopback"}, {"author": "model", "network": "host"}, "network_not_allowed", []),
+]  # fmt: skip
+"""Settings, a command, the code of the refusal, and words in it."""
 
 
-@pytest.mark.parametrize(
-    ("release", "command"),
-    [
-        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "sudo apt install bubblewrap"),
-        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "sudo dnf install bubblewrap"),
-        ({"ID": "manjaro", "ID_LIKE": "arch"}, "sudo pacman -S bubblewrap"),
-        ({"ID": "opensuse-leap", "ID_LIKE": "suse opensuse"}, "sudo zypper install bubblewrap"),
-    ],
-)
-async def test_a_refusal_says_how_to_install_a_sandbox(
-    no_sandbox: None, folder: Path, monkeypatch: pytest.MonkeyPatch, release: dict[str, str], command: str
+@pytest.mark.parametrize(("settings", "asked", "code", "words"), REFUSED)
+async def test_what_the_settings_forbid_is_refused_with_a_fix(
+    no_sandbox: None, folder: Path, settings: dict[str, Any], asked: dict[str, Any], code: str, words: list[str]
 ) -> None:
-    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
-    with pytest.raises(CommandsNotAllowed, match=command):
-        await Commands().run("true", cwd=folder, timeout_seconds=5, author="model")
-
-
-async def test_allow_lets_a_models_command_run_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
-    result = await Commands(commands="allow").run("echo yes", cwd=folder, timeout_seconds=5, author="model")
-    assert (result.stdout, result.sandbox) == ("yes\n", "process")
-
-
-async def test_a_models_command_is_refused_when_the_sandbox_is_switched_off(folder: Path) -> None:
-    with pytest.raises(CommandsNotAllowed, match='sandbox = "off"'):
-        await Commands(sandbox="off").run("true", cwd=folder, timeout_seconds=5, author="model")
-
-
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
-async def test_deny_refuses_a_models_command_everywhere_and_no_persons_command(folder: Path, sandbox: Sandbox) -> None:
-    commands = Commands(sandbox=sandbox, commands="deny")
     with pytest.raises(CommandsNotAllowed) as refused:
+        await Commands(**settings).run("touch ran", cwd=folder, timeout_seconds=5, **asked)
+    assert refused.value.code == code
+    assert isinstance(refused.value, ToolDenied)
+    assert [word for word in words if word not in str(refused.value)] == []
+    assert not (folder / "ran").exists()
+
+
+async def test_deny_refuses_a_models_command_in_a_sandbox_too_and_no_persons_command(folder: Path) -> None:
+    commands = Commands(commands="deny")
+    with pytest.raises(CommandsNotAllowed, match="forbids commands written by a model"):
         await commands.run("true", cwd=folder, timeout_seconds=5, author="model")
-    assert refused.value.code == "commands_not_allowed"
     assert (await run(commands, "true", folder)).exit_code == 0
 
 
-async def test_require_refuses_everybody_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
-    commands = Commands(sandbox="require", commands="allow")
-    assert await commands.mechanism() is None
-    with pytest.raises(CommandsNotAllowed) as refused:
-        await run(commands, "true", folder)
-    assert refused.value.code == "sandbox_unavailable"
-
-
-async def test_without_a_sandbox_a_command_can_not_be_cut_off_from_the_network(folder: Path) -> None:
-    with pytest.raises(CommandsNotAllowed) as refused:
-        await run(Commands(sandbox="off"), "true", folder, network="none")
-    assert refused.value.code == "network_isolation_unavailable"
+async def test_what_may_run_without_a_sandbox(no_sandbox: None, folder: Path) -> None:
+    allowed = Commands(commands="allow")
+    for ran in (
+        await run(Commands(), "true", folder),
+        await allowed.run("true", cwd=folder, timeout_seconds=5, author="model"),
+        await Commands().run_check("true", cwd=folder, timeout_seconds=5, author="person", by_child=False),
+        await allowed.run_check("true", cwd=folder, timeout_seconds=5, author="person"),
+    ):
+        assert (ran.exit_code, ran.sandbox) == (0, "process")
 
 
 async def test_a_bubblewrap_that_does_not_work_counts_as_none(no_sandbox: None, folder: Path, tmp_path: Path) -> None:
@@ -330,12 +286,6 @@ async def test_a_bubblewrap_that_does_not_work_counts_as_none(no_sandbox: None, 
 
 
 # ---------------------------------------------------------------------------------------- inside a sandbox
-
-
-async def test_a_models_command_runs_inside_a_sandbox(sandboxed: Commands, folder: Path) -> None:
-    result = await sandboxed.run("echo yes", cwd=folder, timeout_seconds=10, author="model")
-    assert (result.stdout, result.sandbox) == ("yes\n", await sandboxed.mechanism())
-    assert result.sandbox in SANDBOXES
 
 
 async def test_nothing_outside_the_folder_can_be_written(sandboxed: Commands, folder: Path, tmp_path: Path) -> None:
@@ -382,13 +332,6 @@ async def test_a_tool_on_the_path_that_lies_in_tmp_stays_reachable(
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
     assert (await run(sandboxed, "mytool", folder)).stdout == "mine\n"
-
-
-async def test_a_daemon_that_left_the_group_dies_with_the_sandbox(
-    sandboxed: Commands, folder: Path, marker: str
-) -> None:
-    await run(sandboxed, f"setsid sleep {marker} >/dev/null 2>&1 & sleep 0.2; echo done", folder)
-    assert await ends_soon(marker)
 
 
 @pytest.fixture
@@ -452,15 +395,6 @@ async def test_an_open_network_is_the_machines(sandboxed: Commands, folder: Path
         assert ran.exit_code == 0, ran.stderr
 
 
-@pytest.mark.parametrize("policy", ["off", "loopback"])
-async def test_a_model_cannot_give_itself_the_network(folder: Path, policy: Any) -> None:
-    commands = Commands(commands="allow", network=policy)
-    with pytest.raises(CommandsNotAllowed, match="DELEGATE_NETWORK=open") as refused:
-        await commands.run("touch ran", cwd=folder, timeout_seconds=10, author="model", network="host")
-    assert refused.value.code == "network_not_allowed"
-    assert not (folder / "ran").exists()
-
-
 async def test_a_loopback_of_its_own_lets_a_command_test_a_server(sandboxed: Commands, folder: Path) -> None:
     commands = Commands(sandbox="require", network="loopback")
     if commands.refusal("model") or await commands.mechanism() is None or commands.refusal("model"):
@@ -516,10 +450,6 @@ def no_bwrap(tmp_path: Path) -> str:
     return str(tmp_path / "few")
 
 
-async def test_a_person_may_give_one_command_the_network(sandboxed: Commands, folder: Path, knock: str) -> None:
-    assert (await run(sandboxed, knock, folder, network="host")).exit_code == 0
-
-
 async def test_without_a_sandbox_a_command_has_the_machines_network(folder: Path, knock: str) -> None:
     assert (await run(PROCESS, knock, folder)).exit_code == 0
 
@@ -556,19 +486,6 @@ def kill_host(sandbox: str, command: str, folder: Path, *, after: float) -> None
         host.kill()
 
 
-async def disappears_soon(word: str) -> bool:
-    """Whether no process has `word` on its command line any more, including those that confine the command."""
-    for _ in range(100):
-        lines: list[bytes] = []
-        for process in (Path("/proc", name, "cmdline") for name in os.listdir("/proc") if name.isdigit()):
-            with contextlib.suppress(OSError):
-                lines.append(process.read_bytes())
-        if not any(word.encode() in line for line in lines):
-            return True
-        await asyncio.sleep(0.02)
-    return False
-
-
 def setting(commands: Commands) -> Sandbox:
     """The setting that selects the mechanism of `commands`."""
     return "off" if commands is PROCESS else "require"
@@ -581,25 +498,14 @@ async def test_daemons_end_with_their_command(commands: Commands, folder: Path, 
         commands, f"{DAEMON.format(marker)}; [ {seconds} = 20 ] || sleep {marker}", folder, timeout_seconds=seconds
     )
     assert result.timed_out == (seconds != 20)
-    assert not is_sleeping(marker)
-
-
-@linux
-async def test_daemons_end_when_their_command_is_cancelled(commands: Commands, folder: Path, marker: str) -> None:
-    os.mkfifo(folder / "started")
-    running = asyncio.create_task(run(commands, f"{DAEMON.format(marker)}; echo > started; sleep {marker}", folder))
-    await asyncio.to_thread((folder / "started").read_text)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert not is_sleeping(marker)
+    assert not is_running(marker)
 
 
 @linux
 async def test_daemons_end_when_their_host_is_killed(commands: Commands, folder: Path, marker: str) -> None:
     started = f"{DAEMON.format(marker)}; sleep {marker}"
     await asyncio.to_thread(kill_host, setting(commands), started, folder, after=0.3)
-    assert await disappears_soon(marker)
+    assert await ends_soon(marker)
 
 
 @pytest.mark.slow
@@ -611,7 +517,7 @@ async def test_a_host_that_is_killed_while_a_command_starts_leaves_nothing(
     await asyncio.to_thread(
         kill_host, setting(commands), f"{DAEMON.format(marker)}; sleep {marker}", folder, after=after
     )
-    assert await disappears_soon(marker)
+    assert await ends_soon(marker)
 
 
 @linux
@@ -625,15 +531,6 @@ async def test_commands_leave_no_descriptor_and_no_process(commands: Commands, f
     await asyncio.gather(late, return_exceptions=True)
     assert sorted(os.listdir("/proc/self/fd")) == before
     assert leaks.children() == processes
-
-
-@linux
-async def test_a_command_that_signals_its_own_group_does_not_end_what_runs_it(commands: Commands, folder: Path) -> None:
-    assert (await run(commands, "trap 'exit 5' TERM; kill 0; sleep 9", folder)).exit_code == 5
-
-
-async def test_a_pipe_that_nobody_reads_ends_its_writer(commands: Commands, folder: Path) -> None:
-    assert (await run(commands, "yes | head -n 1; echo ${PIPESTATUS[0]}", folder)).stdout == "y\n141\n"
 
 
 # -------------------------------------------------------------------------- a failing sandbox
@@ -723,17 +620,6 @@ async def test_a_criterion_is_never_met_by_a_sandbox_that_fails(failing: Command
     (result,) = await run_checks(case, [criterion], failing, CheckGuard(case, work))
     await work.close()
     assert (result.outcome, result.code) == ("error", "sandbox_failed")
-
-
-async def test_on_windows_a_command_is_refused_with_an_explanation(
-    monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    commands = Commands(commands="allow")
-    assert await commands.mechanism() is None
-    with pytest.raises(CommandsNotAllowed, match=r"Linux and macOS only.*WSL") as refused:
-        await commands.run("true", cwd=folder, timeout_seconds=5, author="person")
-    assert refused.value.code == "platform_not_supported"
 
 
 async def test_inside_an_application_that_is_no_python_commands_still_run(

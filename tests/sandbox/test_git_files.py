@@ -85,6 +85,8 @@ PLANTED = {
     "a hook": "printf '#!/bin/sh\\ntouch {0}\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
     "a hook in a new folder": "rm -rf .git/hooks; mkdir .git/hooks; printf '#!/bin/sh\\ntouch {0}\\n' > "
     ".git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+    "a hook in a repository without the folder": "mkdir .git/hooks; printf '#!/bin/sh\\ntouch {0}\\n' > "
+    ".git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
     "a file monitor": "git config core.fsmonitor 'touch {0}; false'",
     "an external diff": "printf '[diff]\\n\\texternal = touch {0}\\n' >> .git/config",
     "a filter": "git config filter.f.clean 'touch {0}; cat'; mkdir -p .git/info; echo '* filter=f' > "
@@ -99,30 +101,23 @@ PLANTED = {
 async def test_what_a_command_plants_is_not_run_by_git(
     commands: Commands, repository: Path, tmp_path: Path, planted: str
 ) -> None:
-    marker = tmp_path / "ran"
-    await run(commands, PLANTED[planted].format(marker), repository)
+    marker, first = tmp_path / "ran", planted == "a hook in a repository without the folder"
+    if first:
+        shutil.rmtree(repository / ".git" / "hooks")
+    ran = await run(commands, PLANTED[planted].format(marker), repository)
     assert not runs(repository, marker)
+    assert not first or "undone, since git runs it outside the sandbox: .git/hooks/pre-commit (added)" in ran.stderr
     assert git(repository, "log", "--format=%s").splitlines()[-1] == "one"
-
-
-async def test_a_repository_without_the_folder_for_hooks_gets_no_hook(
-    commands: Commands, repository: Path, tmp_path: Path
-) -> None:
-    shutil.rmtree(repository / ".git" / "hooks")
-    ran = await run(commands, "mkdir .git/hooks; " + PLANTED["a hook"].format(tmp_path / "ran"), repository)
-    assert not runs(repository, tmp_path / "ran")
-    assert "undone, since git runs it outside the sandbox: .git/hooks/pre-commit (added)" in ran.stderr
 
 
 async def test_a_child_can_still_use_git(commands: Commands, repository: Path) -> None:
     steps = (
-        "echo b > b.txt", "git status --short", "git add b.txt", f"{GIT} commit --quiet -m two",
-        "git switch -q -c topic",
-        "echo c >> a.txt", "git diff --stat", f"{GIT} stash -q", "git stash pop -q", "git mv b.txt c.txt",
-        f"{GIT} commit -qam three", "git switch -q main", f"{GIT} merge -q topic", "git tag v1",
-        "git reset -q --hard HEAD~1",
-        "git branch -D topic 2>/dev/null || true", "git log --oneline", "git gc --quiet",
-    )  # fmt: skip
+        f"echo b > b.txt && git status --short && git add b.txt && {GIT} commit --quiet -m two",
+        f"git switch -q -c topic && echo c >> a.txt && git diff --stat && {GIT} stash -q",
+        f"git stash pop -q && git mv b.txt c.txt && {GIT} commit -qam three && git switch -q main",
+        f"{GIT} merge -q topic && git tag v1 && git reset -q --hard HEAD~1 && git branch -D topic",
+        "git log --oneline && git gc --quiet",
+    )
     for step in steps:
         ran = await run(commands, step, repository)
         assert ran.exit_code == 0, (step, ran.output)
@@ -133,8 +128,8 @@ async def test_a_child_can_still_use_git(commands: Commands, repository: Path) -
 async def test_a_childs_own_repository_is_its_own(commands: Commands, tmp_path: Path, home: Path) -> None:
     folder = await Folder.open(None, home=home)
     shell = {tool.name: tool for tool in toolbox(folder, commands)}["run_shell"]
-    for command in ("git init -q", "git config user.email a@example.com", "git config user.name A", "echo > x",
-                    "git add x", "git commit -qm one"):  # fmt: skip
+    for command in ("git init -q", "git config user.email a@example.com; git config user.name A",
+                    "echo > x; git add x; git commit -qm one"):  # fmt: skip
         assert "exit code 0" in str(await shell.call({"command": command})), command
     assert git(folder.root, "config", "user.name") == "A\n"
 
@@ -145,6 +140,8 @@ async def test_submodules_are_protected_too(commands: Commands, repository: Path
     git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "lib")
     git(repository, "commit", "--quiet", "--message=module")
     evil = f"git -C lib config core.fsmonitor 'touch {tmp_path / 'ran'}; false'"
+    await run(commands, "ln -sf /x .git/modules/lib/logs/HEAD; ln -s /x .git/modules/lib/FETCH_HEAD", repository)
+    assert [path for path in (repository / ".git").rglob("*") if path.is_symlink()] == []
     await run(
         commands,
         f"{evil}; mv .git/modules/lib .git/modules/x; cp -r .git/modules/x .git/modules/lib; {evil}",
@@ -269,13 +266,8 @@ def test_without_namespaces_what_a_command_planted_is_undone(repository: Path, t
 
 def test_a_change_without_a_sandbox_is_a_finding(repository: Path, home: Path) -> None:
     call = Scripted.call("run_shell", command="echo '[alias]' >> .git/config; echo > .git/hooks/pre-push")
-    task = Task(
-        goal="Say hello.",
-        workspace=Workspace(mode="shared", path=repository),
-        acceptance_criteria=[{"kind": "regex", "pattern": "hello"}],
-    )
     with Delegator(client=Scripted([call, "hello"]), commands="allow", sandbox="off") as delegator:
-        verdict = delegator.run_sync(task).results[0].verdict
+        verdict = delegator.run_sync(_hello(repository)).results[0].verdict
     assert verdict
     assert [(one.severity, one.code) for one in verdict.findings] == [("major", "git_changed")]
     assert ".git/config (changed), .git/hooks/pre-push (added)" in verdict.findings[0].message
@@ -295,10 +287,8 @@ async def test_a_repository_in_a_folder_is_a_finding(
     git(repository / "old", "init", "--quiet")
     command = "git init -q new; git -C old config core.fsmonitor x; git gc --quiet; mkdir -p other/node_modules"
     client = Scripted([Scripted.call("run_shell", command=command), "hello"])
-    criteria = [{"kind": "regex", "pattern": "hello"}]
-    task = Task(goal="x", workspace=Workspace(mode=kind, path=repository), acceptance_criteria=criteria)
     async with Delegator(client=client, sandbox="require") as delegator:
-        verdict = (await delegator.run(task)).results[0].verdict
+        verdict = (await delegator.run(_hello(repository, kind))).results[0].verdict
     assert verdict
     (finding,) = verdict.findings
     assert finding.code == "git_changed"
@@ -361,14 +351,6 @@ async def test_more_links_than_one_round_looks_at_go_too(commands: Commands, rep
     assert [path for path in (repository / ".git").iterdir() if path.is_symlink()] == []
 
 
-async def test_no_link_in_a_submodules_folder_stays(commands: Commands, repository: Path, tmp_path: Path) -> None:
-    inner = tmp_path / "inner"
-    shutil.copytree(repository, inner)
-    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "lib")
-    await run(commands, "ln -sf /x .git/modules/lib/logs/HEAD; ln -s /x .git/modules/lib/FETCH_HEAD", repository)
-    assert [path for path in (repository / ".git").rglob("*") if path.is_symlink()] == []
-
-
 def test_a_link_that_a_child_without_a_sandbox_left_is_removed_and_a_finding(repository: Path, home: Path) -> None:
     (repository / "old").mkdir()
     git(repository / "old", "init", "--quiet")
@@ -383,12 +365,9 @@ def test_a_link_that_a_child_without_a_sandbox_left_is_removed_and_a_finding(rep
     assert not os.path.lexists(repository / "old" / ".git" / "COMMIT_EDITMSG")
 
 
-def _hello(workspace: Path) -> Task:
-    return Task(
-        goal="Say hello.",
-        workspace=Workspace(mode="shared", path=workspace),
-        acceptance_criteria=[{"kind": "regex", "pattern": "hello"}],
-    )
+def _hello(workspace: Path, mode: Any = "shared") -> Task:
+    criteria = [{"kind": "regex", "pattern": "hello"}]
+    return Task(goal="Say hello.", workspace=Workspace(mode=mode, path=workspace), acceptance_criteria=criteria)
 
 
 CONTINUED = {

@@ -172,7 +172,6 @@ def test_what_a_command_started_ends_with_it(folder: Path) -> None:
 
 
 @needs_namespaces
-@needs_namespaces
 @pytest.mark.slow
 @pytest.mark.skipif(LINUX < (6, 14), reason="this kernel has one limit for the whole machine")
 def test_the_kernel_refuses_processes_beyond_a_number_to_root_too(folder: Path) -> None:
@@ -204,8 +203,8 @@ def test_the_exit_code_is_the_commands(folder: Path, confined: Callable[..., lis
 
 @needs_namespaces
 def test_without_processes_of_its_own_a_command_changes_only_itself(folder: Path) -> None:
-    assert run(restricted("sleep 9 & renice -n 5 -p $!"), folder).returncode == 0
-    denied = run(without_proc("sleep 9 & renice -n 5 -p $!"), folder)
+    assert run(restricted("sleep 0.2 & renice -n 5 -p $!"), folder).returncode == 0
+    denied = run(without_proc("sleep 0.2 & renice -n 5 -p $!"), folder)
     assert (denied.returncode, "Operation not permitted" in denied.stderr) == (1, True)
     assert run(without_proc("renice -n 5 -p 0 && nice -n 6 true && ulimit -n 99"), folder).returncode == 0
 

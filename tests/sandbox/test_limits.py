@@ -64,13 +64,13 @@ async def test_memory_that_processes_share_is_counted_once(tmp_path: Path) -> No
     assert ran.exit_code == 0
 
 
-def test_the_last_of_the_memory_is_left(tmp_path: Path) -> None:
+def test_the_last_of_the_memory_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also from files in memory, which belong to no process."""
     watch = Watch(ProcessLimits(memory_reserve_bytes=1 << 20, disk_reserve_bytes=0, inode_reserve=0), tmp_path)
     assert watch.exceeded(os.getpid()) == ""
     little = tmp_path / "meminfo"
     little.write_text("MemTotal:       24000000 kB\nMemAvailable:       1023 kB\n")
-    watch._meminfo = little  # pyright: ignore[reportPrivateUsage] - of a machine whose memory is used up
+    monkeypatch.setattr("delegate.sandbox.processes.limits._MEMINFO", little)  # of a machine whose memory is used up
     assert "memory was almost used up" in watch.exceeded(os.getpid())
 
 

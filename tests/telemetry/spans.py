@@ -79,9 +79,6 @@ def _spans_in(path: Path) -> list[Span]:
         )
         for span in _parts(requests, "resourceSpans", "scopeSpans", "spans")
     }
-    for record in _parts(requests, "resourceLogs", "scopeLogs", "logRecords"):
-        assert record["eventName"] == "gen_ai.evaluation.result"
-        spans[record["spanId"]].events.append(_attributes(record))
     return list(spans.values())
 
 
@@ -119,7 +116,7 @@ def to_file(monkeypatch: pytest.MonkeyPatch, path: Path) -> Generator[Traced]:
     """A program whose provider writes to a file."""
     file = TraceFile(path)
     try:
-        with set_for_the_program(monkeypatch, trace=file, logger=file):
+        with set_for_the_program(monkeypatch, trace=file):
             yield in_file(path)
     finally:
         file.close()

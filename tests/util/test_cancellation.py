@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -259,12 +259,15 @@ async def from_a_signal_handler_twice(scene: Scene, run_id: str) -> list[TaskRes
         signal.signal(signal.SIGUSR1, before)
 
 
-async def by_cancelling_the_awaiting_task(scene: Scene, run_id: str) -> list[TaskResult]:
-    return await _cancelled(scene, run_id, times=1)
-
-
 async def by_cancelling_the_awaiting_task_again_and_again(scene: Scene, run_id: str) -> list[TaskResult]:
-    return await _cancelled(scene, run_id, times=20)
+    call = scene.run()
+    await scene.has_come()
+    for _ in range(20):
+        call.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(call, PATIENCE)
+    return await scene.on_record(run_id)
 
 
 async def _reported(scene: Scene, call: "asyncio.Task[Report]", run_id: str) -> list[TaskResult]:
@@ -273,23 +276,7 @@ async def _reported(scene: Scene, call: "asyncio.Task[Report]", run_id: str) -> 
     return list(report.results)
 
 
-async def _cancelled(scene: Scene, run_id: str, times: int) -> list[TaskResult]:
-    call = scene.run()
-    await scene.has_come()
-    for _ in range(times):
-        call.cancel()
-        await asyncio.sleep(0)
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(call, PATIENCE)
-    return await scene.on_record(run_id)
-
-
-WAYS = (
-    from_another_thread,
-    from_a_signal_handler_twice,
-    by_cancelling_the_awaiting_task,
-    by_cancelling_the_awaiting_task_again_and_again,
-)
+WAYS = (from_another_thread, from_a_signal_handler_twice, by_cancelling_the_awaiting_task_again_and_again)
 
 
 @asynccontextmanager
@@ -392,7 +379,7 @@ async def test_a_childs_own_timeout_stops_only_that_child(
                     return
 
 
-@pytest.mark.parametrize(("whose", "moment"), _PLAYS)
+@pytest.mark.parametrize(("whose", "moment"), sampled(_PLAYS, 4))
 async def test_a_deadline_of_the_parent_or_the_run_stops_everything_left(
     whose: str, moment: str, tmp_path: Path, endpoint: Callable[[Model], Model]
 ) -> None:
@@ -427,15 +414,6 @@ async def _had_come(scene: Scene, stopped: TaskResult) -> bool:
         return False
 
 
-async def test_nothing_starts_when_no_time_is_left() -> None:
-    client = Scripted(lambda request: "never asked")
-    async with Delegator(client=client) as delegator:
-        report = await delegator.run(Task(goal="a"), Task(goal="b"), parent=Parent(seconds_left=0))
-    assert report.error
-    assert report.error.code == "budget_exceeded"
-    assert not client.requests
-
-
 # ------------------------------------------------------------------------------------------- connections, by provider
 
 KEYS = {
@@ -445,11 +423,11 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["hang", "stall"])
-@pytest.mark.parametrize("provider", KEYS)
+@pytest.mark.parametrize(("provider", "kind"), [*((provider, "hang") for provider in KEYS), ("openai", "stall")])
 async def test_the_connection_of_a_stopped_model_call_is_closed(
     provider: str, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import_module(f"delegate.models.providers.{provider}")  # which may take seconds
     fault = Fault(200, {"id": "x" * 100}, kind=kind)
     with Model(hang=[fault]) as model:
         key, url, name = KEYS[provider]
@@ -468,26 +446,22 @@ async def test_the_connection_of_a_stopped_model_call_is_closed(
 # ------------------------------------------------------------------------------------------------ before, after, beside
 
 
-async def test_a_task_cancelled_before_its_start_never_starts_and_is_recorded() -> None:
+async def test_what_is_stopped_before_its_start_never_starts_and_is_recorded_if_there_is_a_report(home: Path) -> None:
     client, cancellation = Scripted(lambda request: "never asked"), Cancellation()
-    cancellation.cancel()
-    async with Delegator(client=client) as delegator:
-        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]}, cancellation=cancellation)
-        records = [await delegator.records.read(result.handle or "") for result in report.results]
-    assert [(one.status, one.usage.model_calls) for one in report.results] == [("cancelled", 0)] * 2
-    assert [record and record["result"]["status"] for record in records] == ["cancelled"] * 2
-    assert not client.requests
-
-
-async def test_an_awaiting_task_cancelled_before_its_start_does_nothing(home: Path) -> None:
-    client = Scripted(lambda request: "never asked")
     async with Delegator(client=client) as delegator:
         call = asyncio.create_task(delegator.call({"goal": "a"}))
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
+        assert not (home / "records.sqlite3").exists()
+        late = await delegator.run(Task(goal="a"), Task(goal="b"), parent=Parent(seconds_left=0))
+        cancellation.cancel()
+        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]}, cancellation=cancellation)
+        records = [await delegator.records.read(result.handle or "") for result in report.results]
+    assert (late.error and late.error.code) == "budget_exceeded"
+    assert [(one.status, one.usage.model_calls) for one in report.results] == [("cancelled", 0)] * 2
+    assert [record and record["result"]["status"] for record in records] == ["cancelled"] * 2
     assert not client.requests
-    assert not (home / "records.sqlite3").exists()
 
 
 async def test_one_cancellation_stops_all_its_calls_and_no_finished_one() -> None:
@@ -611,7 +585,7 @@ _CRITERIA = [{"kind": "file", "path": "a.txt"}, {"kind": "regex", "pattern": "di
 _TASKS = [{"goal": f"part {n}", "acceptance_criteria": _CRITERIA} for n in range(3)]
 
 
-@pytest.mark.parametrize("times", [0, 1, 3], ids=["by a cancellation", "once", "three times"])
+@pytest.mark.parametrize("times", [0, 3], ids=["by a cancellation", "three times"])
 async def test_whenever_a_call_is_stopped_every_started_task_has_one_end(home: Path, times: int) -> None:
     ends: list[str] = []
     async with Delegator(client=Scripted(_writes_a_file), max_concurrent=2) as delegator:
@@ -619,10 +593,10 @@ async def test_whenever_a_call_is_stopped_every_started_task_has_one_end(home: P
         began = time.perf_counter()
         await delegator.call({"tasks": _TASKS})
         usual = time.perf_counter() - began
-        for n in range(15):
+        for n in range(12):
             cancellation = Cancellation()
             call = asyncio.create_task(delegator.call({"tasks": _TASKS}, cancellation=cancellation))
-            await asyncio.sleep(usual * n / 12.5)
+            await asyncio.sleep(usual * n / 10)
             for _ in range(times):
                 call.cancel()
                 await asyncio.sleep(0)
@@ -632,7 +606,7 @@ async def test_whenever_a_call_is_stopped_every_started_task_has_one_end(home: P
     with closing(sqlite3.connect(home / "records.sqlite3")) as records:
         found = records.execute("SELECT status, result IS NULL FROM tasks").fetchall()
     assert set(found) <= {("completed", 0), ("cancelled", 0)}, found
-    assert len(found) == 3 * 17 or times, "a report has all its tasks"
+    assert len(found) == 3 * 14 or times, "a report has all its tasks"
     assert "CancelledError" in ends if times else set(ends) == {"Report"}
     assert set(ends) <= {"Report", "CancelledError"}
 
@@ -640,39 +614,27 @@ async def test_whenever_a_call_is_stopped_every_started_task_has_one_end(home: P
 # ------------------------------------------------------------------------------------------------ the synchronous doors
 
 
-def test_a_synchronous_call_is_stopped_from_another_thread(tree: Tree) -> None:
-    cancellation = Cancellation()
-    client = Scripted([_shell_call(tree)])
-    stopper = threading.Thread(target=lambda: (tree.wait_until_up(), cancellation.cancel()))
-    stopper.start()
-    with Delegator(client=client, commands="allow") as delegator:
-        report = delegator.run_sync(_in(tree), cancellation=cancellation)
-        stopper.join()
-    assert [(one.status, one.receipts.timeout) for one in report.results] == [("cancelled", 1)]
-    assert tree.left() == []
+@pytest.mark.parametrize("how", ["from another thread", "by an interrupt"])
+def test_a_synchronous_call_stops_its_children_before_it_ends(tree: Tree, how: str) -> None:
+    main, cancellation = threading.get_ident(), Cancellation()
+    is_interrupted = how == "by an interrupt"
 
+    def stop() -> None:
+        tree.wait_until_up()
+        signal.pthread_kill(main, signal.SIGINT) if is_interrupted else cancellation.cancel()
 
-def test_an_interrupted_sync_call_stops_its_children_before_it_raises(tree: Tree) -> None:
-    main = threading.get_ident()
-    client = Scripted([_shell_call(tree)])
-    stopper = threading.Thread(target=lambda: (tree.wait_until_up(), signal.pthread_kill(main, signal.SIGINT)))
+    stopper = threading.Thread(target=stop)
     stopper.start()
+    task = Task.model_validate({"goal": "a", "workspace": {"mode": "shared", "path": tree.folder}})
+    client = Scripted([Scripted.call("run_shell", command=tree.command)])
     with Delegator(client=client, commands="allow") as delegator:
-        with delegator.root_run() as run_id, pytest.raises(KeyboardInterrupt):
-            delegator.run_sync(_in(tree))
+        with delegator.root_run() as run_id, pytest.raises(KeyboardInterrupt) if is_interrupted else nullcontext():
+            delegator.run_sync(task, cancellation=cancellation)
         stopper.join()
         assert tree.left() == []
         record = asyncio.run(delegator.records.read(f"{run_id}-0"))
     assert record
     assert (record["result"]["status"], record["result"]["receipts"]["timeout"]) == ("cancelled", 1)
-
-
-def _shell_call(tree: Tree) -> ChatReply:
-    return Scripted.call("run_shell", command=tree.command)
-
-
-def _in(tree: Tree) -> Task:
-    return Task.model_validate({"goal": "a", "workspace": {"mode": "shared", "path": tree.folder}})
 
 
 # --------------------------------------------------------------------------------------------------- judging alone

@@ -369,28 +369,16 @@ async def test_no_key_obscured_by_hidden_characters_reaches_a_judge(tmp_path: Pa
         return verdicts(**dict.fromkeys(asked_ids(request), ("met", "this is it")))
 
     key = KEYS["github"]
-    hidden = f"this is it: {key[:9]}\u200b{key[9:]}"
+    hidden, check = f"this is it: {key[:9]}\u200b{key[9:]}", {"kind": "regex", "pattern": f"it|{KEYS['gitlab']}"}
     (tmp_path / "note.txt").write_text(hidden)
     receipts = [{"tool": "x", "args": {"key": hidden}, "status": "ok", "output": hidden}]
     async with Delegator(client=Scripted(answer)) as delegator:
         await delegator.judge(
-            goal="x", acceptance_criteria=["it is"], output=hidden, receipts=receipts, workspace=tmp_path
+            goal="x", acceptance_criteria=[check, "it is"], output=hidden, receipts=receipts, workspace=tmp_path
         )
     (prompt,) = (text for text in prompts if "this is it" in text)
     assert key[9:] not in prompt
     assert prompt.count(f"this is it: {MARK}") == 4
-
-
-async def test_no_key_in_a_check_reaches_a_judge() -> None:
-    prompts: list[str] = []
-
-    def answer(request: ChatRequest) -> str:
-        prompts.extend(message.text for message in request.messages)
-        return verdicts(**dict.fromkeys(asked_ids(request), ("met", "this is it")))
-
-    check = {"kind": "regex", "pattern": f"it|{KEYS['github']}"}
-    async with Delegator(client=Scripted(answer)) as delegator:
-        await delegator.judge(goal="x", acceptance_criteria=[check, "it is"], output="this is it")
     assert f"it|{MARK}" in "".join(prompts)
     assert leaks("".join(prompts)) == []
 

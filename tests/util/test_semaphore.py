@@ -289,56 +289,6 @@ def test_released_permits_are_never_held_twice_lost_or_left_unused(limit: int, p
     asyncio.run(run_plan())
 
 
-async def test_two_releases_that_end_during_a_wait_acquire_one_permit() -> None:
-    semaphore = FairSemaphore(1)
-    events = asyncio.Event(), asyncio.Event()
-    async with acquired(semaphore) as permit:
-
-        async def release(event: asyncio.Event) -> None:
-            async with permit.released():
-                await event.wait()
-
-        first = asyncio.create_task(release(events[0]))
-        await run_until_blocked()
-        await semaphore.acquire()  # another holder in the meantime
-        events[0].set()
-        await run_until_blocked()
-        second = asyncio.create_task(release(events[1]))
-        await run_until_blocked()
-        events[1].set()
-        await run_until_blocked()
-        assert (first.done(), second.done(), semaphore.held) == (False, False, 1)
-        semaphore.release()
-        await asyncio.wait_for(asyncio.gather(first, second), 20)
-        assert semaphore.held == 1
-    assert semaphore.held == 0
-
-
-async def test_a_permit_released_again_during_its_acquisition_stays_free() -> None:
-    semaphore = FairSemaphore(1)
-    events = asyncio.Event(), asyncio.Event()
-    async with acquired(semaphore) as permit:
-
-        async def release(event: asyncio.Event) -> None:
-            async with permit.released():
-                await event.wait()
-
-        first = asyncio.create_task(release(events[0]))
-        await run_until_blocked()
-        await semaphore.acquire()  # another holder in the meantime
-        events[0].set()
-        await run_until_blocked()
-        second = asyncio.create_task(release(events[1]))
-        await run_until_blocked()
-        semaphore.release()
-        await run_until_blocked()
-        assert (first.done(), second.done(), semaphore.held) == (True, False, 0)
-        events[1].set()
-        await second
-        assert semaphore.held == 1
-    assert semaphore.held == 0
-
-
 async def test_a_release_that_outlives_its_permits_block_acquires_nothing() -> None:
     semaphore, event = FairSemaphore(1), asyncio.Event()
     async with acquired(semaphore) as permit:
@@ -381,23 +331,6 @@ async def test_a_release_that_fails_acquires_the_permit_again() -> None:
         with pytest.raises(RuntimeError):
             await fail()
         assert semaphore.held == 1
-
-
-async def test_nested_children_that_release_their_permits_never_deadlock() -> None:
-    semaphore, deepest = FairSemaphore(1), 0
-
-    async def child(depth: int) -> None:
-        nonlocal deepest
-        async with acquired(semaphore) as permit:
-            deepest = max(deepest, depth)
-            assert semaphore.held == 1
-            if depth < 4:
-                async with permit.released(), asyncio.TaskGroup() as group:
-                    for _ in range(3):
-                        group.create_task(child(depth + 1))
-
-    await asyncio.wait_for(child(1), 20)
-    assert (deepest, semaphore.held) == (4, 0)
 
 
 @pytest.mark.usefixtures("quick_switches")

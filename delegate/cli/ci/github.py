@@ -12,21 +12,23 @@ from delegate._util.fencing import clean, one_line
 from delegate.cli import PROGRAM
 from delegate.cli.ci.logs import inert, inert_markup
 from delegate.cli.ci.problems import TITLE_CHARS, Problem, about_of, rests_on
-from delegate.types import CriterionResult, Verdict
+from delegate.types import Verdict
 
 _MARKS = {"met": "✅", "not_met": "❌", "cannot_tell": "❔", "error": "⚠️", "trusted": "🤝", "skipped": "⏭️"}
 
 
 def commands(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> Iterator[str]:
     """One line per command: the verdict, then each problem and finding. A line holds nothing but its command."""
-    lines = [f"{_head(verdict)}: {verdict.reasoning}", *map(_line, verdict.criteria)]
+    lines = [f"{_head(verdict)}: {verdict.reasoning}"]
+    for one in verdict.criteria:
+        words = [one.outcome.replace("_", " "), *filter(None, [rests_on(one), about_of(one)])]
+        lines.append(f"{one.id} {'; '.join(words)}")
     is_weak = verdict.verdict == "PASS" and not verdict.verified
     yield _command("warning" if is_weak else "notice", "\n".join(lines), title=f"delegate: {one_line(goal, 100)}")
     for problem in problems:
         doubt = "" if problem.examined else "nobody could look: "
-        yield _command(
-            "error", problem.message, title=f"{doubt}{problem.id} {problem.code}: {problem.text}", file=problem.path
-        )
+        title = f"{doubt}{problem.id} {problem.code}: {problem.text}"
+        yield _command("error", problem.message, title=title, file=problem.path)
     for finding in verdict.findings:
         name = "warning" if finding.severity in ("critical", "major") else "notice"
         yield _command(name, one_line(finding.message, 1_000), title=f"{finding.severity} finding: {finding.code}")
@@ -53,14 +55,9 @@ def summary(verdict: Verdict, goal: str) -> str:
     names = ("", "criterion", "about", "decided by", "level", "code", "reason")
     lines.append(f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>")
     for criterion in verdict.criteria:
-        cells = (
-            f"{criterion.id} {criterion.text}",
-            about_of(criterion),
-            criterion.decided_by,
-            (criterion.level or "").replace("_", " "),
-            criterion.code,
-            criterion.reason,
-        )
+        level = (criterion.level or "").replace("_", " ")
+        text, about = f"{criterion.id} {criterion.text}", about_of(criterion)
+        cells = (text, about, criterion.decided_by, level, criterion.code, criterion.reason)
         row = "".join(f"<td>{_cell(cell, 400)}</td>" for cell in cells)
         lines.append(f"<tr><td>{_MARKS[criterion.outcome]}</td>{row}</tr>")
     if not any(criterion.fails for criterion in verdict.criteria) and verdict.verdict == "FAIL":
@@ -77,24 +74,14 @@ def _head(verdict: Verdict) -> str:
     return f"FAIL ({verdict.code})" if verdict.examined else f"FAIL, because nobody could look ({verdict.code})"
 
 
-def _line(criterion: CriterionResult) -> str:
-    """A criterion, with what it rests on and what it was read as."""
-    words = [criterion.outcome.replace("_", " "), *filter(None, [rests_on(criterion), about_of(criterion)])]
-    return f"{criterion.id} {'; '.join(words)}"
-
-
 def _command(name: str, message: str, **properties: str | None) -> str:
-    parameters = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
-    return f"::{name} {parameters}::{_data(message)}"
+    escaped = {key: _data(value).replace(":", "%3A").replace(",", "%2C") for key, value in properties.items() if value}
+    return f"::{name} {','.join(f'{key}={value}' for key, value in escaped.items())}::{_data(message)}"
 
 
 def _data(text: str) -> str:
     """The text without commands, with the escapes that the runner reverses. A line break would end our command."""
     return inert(clean(text).text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _cell(text: str, limit: int) -> str:

@@ -19,21 +19,6 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> str:
     """The XML document."""
     by_id = {problem.id: problem for problem in problems}
     suite = Element("testsuite", name=_text(one_line(goal, TITLE_CHARS)))
-    _properties(suite, _facts(verdict))
-    cases = [_case(suite, criterion, by_id.get(criterion.id)) for criterion in verdict.criteria]
-    if VERDICT in by_id and by_id[VERDICT].kind == VERDICT:
-        cases.append(_verdict_case(suite, by_id[VERDICT]))
-    counts = {"tests": str(len(cases))}
-    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-        counts[name] = str(sum(case.find(tag) is not None for case in cases))
-    suite.attrib |= counts
-    root = Element("testsuites", {"name": "delegate judge", **counts})
-    root.append(suite)
-    indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode")
-
-
-def _facts(verdict: Verdict) -> dict[str, str]:
     judge = verdict.judge
     facts: dict[str, object] = {
         "verdict": verdict.verdict,
@@ -49,41 +34,36 @@ def _facts(verdict: Verdict) -> dict[str, str]:
         "rubric_version": verdict.rubric_version,
         "judge_version": verdict.judge_version,
     }
-    return {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    _properties(suite, facts)
+    cases = [_case(suite, criterion, by_id.get(criterion.id)) for criterion in verdict.criteria]
+    if VERDICT in by_id and by_id[VERDICT].kind == VERDICT:
+        case = SubElement(suite, "testcase", classname=f"delegate.{VERDICT}", name=_text(by_id[VERDICT].text))
+        _add_problem(case, by_id[VERDICT])
+        cases.append(case)
+    counts = {"tests": str(len(cases))}
+    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        counts[name] = str(sum(case.find(tag) is not None for case in cases))
+    suite.attrib |= counts
+    root = Element("testsuites", {"name": "delegate judge", **counts})
+    root.append(suite)
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode")
 
 
 def _case(suite: Element, criterion: CriterionResult, problem: Problem | None) -> Element:
     name = one_line(f"{criterion.id} {criterion.text}", TITLE_CHARS)
     case = SubElement(suite, "testcase", classname=f"delegate.{criterion.kind}", name=_text(name))
-    facts = {
-        "outcome": criterion.outcome,
-        "decided_by": criterion.decided_by,
-        "code": criterion.code,
-        "source": criterion.source or "",
-    }
-    facts |= {
-        "level": criterion.level or "",
-        "about": about_of(criterion),
-        "held_before": "true" if criterion.held_before else "",
-    }
-    _properties(case, {key: value for key, value in facts.items() if value})
+    facts = {name: getattr(criterion, name) for name in ("outcome", "decided_by", "code", "source", "level")}
+    _properties(case, {**facts, "about": about_of(criterion), "held_before": "true" if criterion.held_before else ""})
     if problem is not None:
         _add_problem(case, problem)
     elif criterion.outcome == "skipped" or (criterion.findings_only and criterion.outcome not in PASSING):
-        why = (
-            f"findings only: {criterion.code}: {criterion.reason}"
-            if criterion.findings_only
-            else criterion.reason or "skipped"
-        )
+        why = criterion.reason or "skipped"
+        if criterion.findings_only:
+            why = f"findings only: {criterion.code}: {criterion.reason}"
         SubElement(case, "skipped", message=_text(one_line(why, 2 * TITLE_CHARS)))
     elif criterion.evidence:
         SubElement(case, "system-out").text = _text(bounded(criterion.evidence))
-    return case
-
-
-def _verdict_case(suite: Element, problem: Problem) -> Element:
-    case = SubElement(suite, "testcase", classname=f"delegate.{VERDICT}", name=_text(problem.text))
-    _add_problem(case, problem)
     return case
 
 
@@ -93,10 +73,11 @@ def _add_problem(case: Element, problem: Problem) -> None:
     SubElement(case, tag, type=problem.code, message=message).text = _text(problem.message)
 
 
-def _properties(parent: Element, facts: Mapping[str, str]) -> None:
+def _properties(parent: Element, facts: Mapping[str, object]) -> None:
     properties = SubElement(parent, "properties")
     for name, value in facts.items():
-        SubElement(properties, "property", name=name, value=_text(value))
+        if value not in (None, ""):
+            SubElement(properties, "property", name=name, value=_text(str(value)))
 
 
 def _text(text: str) -> str:

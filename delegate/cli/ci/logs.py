@@ -18,6 +18,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO, cast
 
 SYSTEMS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "GITLAB_CI", "BUILDKITE")
@@ -94,15 +95,11 @@ def _guarded(stream: TextIO, *, brief: bool) -> TextIO:
     if stream.isatty() and not any(map(os.environ.get, SYSTEMS)):
         return stream
     stream.flush()
-    marked = bool(os.environ.get("GITHUB_ACTIONS")) and not _is_file(stream)
+    is_file = False
+    with suppress(OSError):
+        is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    marked = bool(os.environ.get("GITHUB_ACTIONS")) and not is_file
     return LogStream(cast("io.TextIOWrapper", stream), marked=marked, brief=brief)
-
-
-def _is_file(stream: TextIO) -> bool:
-    try:
-        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except OSError:
-        return False
 
 
 class LogStream(io.TextIOWrapper):
@@ -174,18 +171,15 @@ class LogStream(io.TextIOWrapper):
         if not text:
             return
         if self._marked and not self._token:
-            self._open_mark()
+            self._token = os.urandom(16).hex()
+            super().write(f"{'' if self._starts_line else chr(10)}::stop-commands::{self._token}\n")
+            self._starts_line = True
         from delegate._util.redaction import redactor  # loads pydantic
 
         super().write(inert(redactor.text(text), starts_line=self._starts_line))
         self._starts_line = re.search(f"[{_BREAKS}]\\Z", text) is not None
         if self._brief and text.endswith("\n"):
             self._close_mark()
-
-    def _open_mark(self) -> None:
-        self._token = os.urandom(16).hex()
-        super().write(f"{'' if self._starts_line else chr(10)}::stop-commands::{self._token}\n")
-        self._starts_line = True
 
     def _close_mark(self) -> None:
         if self._token:

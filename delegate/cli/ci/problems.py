@@ -46,17 +46,9 @@ def problems(verdict: Verdict, paths: Mapping[str, str]) -> list[Problem]:
     if verdict.verdict == "PASS":
         return []
     failures = [_of_criterion(criterion, paths.get(criterion.id)) for criterion in verdict.criteria if criterion.fails]
-    return failures or [
-        Problem(
-            VERDICT,
-            VERDICT,
-            "the work as a whole",
-            verdict.code,
-            bounded(verdict.reasoning or verdict.code),
-            "",
-            verdict.examined,
-        )
-    ]
+    reason = bounded(verdict.reasoning or verdict.code)
+    whole = Problem(VERDICT, VERDICT, "the work as a whole", verdict.code, reason, "", verdict.examined)
+    return failures or [whole]
 
 
 def _of_criterion(criterion: CriterionResult, path: str | None) -> Problem:

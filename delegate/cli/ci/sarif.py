@@ -15,6 +15,7 @@ from delegate.types import JsonObject, Verdict
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ESCAPES = str.maketrans({"[": "\\[", "]": "\\]", "\\": "\\\\", "{": "{{", "}": "}}"})
 """In a message, brackets make links and braces stand for arguments."""
+_OF_CRITERIA = ("id", "outcome", "code", "level", "held_before")
 
 
 def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_code: int, elsewhere: str) -> JsonObject:
@@ -36,20 +37,9 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_c
         "results": [_result(problem, rules, elsewhere) for problem in problems],
         "properties": {
             "goal": goal,
-            "verdict": verdict.verdict,
-            "code": verdict.code,
-            "level": verdict.level,
-            "verified": verdict.verified,
-            "examined": verdict.examined,
+            **{name: getattr(verdict, name) for name in ("verdict", "code", "level", "verified", "examined")},
             "criteria": [
-                {
-                    "id": criterion.id,
-                    "outcome": criterion.outcome,
-                    "code": criterion.code,
-                    "level": criterion.level,
-                    "about": about_of(criterion),
-                    "held_before": criterion.held_before,
-                }
+                {**{name: getattr(criterion, name) for name in _OF_CRITERIA}, "about": about_of(criterion)}
                 for criterion in verdict.criteria
             ],
         },
@@ -65,6 +55,7 @@ def _rule(kind: str) -> JsonObject:
 
 def _result(problem: Problem, rules: Mapping[str, int], elsewhere: str) -> JsonObject:
     subject = "" if problem.kind == VERDICT else f"{problem.text}: "
+    uri = quote((problem.path or elsewhere).encode(errors="replace"))
     digest = hashlib.sha256(f"{problem.kind}\0{problem.text}".encode(errors="replace")).hexdigest()
     return {
         "ruleId": problem.kind,
@@ -72,7 +63,7 @@ def _result(problem: Problem, rules: Mapping[str, int], elsewhere: str) -> JsonO
         "kind": "fail" if problem.examined else "open",
         "level": "error" if problem.examined else "none",
         "message": _message(f"{subject}{problem.message}"),
-        "locations": [{"physicalLocation": {"artifactLocation": _artifact(problem.path or elsewhere)}}],
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}}}],
         "partialFingerprints": {"criterion/v1": digest},
         "properties": {
             "criterion": problem.id,
@@ -83,10 +74,6 @@ def _result(problem: Problem, rules: Mapping[str, int], elsewhere: str) -> JsonO
             "evidence": problem.evidence,
         },
     }
-
-
-def _artifact(path: str) -> JsonObject:
-    return {"uri": quote(path.encode(errors="replace")), "uriBaseId": "%SRCROOT%"}
 
 
 def _message(text: str) -> JsonObject:

@@ -1,10 +1,11 @@
 """`delegate batch`: runs each task of a file once and writes one result per task."""
 
 import json
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -12,7 +13,6 @@ from rich.text import Text
 from delegate._util.cancellation import Cancellation
 from delegate.batch.backend import Backend, DeferredBackend
 from delegate.batch.batch import Batch
-from delegate.batch.journal import Rerun
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
 from delegate.cli import exits
@@ -30,13 +30,6 @@ from delegate.delegator import Delegator, engine_of
 from delegate.errors import CallError
 from delegate.events import EventSink
 from delegate.settings import Settings
-
-
-class EngineName(StrEnum):
-    """The backend that runs the tasks."""
-
-    local = "local"
-    ray = "ray"
 
 
 class RerunName(StrEnum):
@@ -69,7 +62,7 @@ FailuresOption = Annotated[
 MinutesOption = Annotated[
     float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are canceled.")
 ]
-EngineOption = Annotated[EngineName, typer.Option(help="local: in this process. ray: on a Ray cluster.")]
+EngineOption = Annotated[Literal["local", "ray"], typer.Option(help="local: in this process. ray: on a Ray cluster.")]
 ResumeOption = Annotated[
     str | None,
     typer.Option(
@@ -100,7 +93,7 @@ def batch(
     resume: ResumeOption = None,
     rerun: RerunOption = None,
     again: Annotated[bool, typer.Option("--again", help="Run these tasks even if they were run before.")] = False,
-    engine: EngineOption = EngineName.local,
+    engine: EngineOption = "local",
     address: Annotated[str | None, typer.Option(help="With --engine ray: the cluster's address.")] = None,
     plan: PlanOption = False,
     trace: TraceOption = None,
@@ -127,140 +120,107 @@ def batch(
     is bad, 2 if it was refused before anything ran (such as without a key), and
     3 if no work is bad, but some could not be looked at.
     """
-    args = _Arguments(
-        tasks, results, goal, tuple(criteria or ()), output_schema, tier, model, concurrency, max_cost, max_minutes,
-        stop_after_failures, skip_bad, resume, tuple(rerun or ()), again, engine, address, plan, trace,
-    )  # fmt: skip
-    _refuse_conflicts(args)
-    if plan:
-        with refusals_as(format):
-            return _plan(args, format)
+    templates = {"--goal": goal, "--criterion": criteria, "--output-schema": output_schema, "--tier": tier}
+    others = {"--model": model, "--skip-bad": skip_bad, "--again": again, "--plan": plan}
+    if address is not None and engine != "ray":
+        raise typer.BadParameter("can only be used with --engine ray", param_hint="--address")
+    if resume is None:
+        _refuse_missing(tasks, results, rerun, plan=plan)
+    elif conflicts := [option for option, value in {"TASKS": tasks, **templates, **others}.items() if value]:
+        message = f"can't be used with {conflicts[0]}; remove {conflicts[0]}, since the tasks are stored with the batch"
+        raise typer.BadParameter(message, param_hint="--resume")
     with refusals_as(format):
-        finished = _run(args)
+        fields = {"tier": tier, "model": model}
+        stored = {
+            "tasks": str(tasks.absolute()) if tasks else None,
+            "name": str(tasks),
+            "goal": goal,
+            "criteria": [typed_criterion(text) for text in criteria or ()],
+            "output_schema": read_schema(output_schema) if output_schema else None,
+            "fields": {name: value for name, value in fields.items() if value is not None},
+            "skip_bad": skip_bad,
+        }
+        if plan:
+            return _plan(_source(stored), max_cost, format, skip_bad=skip_bad)
+        _raise_file_limit(concurrency)
+        limits = {"max_cost_usd": max_cost, "max_minutes": max_minutes, "stop_after_failures": stop_after_failures}
+        options = {**limits, "concurrency": concurrency, "rerun": [name.value for name in rerun or ()]}
+        backend = partial(_ray, address, concurrency) if engine == "ray" else None
+        finished = _run(stored, results, resume, backend, **options, once=not again, trace=trace)
     _print(finished, format)
     raise typer.Exit(exits.of_batch(finished.tally))
 
 
-class _Arguments(NamedTuple):
-    """The arguments of the command."""
-
-    tasks: Path | None
-    results: Path | None
-    goal: str | None
-    criteria: tuple[str, ...]
-    output_schema: Path | None
-    tier: TierName | None
-    model: str | None
-    concurrency: int
-    max_cost: float | None
-    max_minutes: float | None
-    stop_after_failures: int | None
-    skip_bad: bool
-    resume: str | None
-    rerun: tuple[RerunName, ...]
-    again: bool
-    engine: EngineName
-    address: str | None
-    plan: bool
-    trace: Path | None
-
-    @property
-    def templates(self) -> dict[str, Any]:
-        """The options given for the tasks of a CSV."""
-        options = {
-            "--goal": self.goal,
-            "--criterion": self.criteria,
-            "--output-schema": self.output_schema,
-            "--tier": self.tier,
-            "--model": self.model,
-        }
-        return {option: value for option, value in options.items() if value}
+def _refuse_missing(tasks: Path | None, results: Path | None, rerun: list[RerunName] | None, *, plan: bool) -> None:
+    """Raise BadParameter for what a new batch lacks, or can't have."""
+    if rerun:
+        raise typer.BadParameter("can only be used with --resume RUN", param_hint="--rerun")
+    if tasks is None:
+        raise typer.BadParameter("give a file of tasks, or a batch with --resume RUN", param_hint="TASKS")
+    if results is None and not plan:
+        raise typer.BadParameter("give a .jsonl or .csv file for the results", param_hint="-o")
 
 
-def _refuse_conflicts(args: _Arguments) -> None:
-    if args.address is not None and args.engine is not EngineName.ray:
-        raise typer.BadParameter("can only be used with --engine ray", param_hint="--address")
-    if args.resume is None:
-        if args.rerun:
-            raise typer.BadParameter("can only be used with --resume RUN", param_hint="--rerun")
-        if args.tasks is None:
-            raise typer.BadParameter("give a file of tasks, or a batch with --resume RUN", param_hint="TASKS")
-        if args.results is None and not args.plan:
-            raise typer.BadParameter("give a .jsonl or .csv file for the results", param_hint="-o")
-        return
-    conflicting = {
-        "TASKS": args.tasks,
-        **args.templates,
-        "--skip-bad": args.skip_bad,
-        "--again": args.again,
-        "--plan": args.plan,
-    }
-    if conflicts := [option for option, value in conflicting.items() if value]:
-        message = f"can't be used with {conflicts[0]}; remove {conflicts[0]}, since the tasks are stored with the batch"
-        raise typer.BadParameter(message, param_hint="--resume")
+def _plan(source: TaskFile, max_cost: float | None, format: Format, *, skip_bad: bool) -> None:
+    delegator = Delegator()
+    plan = work(delegator, lambda _: delegator.batches.plan(source, max_cost_usd=max_cost, skip_bad=skip_bad))
+    file = None if source.is_table else source.path
+    show(plan, requests_of(file, located_tasks(source), delegator.settings), format, file)
 
 
-def _run(args: _Arguments) -> Batch:
-    _raise_file_limit(args.concurrency)
+def _ray(address: str | None, concurrency: int, settings: Settings) -> Backend:
+    from delegate.batch.ray import RayBackend
+
+    return DeferredBackend(partial(RayBackend, partial(engine_of, settings), concurrency=concurrency, address=address))
+
+
+def _run(
+    stored: dict[str, Any],
+    results: Path | None,
+    resume: str | None,
+    backend: Callable[[Settings], Backend] | None,
+    *,
+    trace: Path | None,
+    **options: Any,
+) -> Batch:
+    """Run a batch with these options for its tasks, or those stored with the batch that is resumed."""
     delegator = Delegator(on_approval=at_terminal())
-    engine = _engine(args, delegator.settings)
+    engine = backend(delegator.settings) if backend else None
+
+    async def begun(cancellation: Cancellation) -> Batch:
+        run_id, file, of_tasks = resume, results, stored
+        if resume is not None:
+            run_id = await run_id_of(delegator, resume, only_batches=True)
+            before = await delegator.batches.summary(run_id)
+            of_tasks, file = json.loads(before.options), file or (Path(before.results) if before.results else None)
+            if "tasks" not in of_tasks:
+                message = "this batch was started by a program, so its tasks aren't in a file"
+                hint = "resume it with Delegator.batches.run(tasks, resume=…)"
+                raise CallError("not_a_file", message, field="resume", hint=hint)
+        source = _source(of_tasks)
+        if not source.is_table:
+            refuse_untrusted(source.path, located_tasks(source), delegator.settings)
+        return delegator.batches.run(
+            source,
+            resume=run_id,
+            results=file,
+            skip_bad=bool(of_tasks["skip_bad"]),
+            options=json.dumps(of_tasks),
+            engine=engine,
+            cancellation=cancellation,
+            **options,
+        )
 
     async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> Batch:
         try:
-            batch = await _batch(delegator, args, engine, cancellation)
+            batch = await begun(cancellation)
             await run_with_progress(batch)
         finally:
             if engine is not None:
                 await engine.aclose()
         return batch
 
-    return stoppable(delegator, call, titles=None, trace=args.trace)  # a batch shows its own progress
-
-
-def _plan(args: _Arguments, format: Format) -> None:
-    delegator, source = Delegator(), _source(_options(args))
-    plan = work(delegator, lambda _: delegator.batches.plan(source, max_cost_usd=args.max_cost, skip_bad=args.skip_bad))
-    file = None if source.is_table else source.path
-    show(plan, requests_of(file, located_tasks(source), delegator.settings), format, file)
-
-
-async def _batch(delegator: Delegator, args: _Arguments, engine: Backend | None, cancellation: Cancellation) -> Batch:
-    options, results, resume = _options(args), args.results, args.resume
-    if resume is not None:
-        resume = await run_id_of(delegator, resume, only_batches=True)
-        before = await delegator.batches.summary(resume)
-        options = _stored_options(before.options)
-        results = results or (Path(before.results) if before.results else None)
-    source = _source(options)
-    if not source.is_table:
-        refuse_untrusted(source.path, located_tasks(source), delegator.settings)
-    rerun: list[Rerun] = [name.value for name in args.rerun]
-    return delegator.batches.run(
-        source,
-        concurrency=args.concurrency,
-        max_cost_usd=args.max_cost,
-        max_minutes=args.max_minutes,
-        stop_after_failures=args.stop_after_failures,
-        resume=resume,
-        rerun=rerun,
-        skip_bad=bool(options["skip_bad"]),
-        once=not args.again,
-        results=results,
-        options=json.dumps(options),
-        engine=engine,
-        cancellation=cancellation,
-    )
-
-
-def _engine(args: _Arguments, settings: Settings) -> Backend | None:
-    """The backend that runs the tasks; None for this process."""
-    if args.engine is EngineName.local:
-        return None
-    from delegate.batch.ray import RayBackend
-
-    return DeferredBackend(
-        partial(RayBackend, partial(engine_of, settings), concurrency=args.concurrency, address=args.address)
-    )
+    return stoppable(delegator, call, titles=None, trace=trace)  # a batch shows its own progress
 
 
 def _raise_file_limit(concurrency: int) -> None:
@@ -276,31 +236,6 @@ def _raise_file_limit(concurrency: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def _options(args: _Arguments) -> dict[str, Any]:
-    """The options that the tasks are made from, to be stored with the batch."""
-    fields = {"tier": args.tier.value if args.tier else None, "model": args.model}
-    return {
-        "tasks": str(args.tasks.absolute()) if args.tasks else None,
-        "name": str(args.tasks),
-        "goal": args.goal,
-        "criteria": [typed_criterion(text) for text in args.criteria],
-        "output_schema": read_schema(args.output_schema) if args.output_schema else None,
-        "fields": {name: value for name, value in fields.items() if value is not None},
-        "skip_bad": args.skip_bad,
-    }
-
-
-def _stored_options(options: str) -> dict[str, Any]:
-    """Parse the options stored with a batch. Raises CallError if a program started the batch."""
-    document = json.loads(options)
-    if "tasks" not in document:
-        message = "this batch was started by a program, so its tasks aren't in a file"
-        raise CallError(
-            "not_a_file", message, field="resume", hint="resume it with Delegator.batches.run(tasks, resume=…)"
-        )
-    return document
-
-
 def _source(options: dict[str, Any]) -> TaskFile:
     templates = None
     if options["goal"] or options["criteria"] or options["output_schema"] or options["fields"]:
@@ -311,20 +246,8 @@ def _source(options: dict[str, Any]) -> TaskFile:
 
 
 def _print(batch: Batch, format: Format) -> None:
-    document = {
-        "run_id": batch.run_id,
-        "total": batch.tally.total,
-        "settled": batch.tally.settled,
-        "passed": batch.tally.passed,
-        "below_seen": batch.tally.below_seen,
-        "failed": batch.tally.failed,
-        "unjudged": batch.tally.unjudged,
-        "other": batch.tally.other,
-        "bad_work": batch.tally.bad_work,
-        "outcome_unknown": batch.tally.unknown,
-        "cost_known_usd": batch.tally.cost_known_usd,
-        "unpriced": batch.tally.unpriced,
-        "stopped": batch.stopped,
-    }
+    names = ("total", "settled", "passed", "below_seen", "failed", "unjudged", "other", "bad_work")
+    tally = {name: getattr(batch.tally, name) for name in (*names, "cost_known_usd", "unpriced")}
+    document = {"run_id": batch.run_id, **tally, "outcome_unknown": batch.tally.unknown, "stopped": batch.stopped}
     if not print_as_json(format, document):
         console().print(Prose(Text(summary(batch)), hang=2))

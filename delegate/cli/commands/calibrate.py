@@ -1,6 +1,7 @@
 """`delegate calibrate`: prints how often each judge is wrong, as measured by rulings."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from delegate._util.fencing import one_line
 from delegate.calibration import detector, picture
 from delegate.calibration.corrected import CorrectedRate, corrected
 from delegate.calibration.fitting import fit
-from delegate.calibration.layers import Ablation, ablation
+from delegate.calibration.layers import ablation
 from delegate.calibration.measure import LIMITS, Measured, judge_name, measure
 from delegate.calibration.statistics import Interval
 from delegate.cli.ci.logs import inert_json, print_as_is
@@ -57,11 +58,8 @@ def calibrate(
     printed separately, since such criteria aren't typical.
     """
     with refusals_as(format):
-        if (
-            sum((layers, fit, toml)) > 1
-            or (batch is not None and (fit or toml))
-            or (svg is not None and (layers or fit))
-        ):
+        conflicts = sum((layers, fit, toml)) > 1 or (batch is not None and (fit or toml))
+        if conflicts or (svg is not None and (layers or fit)):
             hint = "use --batch alone or with --layers or --svg, and the others by themselves"
             raise CallError("invalid_options", "these options don't go together", hint=hint)
         with Delegator() as delegator:
@@ -74,108 +72,75 @@ def calibrate(
                 _measure(delegator, rulings, batch, svg, format, toml=toml)
 
 
-# ----------------------------------------------------------------------------------------------------------- measures
-
-
 def _measure(
-    delegator: Delegator,
-    rulings: Sequence[Ruling],
-    batch: str | None,
-    svg: Path | None,
-    format: Format,
-    *,
-    toml: bool,
+    delegator: Delegator, rulings: Sequence[Ruling], batch: str | None, svg: Path | None, format: Format, *, toml: bool
 ) -> None:
     measured = measure(rulings)
     if svg is not None:
-        _write_svg(svg, measured, delegator.settings.max_false_pass)
+        try:
+            svg.write_text(picture.svg(measured, delegator.settings.max_false_pass), encoding="utf-8")
+        except OSError as error:
+            message = f"{svg} can't be written: {error.strerror}"
+            raise CallError("bad_results", message, field="svg", hint="name a file that you can write") from None
     rates = _corrected(delegator, rulings, measured, batch) if batch is not None else []
     if toml:
         print_as_is(inert_json("\n".join(_toml(measured))))  # strings are escaped as in JSON
         return
     ruled_twice, disagree = delegator.wait_for(delegator.records.disagreements())
-    document = {
-        "rulings": len(rulings),
-        "ruled_by_several": ruled_twice,
-        "disagreements": disagree,
-        "judges": [judge.as_json() for judge in measured],
-        "corrected": [rate.as_json() for rate in rates],
-    }
-    if print_as_json(format, document, [judge.as_json() for judge in measured]):
+    judges = [judge.as_json() for judge in measured]
+    document = {"rulings": len(rulings), "ruled_by_several": ruled_twice, "disagreements": disagree, "judges": judges}
+    document["corrected"] = [rate.as_json() for rate in rates]
+    if print_as_json(format, document, judges):
         return
     if not measured:
         print("no rulings are on record; `delegate rule --sample 50` draws criteria at random, and asks about each")
     else:
         _print(measured)
         if ruled_twice:
-            print(
-                f"several people ruled on {ruled_twice} criteria, and disagree on {disagree}; the latest ruling counts"
-            )
+            several = f"several people ruled on {ruled_twice} criteria, and disagree on {disagree}"
+            print(f"{several}; the latest ruling counts")
     for rate in rates:
-        print(_rate_line(rate))
-
-
-def _write_svg(file: Path, measured: Sequence[Measured], limit: float | None) -> None:
-    try:
-        file.write_text(picture.svg(measured, limit), encoding="utf-8")
-    except OSError as error:
-        message = f"{file} can't be written: {error.strerror}"
-        raise CallError("bad_results", message, field="svg", hint="name a file that you can write") from None
+        print(one_line(_rate_line(rate), 300))
 
 
 def _print(measured: Sequence[Measured]) -> None:
-    out = console()
-    limits = [f"<{limit:.0%}" for limit in LIMITS]
-    for sampling, heading in (
-        ("random", "Drawn at random"),
-        ("chosen", "Picked by somebody: no measure of the others"),
-    ):
-        rows = [judge for judge in measured if judge.sampling == sampling and not _is_repeated(judge, measured)]
-        if not rows:
+    """A table of the judges whose criteria were drawn at random, and one of the others."""
+    out, limits = console(), [f"<{limit:.0%}" for limit in LIMITS]
+    # A judge of one worker alone has one line: that of the worker would say the same.
+    counts = Counter((judge.judge, judge.judge_version, judge.sampling) for judge in measured)
+    shown = [
+        judge
+        for judge in measured
+        if judge.worker is None or counts[judge.judge, judge.judge_version, judge.sampling] != 2
+    ]
+    headings = {"random": "Drawn at random", "chosen": "Picked by somebody: no measure of the others"}
+    for sampling, heading in headings.items():
+        if not (rows := [judge for judge in shown if judge.sampling == sampling]):
             continue
         out.print(Text(heading, "bold"))
         table = slim_table(out)
         for name in ("judge", "n", "false PASS", "false FAIL", "kappa", *limits):
             table.add_column(name, no_wrap=True, justify="left" if name == "judge" else "right")
         for judge in rows:
-            indent, name = (
-                ("  ", f"on {judge.worker or 'unknown'}")
-                if judge.worker is not None
-                else ("", judge_name(judge, measured))
-            )
-            cells = [indent + one_line(name, 44), str(judge.table.n), _percent(judge.false_pass_rate, judge.false_pass)]
-            cells += [_percent(judge.false_fail_rate, judge.false_fail), _kappa(judge)]
-            table.add_row(*map(Text, [*cells, *(_more(judge.more[limit]) for limit in LIMITS)]))
+            name = judge_name(judge, measured) if judge.worker is None else f"on {judge.worker or 'unknown'}"
+            kappa = "?" if judge.kappa is None else f"{judge.kappa:.3f}"
+            if judge.kappa is not None and judge.kappa_interval:
+                kappa += f" ({judge.kappa_interval.lower:.2f}–{judge.kappa_interval.upper:.2f})"
+            cells = ["  " * (judge.worker is not None) + one_line(name, 44), str(judge.table.n)]
+            cells += [_percent(judge.false_pass_rate, judge.false_pass)]
+            cells += [_percent(judge.false_fail_rate, judge.false_fail), kappa]
+            more = (judge.more[limit] for limit in LIMITS)
+            cells += ["–" if count is None else f"{count:,}" if count else "shown" for count in more]
+            table.add_row(*map(Text, cells))
         out.print(Trimmed(table))
     note = "how many more random rulings would show a false-PASS rate below that"
     out.print(f"{', '.join(limits)}: {note}", soft_wrap=True)
-
-
-def _is_repeated(judge: Measured, measured: Sequence[Measured]) -> bool:
-    """Whether this is the only worker of a judge, so that its line says the same as the judge's."""
-    same = [
-        other
-        for other in measured
-        if (other.judge, other.judge_version, other.sampling) == (judge.judge, judge.judge_version, judge.sampling)
-    ]
-    return judge.worker is not None and len(same) == 2
 
 
 def _percent(rate: float | None, interval: Interval | None) -> str:
     if rate is None or interval is None:
         return "?"
     return f"{rate:.1%} ({interval.lower:.1%}–{interval.upper:.1%})"
-
-
-def _kappa(judge: Measured) -> str:
-    if judge.kappa is None:
-        return "?"
-    limits = f" ({judge.kappa_interval.lower:.2f}–{judge.kappa_interval.upper:.2f})" if judge.kappa_interval else ""
-    return f"{judge.kappa:.3f}{limits}"
-
-
-def _more(count: int | None) -> str:
-    return "–" if count is None else "shown" if count == 0 else f"{count:,}"
 
 
 def _toml(measured: Sequence[Measured]) -> Iterator[str]:
@@ -198,9 +163,6 @@ def _toml_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-# ---------------------------------------------------------------------------------------------------------- one batch
-
-
 def _corrected(
     delegator: Delegator, rulings: Sequence[Ruling], measured: Sequence[Measured], text: str
 ) -> list[CorrectedRate]:
@@ -220,26 +182,20 @@ def _rate_line(rate: CorrectedRate) -> str:
     name = f"{rate.of} by {rate.judge}" if rate.judge else rate.of
     text = f"{name}: {rate.apparent:.1%} of {rate.n} as judged"
     if rate.rate is None:
-        return one_line(f"{text}; too few rulings to correct it ({rate.rulings})", 300)
+        return f"{text}; too few rulings to correct it ({rate.rulings})"
     low, high = rate.rate.interval
     text += f", {rate.rate.corrected:.1%} ({low:.1%}–{high:.1%}) corrected for the judge's errors"
-    return one_line(f"{text}, known from {rate.rulings} rulings", 300)
-
-
-# ------------------------------------------------------------------------------------------------------------- layers
+    return f"{text}, known from {rate.rulings} rulings"
 
 
 def _layers(delegator: Delegator, rulings: Sequence[Ruling], batch: str | None, format: Format) -> None:
     run_id = _run_id(delegator, batch) if batch is not None else None
     verdicts = delegator.wait_for(delegator.records.verdicts(run_id))
     words: dict[tuple[str, str], RulingWord] = {(ruling.task, ruling.criterion): ruling.ruling for ruling in rulings}
-    layers = ablation(((handle, verdict) for handle, _, verdict in verdicts), words)
-    document = layers.as_json()
-    if not print_as_json(format, document, document["layers"]):
-        _print_layers(layers)
-
-
-def _print_layers(result: Ablation) -> None:
+    result = ablation(((handle, verdict) for handle, _, verdict in verdicts), words)
+    document = result.as_json()
+    if print_as_json(format, document, document["layers"]):
+        return
     out = console()
     out.print(f"{result.verdicts} verdicts: {result.passed} PASS, {result.not_looked_at} at which nobody could look")
     table = slim_table(out)
@@ -252,9 +208,6 @@ def _print_layers(result: Ablation) -> None:
         codes += ["…"] if len(layer.codes) > SHOWN_CODES else []
         table.add_row(Text(layer.name), *(Text(str(count)) for count in counts), title(", ".join(codes)))
     out.print(Trimmed(table))
-
-
-# ----------------------------------------------------------------------------------------------------------- detector
 
 
 def _fit(delegator: Delegator, rulings: Sequence[Ruling], format: Format) -> None:

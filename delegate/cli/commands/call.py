@@ -26,16 +26,10 @@ def call(
     `error` and exits with 2, also without a key. Otherwise exits as `delegate
     run` does.
     """
-    call_arguments = _read(arguments)
+    if arguments is None and sys.stdin.isatty():
+        raise typer.BadParameter("pass the arguments of the call as JSON, or pipe them to stdin", param_hint="JSON")
+    text = sys.stdin.buffer.read() if arguments in (None, "-") else arguments
     delegator = Delegator()
-    report = stoppable(delegator, partial(delegator.call, call_arguments), trace=trace)
+    report = stoppable(delegator, partial(delegator.call, text), trace=trace)
     print_report_as(Format.json, report)
     raise typer.Exit(exits.of_report(report))
-
-
-def _read(arguments: str | None) -> str | bytes:
-    if arguments is not None and arguments != "-":
-        return arguments
-    if sys.stdin.isatty() and arguments is None:
-        raise typer.BadParameter("pass the arguments of the call as JSON, or pipe them to stdin", param_hint="JSON")
-    return sys.stdin.buffer.read()

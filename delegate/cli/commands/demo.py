@@ -1,7 +1,7 @@
 """`delegate demo`: runs three small tasks that show what verdicts are for."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -48,22 +48,17 @@ def demo(
     expected; with --live, if all three children completed.
     """
     find_python_by_name()
-    with _home(keep) as home:
-        good = _live(demo_tasks(), home, yes) if live else _scripted(demo_tasks(), home)
+    with (
+        nullcontext(load_settings().home)
+        if keep
+        else TemporaryDirectory(prefix="delegate-demo-", ignore_cleanup_errors=True) as folder
+    ):
+        home = Path(folder)
+        good = (_live if live else _scripted)(demo_tasks(), home, yes)
     raise typer.Exit(0 if good else 1)
 
 
-@contextmanager
-def _home(keep: bool) -> Generator[Path]:
-    """The folder for records and workspaces; unless `keep` is set, a temporary one."""
-    if keep:
-        yield load_settings().home
-        return
-    with TemporaryDirectory(prefix="delegate-demo-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-def _scripted(demo_tasks: Sequence[DemoTask], home: Path) -> bool:
+def _scripted(demo_tasks: Sequence[DemoTask], home: Path, yes: bool) -> bool:
     """Run the tasks with scripted replies and the same settings everywhere, so that the verdicts are the same too.
 
     Also without a sandbox: no model wrote these commands, nor the files that they run.
@@ -72,7 +67,13 @@ def _scripted(demo_tasks: Sequence[DemoTask], home: Path) -> bool:
     report = _run(demo_tasks, Delegator(Settings(home=home, commands="allow"), client=scripted(demo_tasks)))
     _print_table(demo_tasks, report)
     _print_texts(SCRIPTED_SUMMARY, SCRIPTED_NEXT)
-    return _as_expected(demo_tasks, report)
+    good = True
+    for demo_task, result in zip(demo_tasks, report.results, strict=True):
+        actual = (result.verdict.verdict, result.verdict.code) if result.verdict else ("no verdict", "")
+        if actual != demo_task.expected:
+            good = False
+            print(f"Unexpected: {demo_task.title} is {' '.join(actual)} instead of {' '.join(demo_task.expected)}.")
+    return good
 
 
 def _live(demo_tasks: Sequence[DemoTask], home: Path, yes: bool) -> bool:
@@ -90,20 +91,8 @@ def _run(demo_tasks: Sequence[DemoTask], delegator: Delegator) -> Report:
     """Run the tasks through `run`. `call` is for parent models, which can't name folders of this machine and, without
     a sandbox, can't use shell criteria.
     """
-    titles = [demo_task.title for demo_task in demo_tasks]
-    tasks = [demo_task.task for demo_task in demo_tasks]
+    titles, tasks = [one.title for one in demo_tasks], [one.task for one in demo_tasks]
     return work(delegator, lambda sink: delegator.run(*tasks, on_event=sink), titles=titles)
-
-
-def _as_expected(demo_tasks: Sequence[DemoTask], report: Report) -> bool:
-    good = True
-    for demo_task, result in zip(demo_tasks, report.results, strict=True):
-        verdict = result.verdict
-        actual = (verdict.verdict, verdict.code) if verdict else ("no verdict", "")
-        if actual != demo_task.expected:
-            good = False
-            print(f"Unexpected: {demo_task.title} is {' '.join(actual)} instead of {' '.join(demo_task.expected)}.")
-    return good
 
 
 def _print_texts(*texts: str) -> None:
@@ -150,11 +139,7 @@ def _reason(result: TaskResult) -> str:
     verdict, status = result.verdict, "" if result.status == "completed" else f"{result.status}, "
     if verdict is None:
         return f"{status}no criteria"
-    deciding = [
-        criterion.reason
-        for criterion in verdict.criteria
-        if criterion.code == verdict.code and verdict.verdict == "FAIL"
-    ]
-    reason = deciding[0] if deciding else verdict.reasoning
+    failed = [one.reason for one in verdict.criteria if one.code == verdict.code and verdict.verdict == "FAIL"]
+    reason = failed[0] if failed else verdict.reasoning
     label = "" if verdict.code in ("met", "not_met") else f"{verdict.code}: "
     return f"{status}{label}{one_line(reason, 200)}"

@@ -1,7 +1,9 @@
 """`delegate doctor`: checks the setup and says how to fix problems."""
 
+import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -9,10 +11,10 @@ from rich.text import Text
 
 from delegate.cli.doctor.diagnostics import Diagnostics, examine, without_settings
 from delegate.cli.doctor.endpoint import find_target, measure
-from delegate.cli.doctor.security.report import report_security
+from delegate.cli.doctor.security.commands import Row, shell_attacks
 from delegate.cli.input.options import Format, FormatOption
 from delegate.cli.screen.layout import Prose
-from delegate.cli.screen.output import console, print_as_json, refusals_as
+from delegate.cli.screen.output import console, plain, print_as_json, refusals_as, slim_table
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
@@ -20,31 +22,27 @@ from delegate.types import JsonObject
 
 HANG = 2
 """Columns by which the rest of a long line is indented."""
-SecurityOption = Annotated[
-    bool,
-    typer.Option(
-        "--security", help="Run harmless attacks on the confinement of this machine and show which are stopped."
-    ),
-]
-
-
-EndpointOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Measure an endpoint of the settings, or a provider, with a few small calls, and remember what it takes.",
-    ),
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(metavar="ID", help="The model to measure there; by default the one that would be used."),
-]
+_STYLES = {"stopped": "green", "possible": "bold yellow", "n/a": "dim"}
+_LEGEND = "stopped: the attack failed. possible: the attack succeeded. n/a: the attack can't be run on this machine."
 
 
 def doctor(
-    security: SecurityOption = False,
-    endpoint: EndpointOption = None,
-    model: ModelOption = None,
+    security: Annotated[
+        bool,
+        typer.Option("--security", help="Run harmless attacks by commands on this machine and show which are stopped."),
+    ] = False,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Measure an endpoint of the settings, or a provider, with a few small calls, and remember what it "
+            "takes.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The model to measure there; by default the one that would be used."),
+    ] = None,
     format: FormatOption = Format.pretty,
 ) -> None:
     """Check keys, model servers, sandbox, versions and folders, and say how to fix each problem.
@@ -54,8 +52,8 @@ def doctor(
     0 if nothing that was measured is a problem.
     """
     if security:
-        report_security(format)
-        raise typer.Exit(0)
+        print_attacks(format, asyncio.run(shell_attacks()))
+        raise typer.Exit
     if endpoint is not None:
         raise typer.Exit(_measure(endpoint, model, format))
     if model is not None:
@@ -92,3 +90,21 @@ def _print(diagnostics: Diagnostics, document: JsonObject, format: Format) -> No
         lines = lines[end:] if pasted else []
     if lines:
         out.print(Text("\n").join(lines), soft_wrap=True)  # lines to paste must stay as they are
+
+
+def print_attacks(format: Format, rows: Sequence[Row]) -> None:
+    """A line per attack, a column per mechanism; the reason is that of a mechanism where it succeeded, if any."""
+    attacks = [row._asdict() for row in rows]
+    if print_as_json(format, {"attacks": attacks}, attacks):
+        return
+    out = console()
+    table, mechanisms = slim_table(out), list(dict.fromkeys(row.mechanism for row in rows))
+    for name in ("attack", *mechanisms, "reason"):
+        table.add_column(name)
+    for attack in dict.fromkeys(row.attack for row in rows):
+        results = {row.mechanism: row for row in rows if row.attack == attack}
+        outcomes = [results[name].outcome if name in results else "" for name in mechanisms]
+        first = next(iter(results.values()))
+        reason = next((row.note for row in results.values() if row.outcome == "possible"), first.note)
+        table.add_row(plain(attack), *(plain(word, _STYLES.get(word, "")) for word in outcomes), plain(reason))
+    out.print(table, "", _LEGEND, sep="\n")

@@ -2,16 +2,16 @@
 
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import aclosing, contextmanager
-from enum import StrEnum
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from delegate.cli.ci.logs import print_as_is
-from delegate.cli.input.recorded import complete_run, find
+from delegate.cli.input.recorded import RunArgument, find
 from delegate.cli.screen.output import as_json
 from delegate.cli.work import work
 from delegate.contract.amounts import counted
@@ -22,31 +22,10 @@ from delegate.report.atif import RecordedTask, run_trajectory, trajectories
 from delegate.report.preference import Preferences
 
 
-class ExportFormat(StrEnum):
-    """The format of the export."""
-
-    atif = "atif"
-    preference = "preference"
-
-
-class Labels(StrEnum):
-    """Whose word is enough for a label."""
-
-    without_judges = "code"
-    judge = "judge"
-
-
 def export(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="The id of a run or a batch, its first characters, `last`, or the handle of a task.",
-            autocompletion=complete_run,
-        ),
-    ],
+    run: RunArgument,
     kind: Annotated[
-        ExportFormat,
+        Literal["atif", "preference"],
         typer.Option("--format", help="atif: trajectories (ATIF 1.8). preference: TRL's unpaired preference data."),
     ],
     out: Annotated[
@@ -56,7 +35,7 @@ def export(
         bool, typer.Option("--attempts", help="Also the attempts at rows of a batch that were run again since.")
     ] = False,
     labels: Annotated[
-        Labels | None,
+        Literal["code", "judge"] | None,
         typer.Option(
             "--labels",
             help="For preference data: code: labels by people and by code. judge: also by judges.  [default: code]",
@@ -73,13 +52,13 @@ def export(
     Labels come from people and from code. What has none is left out, and
     counted on stderr.
     """
-    if labels is not None and kind is not ExportFormat.preference:
+    if labels is not None and kind != "preference":
         raise typer.BadParameter("can only be used with --format preference", param_hint="--labels")
     delegator = Delegator()
-    if kind is ExportFormat.atif:
+    if kind == "atif":
         lines = _trajectories(delegator, run, attempts=attempts)
     else:
-        lines = _preferences(delegator, run, attempts=attempts, with_judges=labels is Labels.judge)
+        lines = _preferences(delegator, run, attempts=attempts, with_judges=labels == "judge")
     work(delegator, lambda _: _write(lines, out))
 
 
@@ -87,26 +66,17 @@ async def _write(lines: AsyncGenerator[str], out: Path | None) -> None:
     """Write the lines. The file is opened only once there is something to write."""
     async with aclosing(lines):
         first = await anext(lines, None)
-        with _opened(out) as write:
+        try:
+            opened = out.open("w", encoding="utf-8") if out else nullcontext()
+        except OSError as error:
+            raise typer.BadParameter(f"{out} can't be written: {error.strerror}", param_hint="-o") from None
+        with opened as file:
+            write = print_as_is if file is None else partial(print, file=file)
             if first is not None:
                 write(first)
                 async for line in lines:
                     write(line)
-
-
-@contextmanager
-def _opened(out: Path | None) -> Generator[Callable[[str], None]]:
-    """What writes a line to the file, or to stdout."""
-    if out is None:
-        yield print_as_is
-        sys.stdout.flush()
-        return
-    try:
-        file = out.open("w", encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{out} can't be written: {error.strerror}", param_hint="-o") from None
-    with file:
-        yield lambda line: print(line, file=file)
+    sys.stdout.flush()
 
 
 class _Source(NamedTuple):
@@ -166,10 +136,7 @@ async def _preferences(delegator: Delegator, text: str, *, attempts: bool, with_
     async for task in _recorded(delegator, tasks):
         if example := preferences.example(task):
             yield as_json(example)
-    _print_counts(preferences)
 
-
-def _print_counts(preferences: Preferences) -> None:
     def listed(counts: Counter[Any]) -> str:
         return ", ".join(f"{number} {name}" for name, number in counts.most_common())
 

@@ -59,22 +59,28 @@ def hook(
         if ending is None or not ending.criteria:
             return
         settings = load_settings()
-        memory = _Memory(settings.home, ending.key, max_blocks=max_blocks)
+        memory = _Memory(settings.home, ending.key)
         allowed = max_cost_usd if settings.max_cost_usd is None else min(settings.max_cost_usd, max_cost_usd)
         verdict = _judged(ending, memory, Delegator(override(settings, max_cost_usd=allowed)), timeout)
     except Exception as error:  # a hook that fails must neither end nor hold up the session that it is in
         text = f"{error} ({hint})" if (hint := getattr(error, "hint", None)) else str(error)
         _tell(f"{PROGRAM} didn't judge this work: {one_line(redactor.text(text), _REASON_CHARS)}")
         return
-    _answer(ending, verdict, memory)
+    told = redactor.text(_told(verdict))
+    if verdict.verdict == "PASS" or not verdict.examined:
+        _tell(told)
+    elif memory.blocks >= max_blocks:
+        _tell(f"{told}\n(it was told so {memory.blocks} times)" if memory.blocks else told)
+    else:
+        memory.note_block()
+        _block(ending, f"{told}\nDo what is missing, or say in your report what can't be done, and why.")
 
 
 class _Memory:
     """What an agent was told before, in a file of the home folder."""
 
-    def __init__(self, home: Path, key: str, *, max_blocks: int) -> None:
+    def __init__(self, home: Path, key: str) -> None:
         self._file = home / "hooks" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
-        self._max_blocks = max_blocks
         self._state: JsonObject = {}
         with suppress(OSError, ValueError):
             read = json.loads(self._file.read_bytes())
@@ -85,10 +91,6 @@ class _Memory:
         """How often the agent was told what is missing."""
         blocks = self._state.get("blocks")
         return blocks if isinstance(blocks, int) else 0
-
-    @property
-    def may_block(self) -> bool:
-        return self.blocks < self._max_blocks
 
     def failure_of(self, digest: str) -> Verdict | None:
         """The last verdict, if it is a FAIL of the same work. No PASS: an agent with a shell could write one here."""
@@ -152,18 +154,6 @@ async def _digest(ending: Ending, task: Task) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _answer(ending: Ending, verdict: Verdict, memory: _Memory) -> None:
-    """Answer as the host wants it: let the agent end, or let it go on with what is missing."""
-    told = redactor.text(_told(verdict))
-    if verdict.verdict == "PASS" or not verdict.examined:
-        _tell(told)
-    elif not memory.may_block:
-        _tell(f"{told}\n(it was told so {memory.blocks} times)" if memory.blocks else told)
-    else:
-        memory.note_block()
-        _block(ending, f"{told}\nDo what is missing, or say in your report what can't be done, and why.")
-
-
 def _told(verdict: Verdict) -> str:
     """The verdict and, if it is FAIL, the criteria that aren't met."""
     if verdict.verdict == "PASS":
@@ -183,6 +173,7 @@ def _tell(text: str) -> None:
 
 
 def _block(ending: Ending, reason: str) -> None:
+    """Let the agent go on, as its host wants to be told."""
     if ending.event == "TaskCompleted":
         print(reason, file=sys.stderr)
         raise typer.Exit(_BLOCKED)

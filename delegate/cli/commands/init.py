@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from delegate import trust
 from delegate.cli.input.choice import choose
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
-
-if TYPE_CHECKING:
-    from delegate.cli.input.starting import Start
 
 TASKS = "tasks.yaml"
 
@@ -39,16 +36,11 @@ def init(
     for file, text in zip(files, (starting.settings_text(allowed, start), starting.TASKS_TEXT), strict=True):
         starting.write(file, text, replace=force)
         print(f"wrote {file}")
-    print(_next(start))
-
-
-def _next(start: "Start") -> str:
-    """What to run now."""
-    run = f"`delegate run --file {TASKS} --out results`"
+    before = ""
     if named := os.environ.get("DELEGATE_CONFIG"):
-        return f"Next: unset DELEGATE_CONFIG, since {named} is read in place of {trust.NAME}; then {run}"
-    if start.endpoint:
-        return f"Next: `delegate trust`, since {trust.NAME} declares a server; then {run}"
-    if (problem := choose(Delegator()).problem) is not None:
-        return f"Next: `delegate doctor`, because {problem.message}; then {run}"
-    return f"Next: {run}"
+        before = f"unset DELEGATE_CONFIG, since {named} is read in place of {trust.NAME}; then "
+    elif start.endpoint:
+        before = f"`delegate trust`, since {trust.NAME} declares a server; then "
+    elif (problem := choose(Delegator()).problem) is not None:
+        before = f"`delegate doctor`, because {problem.message}; then "
+    print(f"Next: {before}`delegate run --file {TASKS} --out results`")

@@ -6,7 +6,7 @@ import stat
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -19,27 +19,17 @@ from delegate.cli.ci.problems import in_repository, paths_of, problems
 from delegate.cli.input.documents import STDIN, name_of, read_text
 from delegate.cli.input.options import CriteriaOption, Format, TraceOption
 from delegate.cli.input.workfile import LocatedCriterion, read_criteria, read_receipts, to_task, with_location
-from delegate.cli.screen.output import console, print_json, print_jsonl, refusals_as, verdict_text
+from delegate.cli.screen.output import console, print_as_json, print_json, refusals_as
+from delegate.cli.screen.screens import verdict_screen
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.events import EventSink
 from delegate.judging.transcripts.sessions import Session, read_session
-from delegate.types import Task, Verdict
+from delegate.types import RunStatus, Task, Verdict
 
 PIPE_SECONDS = 2.0
 """Time without a word on stdin after which it is said that it is read."""
-
-
-class Status(StrEnum):
-    """How the work ended."""
-
-    completed = "completed"
-    failed = "failed"
-    timeout = "timeout"
-    cancelled = "cancelled"
-    budget_exceeded = "budget_exceeded"
-    max_steps = "max_steps"
 
 
 class JudgeFormat(StrEnum):
@@ -86,9 +76,9 @@ def judge(
             help="The transcript lay where the worker couldn't write. Without it, its calls prove nothing.",
         ),
     ] = False,
-    status: Annotated[Status, typer.Option(help="How the work ended; anything but completed is a FAIL.")] = (
-        Status.completed
-    ),
+    status: Annotated[
+        RunStatus, typer.Option(help="How the work ended; anything but completed is a FAIL.")
+    ] = "completed",
     worker_model: Annotated[
         str | None,
         typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
@@ -121,29 +111,37 @@ def judge(
     setting), and 3 if nobody could look: no judge, such as without a key, no
     budget, or a check that can't run here.
     """
-    files = _Files(criteria, output, receipts, transcript)
     errors = Format(format.value) if format.value in tuple(Format) else Format.pretty
     with refusals_as(errors):
-        _refuse_stdin_twice(files)
-        located = _criteria(criteria, criterion or [])
+        if (criteria, output, receipts, transcript).count(STDIN) > 1:
+            message = "only one of --criteria, --output, --receipts and --transcript can be `-`"
+            raise CallError("one_stdin", message, hint="write the others to files")
+        located = read_criteria(criteria, criterion or [])
+        if not located:
+            hint = "add -c CRITERION, or a --criteria FILE with at least one"
+            raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
         session = _session(transcript, receipts)
-        task = to_task(_goal(goal, session), located)
-        options = {"workspace": workspace, "status": status.value, "worker_model": worker_model}
-        if session:
-            options |= {"worker_model": worker_model or session.model, "recorded": recorded}
-            options |= {"receipts": session.receipts} | ({"output": session.report} if output is None else {})
-        verdict = _verdict(task, located, files, trace, **options)
-    _print(verdict, task, files, workspace, format)
+        goal = session.prompts[0] if goal is None and session and session.prompts else goal
+        if goal is None:
+            raise CallError("empty", "there is no goal", field="goal", hint="give it with --goal TEXT")
+        task = to_task(goal, located)
+        work: dict[str, Any] = {"workspace": workspace, "status": status, "worker_model": worker_model}
+        if session is not None:
+            work |= {"worker_model": worker_model or session.model, "recorded": recorded, "receipts": session.receipts}
+        elif receipts is not None:
+            work["receipts"] = read_receipts(receipts)
+        if session is not None and output is None:
+            work["output"] = session.report
+        else:
+            needed = workspace is None and receipts is None
+            work["output"] = _report(output, may_be_piped=STDIN not in (criteria, receipts, transcript), needed=needed)
+        verdict = _verdict(task, located, trace, **work)
+    task = redactor.model(task)
+    if format in (JudgeFormat.junit, JudgeFormat.github, JudgeFormat.sarif):
+        _print_for_ci(verdict, task, [path for path in (output, criteria, workspace) if path], workspace, format)
+    elif not print_as_json(Format(format.value), verdict.model_dump(mode="json")):
+        console().print(verdict_screen(verdict, task.goal), soft_wrap=True)
     raise typer.Exit(exits.of_verdict(verdict))
-
-
-class _Files(NamedTuple):
-    """The files that are read."""
-
-    criteria: Path | None
-    output: Path | None
-    receipts: Path | None
-    transcript: Path | None
 
 
 def _session(transcript: Path | None, receipts: Path | None) -> Session | None:
@@ -155,38 +153,15 @@ def _session(transcript: Path | None, receipts: Path | None) -> Session | None:
     return read_session(read_text(transcript), name_of(transcript))
 
 
-def _goal(goal: str | None, session: Session | None) -> str:
-    if goal is None and session and session.prompts:
-        return session.prompts[0]
-    if goal is None:
-        raise CallError("empty", "there is no goal", field="goal", hint="give it with --goal TEXT")
-    return goal
-
-
-def _refuse_stdin_twice(files: _Files) -> None:
-    if files.count(STDIN) > 1:
-        hint = "write the others to files"
-        message = "only one of --criteria, --output, --receipts and --transcript can be `-`"
-        raise CallError("one_stdin", message, hint=hint)
-
-
-def _criteria(file: Path | None, texts: list[str]) -> list[LocatedCriterion]:
-    if criteria := read_criteria(file, texts):
-        return criteria
-    hint = "add -c CRITERION, or a --criteria FILE with at least one"
-    raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
-
-
-def _report(files: _Files, *, has_workspace: bool) -> str | None:
+def _report(output: Path | None, *, may_be_piped: bool, needed: bool) -> str | None:
     """The report, from its file or as it was piped to stdin. None if there is none."""
-    if files.output is not None:
-        return read_text(files.output)
-    if STDIN not in files and (piped := _piped()):
-        return piped
-    if not has_workspace and files.receipts is None:
+    if output is not None:
+        return read_text(output)
+    report = _piped() if may_be_piped else ""
+    if not report and needed:
         hint = "give it with --output FILE or pipe it to stdin, or name the folder with the work with --workspace"
         raise CallError("empty", "there is no report to judge", field="output", hint=hint)
-    return None
+    return report or None
 
 
 def _piped() -> str:
@@ -204,18 +179,13 @@ def _piped() -> str:
     return read_text(STDIN)
 
 
-def _verdict(
-    task: Task, criteria: list[LocatedCriterion], files: _Files, trace: Path | None, **options: Any
-) -> Verdict:
-    work: dict[str, Any] = {"goal": task.goal, "acceptance_criteria": task.acceptance_criteria, **options}
-    if files.receipts:
-        work["receipts"] = read_receipts(files.receipts)
-    if "output" not in options:
-        work["output"] = _report(files, has_workspace=options["workspace"] is not None)
+def _verdict(task: Task, criteria: list[LocatedCriterion], trace: Path | None, **work: Any) -> Verdict:
     delegator = Delegator()
 
     async def judging(*, on_event: EventSink | None, cancellation: Cancellation) -> Verdict:
-        return await delegator.judge(**work, cancellation=cancellation)
+        return await delegator.judge(
+            goal=task.goal, acceptance_criteria=task.acceptance_criteria, cancellation=cancellation, **work
+        )
 
     try:
         return stoppable(delegator, judging, trace=trace)
@@ -223,20 +193,8 @@ def _verdict(
         raise with_location(error, criteria) from None
 
 
-def _print(verdict: Verdict, task: Task, files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
-    task = redactor.model(task)
-    match format:
-        case JudgeFormat.pretty:
-            console().print(verdict_text(verdict, task.goal), soft_wrap=True)
-        case JudgeFormat.json:
-            print_json(verdict.model_dump(mode="json"))
-        case JudgeFormat.jsonl:
-            print_jsonl([verdict.model_dump(mode="json")])
-        case _:
-            _print_for_ci(verdict, task, files, workspace, format)
-
-
-def _print_for_ci(verdict: Verdict, task: Task, files: _Files, workspace: Path | None, format: JudgeFormat) -> None:
+def _print_for_ci(verdict: Verdict, task: Task, files: list[Path], workspace: Path | None, format: JudgeFormat) -> None:
+    """Print the verdict for a system of continuous integration. Problems that are about no file are about `files`."""
     failures = problems(verdict, paths_of(task, verdict, workspace))
     if format is JudgeFormat.junit:
         print_as_is(inert_markup(junit.document(verdict, task.goal, failures)))
@@ -244,9 +202,7 @@ def _print_for_ci(verdict: Verdict, task: Task, files: _Files, workspace: Path |
         print_as_is("\n".join(github.commands(verdict, task.goal, failures)))
         github.write_summary(verdict, task.goal)
     else:
-        places = (
-            in_repository(path) for path in (files.output, files.criteria, workspace) if path not in (None, STDIN)
-        )
+        places = (in_repository(path) for path in files if path != STDIN)
         elsewhere = next((place for place in places if place is not None), ".")
         exit_code = exits.of_verdict(verdict)
         print_json(sarif.document(verdict, task.goal, failures, exit_code=exit_code, elsewhere=elsewhere))

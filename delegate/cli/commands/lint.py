@@ -1,6 +1,7 @@
 """`delegate lint`: tries whether criteria can fail, and says what criteria in words are about."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -65,23 +66,40 @@ def lint(
     No model is called, and no key is needed. Exits with 1 if something can't
     fail, 2 if there is no command or a criterion is invalid, and else 0.
     """
-    text = ""
     with refusals_as(format):
         if files:
             tasks = [task for name in command or [] for task in _tasks_of(Path(name), workspace)]
-        elif criteria is not None:
-            tasks = [(str(criteria), "", _task_of(criteria, command, workspace))]
+        elif criteria is None:
+            tasks = [("", "", _task_of_command(command or [], exit_code, workspace))]
+        elif command:
+            raise CallError("two_inputs", "give a command or --criteria, not both", hint="leave out one of them")
         else:
-            text = _read(command or [])
-            tasks = [("", "", _task_of_command(text, exit_code, workspace))]
+            tasks = [(str(criteria), "", _task_of(criteria, workspace))]
         rows = _rows(tasks)
-    if files:
-        _print_found(rows, format)
-    elif criteria is not None:
-        _print_all(rows, format)
+    if files or criteria is not None:
+        document: dict[str, Any] = {"criteria": rows}
     else:
-        _print_command(text, exit_code, rows[0], format)
+        (row,), (_, _, task) = rows, tasks[0]
+        found = {name: row[name] for name in ("can_fail", "how", "findings", "warnings")}
+        document = {"command": cast("ShellCriterion", task.criteria[0]).command, "exit_code": exit_code, **found}
+    if not print_as_json(format, document, document.get("criteria", [document])):
+        for line in _lines(rows, only_found=files, with_text=criteria is not None):
+            console().print(line, soft_wrap=True, markup=False)
     raise typer.Exit(1 if any(row["findings"] for row in rows) else 0)
+
+
+def _lines(rows: list[dict[str, Any]], *, only_found: bool, with_text: bool) -> Iterator[str]:
+    """What is printed of each criterion: what was found, or whether it can fail."""
+    for row in rows:
+        outcome = _clean(f"{_LABELS[row['can_fail']]}: {row['how']}")
+        if only_found:
+            notes = (*row["findings"], *(f"warning: {warning}" for warning in row["warnings"]))
+            yield from (f"{row['file']}: {row['id']}: {_clean(note)}" for note in notes)
+        elif with_text:
+            about = f" [about: {row['about']}]" if row["about"] else ""
+            yield f"{row['id']} {row['text']}{about}\n  {outcome}"
+        else:
+            yield outcome
 
 
 def _rows(tasks: list[tuple[str, str, Task]]) -> list[dict[str, Any]]:
@@ -122,7 +140,7 @@ def _rows(tasks: list[tuple[str, str, Task]]) -> list[dict[str, Any]]:
 def _tasks_of(file: Path, workspace: Path | None) -> list[tuple[str, str, Task]]:
     """The tasks of a file of tasks, or one with the criteria of a file. Raises CallError."""
     if (tasks := tasks_in(file)) is None:
-        return [(str(file), "", _task_of(file, None, workspace))]
+        return [(str(file), "", _task_of(file, workspace))]
     # In place of a workspace that the operator names, what the file says doesn't count.
     counts = {"workspace": None} if workspace is not None else {}
     requests = ((f"task {id}", task.model_copy(update=counts)) for id, task in tasks)
@@ -130,10 +148,8 @@ def _tasks_of(file: Path, workspace: Path | None) -> list[tuple[str, str, Task]]
     return [(str(file), f"task {id}, ", _in(task, workspace)) for id, task in tasks]
 
 
-def _task_of(criteria: Path, command: list[str] | None, workspace: Path | None) -> Task:
+def _task_of(criteria: Path, workspace: Path | None) -> Task:
     """A task with the criteria of a file. Raises CallError."""
-    if command:
-        raise CallError("two_inputs", "give a command or --criteria, not both", hint="leave out one of them")
     located = read_criteria(criteria)
     task = _in(to_task("lint", located), workspace)
     try:
@@ -143,8 +159,16 @@ def _task_of(criteria: Path, command: list[str] | None, workspace: Path | None) 
     return task
 
 
-def _task_of_command(command: str, exit_code: int, workspace: Path | None) -> Task:
-    criterion = ShellCriterion(kind="shell", command=command, exit_code=exit_code)
+def _task_of_command(command: list[str], exit_code: int, workspace: Path | None) -> Task:
+    """A task with this command as its check. Raises CallError."""
+    if len(command) > 1:
+        hint = "write it in quotes, or add --files to check files of criteria or tasks"
+        raise CallError("two_inputs", "give one command", hint=hint)
+    text = (read_text(STDIN) if command == [str(STDIN)] else "".join(command)).rstrip()
+    if not text:
+        hint = "pass it in quotes, or `-` to read it from stdin"
+        raise CallError("empty", "there is no command to check", hint=hint)
+    criterion = ShellCriterion(kind="shell", command=text, exit_code=exit_code)
     return _in(Task(goal="lint", acceptance_criteria=(criterion,)), workspace)
 
 
@@ -157,8 +181,12 @@ def _in(task: Task, workspace: Path | None) -> Task:
 
 def tasks_in(file: Path) -> list[tuple[str, Task]] | None:
     """The tasks of a file with their ids; None if it is a file of criteria. Raises CallError."""
-    if is_document(file) and not _holds_tasks(read_document(file)):
-        return None
+    if is_document(file):
+        document = read_document(file)
+        entries = cast("list[object]", document) if isinstance(document, list) else []
+        has_tasks = any(isinstance(entry, dict) and "goal" in entry for entry in entries)
+        if not has_tasks and not (isinstance(document, dict) and "tasks" in document):
+            return None
     if file.suffix.lower() == ".toml":
         return [(str(n), task) for n, task in enumerate(read_tasks(file), start=1)]
     if not is_document(file) and file.suffix.lower() not in (".jsonl", ".ndjson"):
@@ -170,53 +198,6 @@ def tasks_in(file: Path) -> list[tuple[str, Task]] | None:
             raise CallError(error.code, f"{file}: row {item.row}: {error.message}", field=error.field, hint=error.hint)
         tasks.append((item.id, item.task))
     return tasks
-
-
-def _holds_tasks(document: object) -> bool:
-    """Whether a document is a list of tasks, which have a goal, and not of criteria."""
-    if isinstance(document, dict):
-        return "tasks" in document
-    return isinstance(document, list) and any(
-        isinstance(item, dict) and "goal" in item for item in cast("list[object]", document)
-    )
-
-
-def _read(command: list[str]) -> str:
-    if len(command) > 1:
-        hint = "write it in quotes, or add --files to check files of criteria or tasks"
-        raise CallError("two_inputs", "give one command", hint=hint)
-    text = (read_text(STDIN) if command == [str(STDIN)] else "".join(command)).rstrip()
-    if not text:
-        hint = "pass it in quotes, or `-` to read it from stdin"
-        raise CallError("empty", "there is no command to check", hint=hint)
-    return text
-
-
-def _print_found(rows: list[dict[str, Any]], format: Format) -> None:
-    if print_as_json(format, {"criteria": rows}, rows):
-        return
-    for row in rows:
-        for note in (*row["findings"], *(f"warning: {warning}" for warning in row["warnings"])):
-            console().print(f"{row['file']}: {row['id']}: {_clean(note)}", soft_wrap=True, markup=False)
-
-
-def _print_all(rows: list[dict[str, Any]], format: Format) -> None:
-    if print_as_json(format, {"criteria": rows}, rows):
-        return
-    for row in rows:
-        about = f" [about: {row['about']}]" if row["about"] else ""
-        console().print(f"{row['id']} {row['text']}{about}\n  {_outcome(row)}", soft_wrap=True, markup=False)
-
-
-def _print_command(command: str, exit_code: int, row: dict[str, Any], format: Format) -> None:
-    result = {name: row[name] for name in ("can_fail", "how", "findings", "warnings")}
-    document = {"command": command, "exit_code": exit_code, **result}
-    if not print_as_json(format, document, [document]):
-        console().print(_outcome(row), soft_wrap=True, markup=False)
-
-
-def _outcome(row: dict[str, Any]) -> str:
-    return _clean(f"{_LABELS[row['can_fail']]}: {row['how']}")
 
 
 def _clean(text: str) -> str:

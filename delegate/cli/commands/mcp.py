@@ -15,7 +15,7 @@ import typer
 from delegate._util.cancellation import Cancellation
 from delegate.child.command_line import parse_command, variables
 from delegate.cli import PROGRAM
-from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutput, RunnerOutputOption, runner_of
+from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.input.serving import is_loopback, needs, strong_token
 from delegate.errors import DelegateError
 from delegate.events import EventSink
@@ -114,10 +114,19 @@ def mcp(
     options: dict[str, Any] = {"structured": structured, "workspaces": _policy(workspace, http=http), "keep": keep}
     if answer_within is not None:
         options["answer_within"] = answer_within
-    _check_runner(runner, runner_output, runner_env)
+    if runner is None:
+        runner_of(runner, runner_output, runner_env)
+    else:  # raises its errors now: the runner itself takes longer to load than clients wait
+        parse_command(runner)
+        variables(runner_env or ())
     worker = partial(runner_of, runner, runner_output, runner_env)
     if http:
-        _refuse_public_host(host, names)
+        if not names and not is_loopback(host):
+            raise typer.BadParameter(
+                f"other machines could reach {host} and run children at your cost; name it with --reachable-as to "
+                "allow that, or listen on 127.0.0.1",
+                param_hint="--host",
+            )
         if token is not None:
             strong_token(token, f"--token ({TOKEN})")
         options["shared_records"] = shared_records
@@ -125,15 +134,6 @@ def mcp(
         _serve(_over_http(adapter, host, port, token, names, options, keep=keep), worker)
     else:
         _serve_stdio(options, worker, keep=keep)
-
-
-def _check_runner(command: str | None, output: RunnerOutput | None, env: list[str] | None) -> None:
-    """Raise the errors of `runner_of` now. The runner itself takes longer to load than clients wait."""
-    if command is None:
-        runner_of(command, output, env)
-    else:
-        parse_command(command)
-        variables(env or ())
 
 
 def _leave_the_clients_process() -> None:
@@ -238,15 +238,6 @@ def _adapter(*needed: str) -> Any:
         for name in needed:
             getattr(module, name)  # imports the SDK
         return module
-
-
-def _refuse_public_host(host: str, names: list[str]) -> None:
-    if not names and not is_loopback(host):
-        raise typer.BadParameter(
-            f"other machines could reach {host} and run children at your cost; name it with --reachable-as to allow "
-            "that, or listen on 127.0.0.1",
-            param_hint="--host",
-        )
 
 
 def _log(text: str) -> None:

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -152,38 +152,50 @@ def _merged(block: "JsonObject", old: "JsonObject", *, keep_options: bool) -> "J
 
 def _entry(client: McpClient, text: str) -> "JsonObject":
     """The server's entry in a file; empty if there is none. Raises ValueError."""
-    found: Any = _parsed(client, text) if text.strip() else {}
+    found: Any = _parsed(client, text)
     for key in client.keys:
         found = cast("JsonObject", found).get(key) if isinstance(found, dict) else None
-    for one in cast("list[Any]", found) if client.format == "yaml" and isinstance(found, list) else [found]:
-        if isinstance(one, dict) and (client.format != "yaml" or cast("JsonObject", one).get("name") == SERVER):
-            return {**cast("JsonObject", one)}
-    return {}
+    if isinstance(found, list):
+        servers = cast("list[JsonObject]", found)
+        found = next((one for one in servers if isinstance(cast("Any", one), dict) and one.get("name") == SERVER), None)
+    return {**cast("JsonObject", found)} if isinstance(found, dict) else {}
 
 
 def _edited(client: McpClient, old: str, entry: "JsonObject | None") -> str:
     """The text with this entry, or without one. Raises ValueError if that can't be done without losing something."""
-    if not old.strip():
-        if entry is None:
-            return old
-        old = client.head
-    before: JsonObject = _parsed(client, old) if old.strip() else {}
-    expected = deepcopy(before)
-    _set(expected, client, entry)
-    if expected == before:
+    current = _entry(client, old)
+    if current == (entry or {}) and not (client.also and entry):
         return old
-    new = _EDIT[client.format](client, old, entry)
-    if (_parsed(client, new) if new.strip() else {}) != expected:
+    if not old.strip():
+        old = client.head
+    before = _parsed(client, old)
+    expected = deepcopy(before)
+    if client.format == "yaml":
+        if entry is None or client.keys[0] in before:
+            raise ValueError("a list of servers in YAML has to be changed by hand")
+        expected[client.keys[0]] = [{"name": SERVER, **entry}]
+        new = f"{old.rstrip()}\n{yaml_block(client, entry)}"
+    elif client.format == "toml":
+        import tomlkit
+
+        _set(expected, client, entry)
+        whole = tomlkit.parse(old)
+        _set(whole, client, entry)
+        new = tomlkit.dumps(whole)
+    else:
+        _set(expected, client, entry)
+        new = _edited_json(client, old, current, entry)
+    if _parsed(client, new) != expected:
         raise ValueError("its form is unusual")
-    return new
+    return old if expected == before else new
 
 
-def _edited_json(client: McpClient, old: str, entry: "JsonObject | None") -> str:
+def _edited_json(client: McpClient, old: str, current: "JsonObject", entry: "JsonObject | None") -> str:
     from delegate.cli.input import jsonc
 
     if entry is None:
         return jsonc.without(old, client.keys)
-    text, current = old if old.strip() else "{}\n", _entry(client, old)
+    text = old if old.strip() else "{}\n"
     if not current:
         return jsonc.changed(text, client.keys, entry)
     for name, value in entry.items():
@@ -192,34 +204,8 @@ def _edited_json(client: McpClient, old: str, entry: "JsonObject | None") -> str
     return text
 
 
-def _edited_toml(client: McpClient, old: str, entry: "JsonObject | None") -> str:
-    import tomlkit
-
-    whole = tomlkit.parse(old)
-    _set(whole, client, entry)
-    return tomlkit.dumps(whole)
-
-
-def _edited_yaml(client: McpClient, old: str, entry: "JsonObject | None") -> str:
-    block = yaml_block({client.keys[0]: [{"name": SERVER, **entry}] if entry is not None else []})
-    return _with_item(client, old, block)
-
-
-_EDIT: Mapping[str, Callable[[McpClient, str, "JsonObject | None"], str]] = {
-    "json": _edited_json, "toml": _edited_toml, "yaml": _edited_yaml,
-}  # fmt: skip
-
-
 def _set(whole: Any, client: McpClient, entry: "JsonObject | None") -> None:
     """Set or remove the server's entry in the content of a file, and its name in the list that it has to be in."""
-    if client.format == "yaml":
-        servers: list[Any] = whole.get(client.keys[0]) or []
-        others: list[Any] = [
-            one for one in servers if not isinstance(one, dict) or cast("JsonObject", one).get("name") != SERVER
-        ]
-        if entry is not None or len(others) < len(servers):
-            whole[client.keys[0]] = [{"name": SERVER, **entry}, *others] if entry is not None else others or None
-        return
     inside = _inside(whole, client.keys[:-1], create=entry is not None)
     if inside is not None and entry is None:
         inside.pop(SERVER, None)
@@ -264,22 +250,10 @@ def _inside(whole: Any, keys: Sequence[str], *, create: bool) -> Any:
     return whole
 
 
-def _with_item(client: McpClient, old: str, block: str) -> str:
-    """The old text with the block's item, if it has one, as the first one of the list of servers."""
-    listed = re.search(rf"^{client.keys[0]}:[ \t]*(?:\[\])?[ \t]*\n", old + "\n", re.MULTILINE)
-    if listed is None:
-        return f"{old.rstrip()}\n{block}"
-    rest = (old + "\n")[listed.end() :]
-    first = re.match(r"(?:[ \t]*(?:#.*)?\n)*([ \t]*)- ", rest)
-    item = block.partition("\n")[2]
-    if first:
-        item = "".join(line[2:] and f"{first[1]}{line[2:]}" for line in item.splitlines(keepends=True))
-    ours = re.compile(rf"^([ \t]*)- name: [\"']?{SERVER}[\"']?[ \t]*\n(?:\1[ \t]+.*\n)*", re.MULTILINE)
-    return f"{old[: listed.start()]}{client.keys[0]}:\n{item}{ours.sub('', rest, count=1)}".rstrip() + "\n"
-
-
 def _parsed(client: McpClient, text: str) -> "JsonObject":
     """What a file says. Raises ValueError."""
+    if not text.strip():
+        return {}
     import tomllib
 
     import yaml

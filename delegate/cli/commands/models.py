@@ -14,7 +14,7 @@ from delegate.cli.input.options import VERDICT_TOKENS, Format, FormatOption
 from delegate.cli.screen.layout import Prose, Trimmed
 from delegate.cli.screen.output import NARROW, ROOMY, console, plain, print_as_json, slim_table
 from delegate.delegator import Delegator
-from delegate.models.catalog import Catalog, Model
+from delegate.models.catalog import Catalog
 from delegate.models.routing import NEAR_TIE
 from delegate.money import usd
 from delegate.settings import Settings
@@ -40,19 +40,23 @@ def models(
     """
     with Delegator() as delegator:
         choice = choose(delegator, worker=worker, tokens=tokens)
-        rows = _rows(delegator.catalog, choice, tokens)
-        in_force = _in_force(delegator.settings, NARROWING if worker else NARROWING + CHOOSING)
+        # First those that can judge, best first, then the others by their obstacle.
+        rows = [_row(delegator.catalog, one, tokens, choice) for one in choice.judging.candidates]
+        eligible = len(choice.judging.ranked)
+        rows[eligible:] = sorted(rows[eligible:], key=_obstacle_then_cost)
+        settings, defaults = delegator.settings, Settings.model_fields
+    names = NARROWING if worker else NARROWING + CHOOSING
+    in_force = {name: value for name in names if (value := getattr(settings, name)) != defaults[name].default}
     chosen = choice.judging.chosen
-    names = {"worker": choice.worker.id if choice.worker else None, "judge": chosen.id if chosen else None}
-    if not print_as_json(format, {**names, "tokens": tokens, "settings": in_force, "models": rows}, rows):
-        _print(choice, rows, list(_summary(choice, in_force, worker, tokens)))
-
-
-def _rows(catalog: Catalog, choice: Choice, tokens: int) -> list[JsonObject]:
-    """One row per model: first those that can judge, best first, then the others sorted by their obstacle."""
-    rows = [_row(catalog, candidate, tokens, choice) for candidate in choice.judging.candidates]
-    eligible = len(choice.judging.ranked)
-    return rows[:eligible] + sorted(rows[eligible:], key=_obstacle_then_cost)
+    models = {"worker": choice.worker.id if choice.worker else None, "judge": chosen.id if chosen else None}
+    if print_as_json(format, {**models, "tokens": tokens, "settings": in_force, "models": rows}, rows):
+        return
+    out = console()
+    for line in _summary(choice, in_force, worker, tokens):
+        out.print(Prose(plain(line)))
+    out.print("", Trimmed(_table(slim_table(out), choice, rows, out.width)), sep="\n")
+    if any(row["above_tokens"] for row in rows):
+        out.print("* price of calls of this length")
 
 
 def _obstacle_then_cost(row: JsonObject) -> tuple[str, float, str]:
@@ -61,23 +65,29 @@ def _obstacle_then_cost(row: JsonObject) -> tuple[str, float, str]:
 
 
 def _row(catalog: Catalog, candidate: Candidate, tokens: int, choice: Choice) -> JsonObject:
+    """What is known of a model. Prices are today's for this many input tokens; None if none is known for today."""
     model = catalog.find(candidate.model)
     assert model is not None
     worker = choice.worker.id if choice.worker else None
     rate = choice.false_pass.rate(model.id, worker) if choice.false_pass else None
+    price, accuracy = model.price(date.today(), model.tokens(tokens)), model.judge_accuracy
     return {
         "model": candidate.model,
         "provider": model.endpoint or candidate.provider,
         "tier": candidate.tier,
         "family": candidate.family,
-        **_prices(model, tokens),
+        "input_price": price.input if price else None,
+        "cached_input_price": price.cached_input if price else None,
+        "cache_write_price": price.cache_write if price else None,
+        "output_price": price.output if price else None,
+        "above_tokens": price.above_tokens if price else None,
         "verdict_cost_usd": candidate.estimated_cost_usd,
         "judges": candidate.reason is None,
         "rank": candidate.rank,
         "reason": candidate.reason,
         "judge_accuracy": model.accuracy,
-        "judge_rulings": model.judge_accuracy.rulings if model.judge_accuracy else None,
-        "judge_measured_on": model.judge_accuracy.measured_on if model.judge_accuracy else None,
+        "judge_rulings": accuracy.rulings if accuracy else None,
+        "judge_measured_on": accuracy.measured_on if accuracy else None,
         "false_pass": rate.model_dump(mode="json") if rate else None,
         "context_tokens": model.context_tokens,
         "max_output_tokens": model.max_output_tokens,
@@ -85,102 +95,49 @@ def _row(catalog: Catalog, candidate: Candidate, tokens: int, choice: Choice) ->
     }
 
 
-def _prices(model: Model, tokens: int) -> JsonObject:
-    """Today's prices for a call with this many input tokens; all None if no price is known for today."""
-    price = model.price(date.today(), model.tokens(tokens))
-    return {
-        "input_price": price.input if price else None,
-        "cached_input_price": price.cached_input if price else None,
-        "cache_write_price": price.cache_write if price else None,
-        "output_price": price.output if price else None,
-        "above_tokens": price.above_tokens if price else None,
-    }
-
-
-def _in_force(settings: Settings, names: tuple[str, ...]) -> JsonObject:
-    """The settings that differ from their defaults."""
-    defaults = type(settings).model_fields
-    return {name: value for name in names if (value := getattr(settings, name)) != defaults[name].default}
-
-
 def _summary(choice: Choice, in_force: JsonObject, worker: str | None, tokens: int) -> Iterator[str]:
     """The models of children and judge, the cost of a verdict, the next judge, and the settings that apply."""
-    yield f"{_work(choice, worker)}; {_judge(choice)}."
-    if choice.judging.chosen is not None:
-        following = choice.judging.ranked[1].id if len(choice.judging.ranked) > 1 else "none"
-        cost = _cost_text(choice.judging.candidates[0].estimated_cost_usd)
-        yield f"A verdict on {tokens:,} tokens costs {cost}. Next judge: {following}."
+    chosen, ranked, problem = choice.judging.chosen, choice.judging.ranked, choice.problem
+    if problem is not None:
+        works = f"Children can't run: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
+    else:
+        works = f"{'Worker:' if worker else 'Children run on'} {choice.worker.id if choice.worker else 'no model'}"
+    judges = f"{chosen.id} judges" if chosen else "no model can judge; the last column gives the reasons"
+    yield f"{works}; {judges}."
+    if chosen is not None:
+        cost = choice.judging.candidates[0].estimated_cost_usd
+        words = "an unknown amount" if cost is None else f"about {usd(cost)}" if cost else "nothing"
+        following = ranked[1].id if len(ranked) > 1 else "none"
+        yield f"A verdict on {tokens:,} tokens costs {words}. Next judge: {following}."
     if in_force:
         yield f"Settings in force: {', '.join(f'{name} = {value}' for name, value in in_force.items())}."
 
 
-def _cost_text(cost: float | None) -> str:
-    if cost is None:
-        return "an unknown amount"
-    return f"about {usd(cost)}" if cost else "nothing"
-
-
-def _work(choice: Choice, worker: str | None) -> str:
-    problem = choice.problem
-    if problem is not None:
-        return f"Children can't run: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
-    return f"{'Worker:' if worker else 'Children run on'} {choice.worker.id if choice.worker else 'no model'}"
-
-
-def _judge(choice: Choice) -> str:
-    chosen = choice.judging.chosen
-    return f"{chosen.id} judges" if chosen else "no model can judge; the last column gives the reasons"
-
-
-def _print(choice: Choice, rows: list[JsonObject], summary: list[str]) -> None:
-    out = console()
-    for line in summary:
-        out.print(Prose(plain(line)))
-    out.print()
-    table, roomy = slim_table(out), out.width >= ROOMY
-    standings = [_standing(choice, row, rows[0]) for row in rows]
-    columns = _columns(rows, standings if roomy else _without_repeats(standings), roomy=roomy)
-    if out.width < NARROW:
-        columns = {name: cells for name, cells in columns.items() if not name.endswith("$/M")}
-    _fill(table, columns, [_style(row) for row in rows])
-    out.print(Trimmed(table))
-    if any(row["above_tokens"] for row in rows):
-        out.print("* price of calls of this length")
-
-
-def _columns(rows: list[JsonObject], standings: list[str], *, roomy: bool) -> dict[str, list[str]]:
-    """The columns of the table: providers only on a wide console, accuracy only if one is known."""
-    in_prices, out_prices = _prices_in(rows, "input_price"), _prices_in(rows, "output_price")
+def _table(table: Table, choice: Choice, rows: list[JsonObject], width: int) -> Table:
+    """Providers only on a wide console, prices not on a narrow one, accuracy only if one is known."""
+    roomy = width >= ROOMY
+    standings = [_standing(choice, row, rows[0]["verdict_cost_usd"]) for row in rows]
+    if not roomy:  # a text that repeats the one before it is shortened
+        pairs = zip(standings, ["", *standings], strict=False)
+        standings = ["as above" if text == before else text for text, before in pairs]
     columns = {"model": [row["model"] for row in rows]}
     columns |= {"provider": [row["provider"] for row in rows]} if roomy else {}
-    columns |= {"tier": [row["tier"] for row in rows], "in $/M": in_prices, "out $/M": out_prices}
+    columns |= {"tier": [row["tier"] for row in rows]}
+    if width >= NARROW:
+        unmarked = " " if any(row["above_tokens"] for row in rows) else ""
+        for name, field in (("in $/M", "input_price"), ("out $/M", "output_price")):
+            columns[name] = [_price(row[field]) + ("*" if row["above_tokens"] else unmarked) for row in rows]
     columns |= {"verdict": [usd(row["verdict_cost_usd"]) for row in rows]}
     if any(row["judge_accuracy"] is not None for row in rows):
-        columns["accuracy" if roomy else "acc."] = [_accuracy(row["judge_accuracy"]) for row in rows]
-    return columns | {"judges?": standings}
-
-
-def _fill(table: Table, columns: dict[str, list[str]], styles: list[str]) -> None:
-    *short, last = columns
-    for name in short:
+        shares = [row["judge_accuracy"] for row in rows]
+        columns["accuracy" if roomy else "acc."] = ["" if share is None else f"{share:.0%}" for share in shares]
+    for name in columns:
         table.add_column(name, justify="left" if name in ("model", "provider", "tier") else "right", no_wrap=True)
-    table.add_column(last, overflow="fold")
-    for style, *cells, standing in zip(styles, *columns.values(), strict=True):
+    table.add_column("judges?", overflow="fold")
+    for row, standing, *cells in zip(rows, standings, *columns.values(), strict=True):
+        style = "bold green" if row["judges"] else "" if row["rank"] else "dim"
         table.add_row(*(Text(one_line(cell, 60)) for cell in cells), Text(one_line(standing, 200), style))
-
-
-def _style(row: JsonObject) -> str:
-    return "bold green" if row["judges"] else "" if row["rank"] else "dim"
-
-
-def _prices_in(rows: list[JsonObject], field: str) -> list[str]:
-    """The prices of one kind; those for long calls are marked with `*`."""
-    unmarked = " " if any(row["above_tokens"] for row in rows) else ""
-    return [_price(row[field]) + ("*" if row["above_tokens"] else unmarked) for row in rows]
-
-
-def _accuracy(share: float | None) -> str:
-    return "" if share is None else f"{share:.0%}"
+    return table
 
 
 def _price(price: float | None) -> str:
@@ -189,30 +146,20 @@ def _price(price: float | None) -> str:
     return f"{price:.2f}" if round(price, 2) == price else f"{price:g}"
 
 
-def _standing(choice: Choice, row: JsonObject, first: JsonObject) -> str:
-    """Why a model judges, its rank among those that can, or why it can't."""
+def _standing(choice: Choice, row: JsonObject, least: float | None) -> str:
+    """Why a model judges, its rank among those that can, or why it can't. `least`: what the one that judges costs."""
+    ranked = choice.judging.candidates[: len(choice.judging.ranked)]
     if row["judges"]:
-        return f"judges: {_advantage(choice, first['verdict_cost_usd'])}"
+        if choice.pinned:
+            return "judges: the setting judge_model"
+        if len(ranked) == 1:
+            return "judges: the only model that can"
+        costs = [candidate.estimated_cost_usd for candidate in ranked]
+        is_cheapest = all(cost is None or cost >= (least or 0) for cost in costs)
+        return f"judges: {'the cheapest' if is_cheapest else 'near tie, different family'}"
     if row["rank"] is None:
         return str(row["reason"])
-    rank = "next" if row["rank"] == 2 else f"#{row['rank']}"
-    cost, least = row["verdict_cost_usd"], first["verdict_cost_usd"]
+    rank, cost = "next" if row["rank"] == 2 else f"#{row['rank']}", row["verdict_cost_usd"]
     if cost and least is not None and cost > least * NEAR_TIE:
         return f"{rank}: {cost / least:.1f} × the cost" if least else f"{rank}: not free"
     return f"{rank}: {row['reason']}"
-
-
-def _without_repeats(texts: list[str]) -> list[str]:
-    """Replace a text that repeats the one before it by `as above`."""
-    return ["as above" if text == before else text for text, before in zip(texts, ["", *texts], strict=False)]
-
-
-def _advantage(choice: Choice, cost: float | None) -> str:
-    ranked = choice.judging.candidates[: len(choice.judging.ranked)]
-    costs = [candidate.estimated_cost_usd for candidate in ranked]
-    is_cheapest = all(other is None or other >= (cost or 0) for other in costs)
-    if choice.pinned:
-        return "the setting judge_model"
-    if len(ranked) == 1:
-        return "the only model that can"
-    return "the cheapest" if is_cheapest else "near tie, different family"

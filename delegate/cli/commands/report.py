@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from delegate.cli.ci.logs import inert_markup, print_as_is
-from delegate.cli.input.recorded import LAST, complete_run, find, run_id_of
+from delegate.cli.input.recorded import LAST, RunArgument, find, run_id_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.errors import CallError
@@ -19,14 +19,7 @@ _MARK = b'<meta name="generator" content="delegate report">'
 
 
 def report(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="The id of a run or batch, its first characters, `last`, or the handle of a task.",
-            autocompletion=complete_run,
-        ),
-    ] = LAST,
+    run: RunArgument = LAST,
     number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
     page: Annotated[
         int, typer.Option("--page", min=1, metavar="N", help="Which page of a run with more than 1,000 tasks.")
@@ -46,7 +39,13 @@ def report(
     if output != Path("-"):
         _refuse_unusable(output)
     delegator = Delegator()
-    view = work(delegator, lambda _: _read(delegator, run, number, page))
+
+    async def read() -> ReportView:
+        id = await _id_of(delegator, run, number)
+        async with Reports(delegator.settings.home) as reports:
+            return await reports.report(id, page)
+
+    view = work(delegator, lambda _: read())
     html = report_page(view).html
     if output == Path("-"):
         print_as_is(inert_markup(html), end="")
@@ -54,12 +53,6 @@ def report(
     _write(output, html)
     pages = [f"page {page} of {view.pages.of}"] if view.pages.of > 1 else []
     print(f"{output}: {', '.join([view.tally, *view.figures, *pages])}")
-
-
-async def _read(delegator: Delegator, text: str, number: int | None, page: int) -> ReportView:
-    id = await _id_of(delegator, text, number)
-    async with Reports(delegator.settings.home) as reports:
-        return await reports.report(id, page)
 
 
 async def _id_of(delegator: Delegator, text: str, number: int | None) -> str:

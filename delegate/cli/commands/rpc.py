@@ -44,8 +44,11 @@ def rpc(
         answers.append(await answer(delegator, method, await asyncio.to_thread(sys.stdin.read)))
         _write(answers[0])
 
+    async def line() -> str:
+        return await asyncio.to_thread(sys.stdin.readline)
+
     async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
-        lines = serve_lines(delegator, _line, _write, max_open=max_open) if method is None else answer_one(method)
+        lines = serve_lines(delegator, line, _write, max_open=max_open) if method is None else answer_one(method)
         serving = asyncio.ensure_future(lines)
         with cancellation.linked(_Task(serving)):
             await asyncio.wait([serving])
@@ -65,11 +68,6 @@ class _Task:
 
     def cancel(self) -> None:
         self._task.cancel()
-
-
-async def _line() -> str:
-    """The next line of stdin; empty at its end."""
-    return await asyncio.to_thread(sys.stdin.readline)
 
 
 def _write(message: JsonObject) -> None:

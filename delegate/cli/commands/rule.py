@@ -1,10 +1,8 @@
 """`delegate rule`: records what a person says about a criterion that was judged."""
 
-import getpass
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,34 +11,21 @@ from rich.text import Text
 from delegate._util.fencing import one_line
 from delegate.cli.input.documents import name_of, read_text
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run, find
-from delegate.cli.screen.output import console, plain, print_as_json, refusals_as
+from delegate.cli.input.recorded import complete_run, find, records_of
+from delegate.cli.screen.output import console, plain, print_as_json, refusals_as, user
+from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
 from delegate.errors import CallError
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.sources import Sources
 from delegate.judging.submission import Submission
 from delegate.sandbox.workspace.folder import Folder
-from delegate.types import PASSING, ChildRun, JsonObject, Ruling, RulingWord, Sampling, Task
+from delegate.types import PASSING, ChildRun, JsonObject, RulingWord, Sampling, Task
 
 SHOWN_CHARS = 2_500
 """Characters of each piece of evidence that are shown at first."""
 SHOWN_CALLS = 8
 KEYS = "[y] met  [n] not met  [a] all of the evidence  [s] skip  [q] quit"
-
-
-class RulingName(StrEnum):
-    """Whether the criterion is really met."""
-
-    met = "met"
-    not_met = "not_met"
-
-
-class SamplingName(StrEnum):
-    """How the criteria were selected."""
-
-    random = "random"
-    chosen = "chosen"
 
 
 def rule(
@@ -54,7 +39,7 @@ def rule(
         ),
     ] = None,
     criterion: Annotated[str | None, typer.Argument(metavar="[CRITERION]", help="Its id, such as c1.")] = None,
-    ruling: Annotated[RulingName | None, typer.Argument(help="Whether the criterion is really met.")] = None,
+    ruling: Annotated[RulingWord | None, typer.Argument(help="Whether the criterion is really met.")] = None,
     because: Annotated[str, typer.Option(metavar="TEXT", help="The reason.")] = "",
     by: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who rules, or which check. Default: the user.")
@@ -73,8 +58,8 @@ def rule(
         Path | None, typer.Option("--import", metavar="FILE", help="Read rulings from JSON lines; `-` is stdin.")
     ] = None,
     sampling: Annotated[
-        SamplingName, typer.Option(help="How the criteria of --import were selected, where a line doesn't say.")
-    ] = SamplingName.chosen,
+        Sampling, typer.Option(help="How the criteria of --import were selected, where a line doesn't say.")
+    ] = "chosen",
     format: FormatOption = Format.pretty,
 ) -> None:
     """Say whether a criterion is really met. `delegate calibrate` measures the judges by that.
@@ -87,12 +72,16 @@ def rule(
     """
     with refusals_as(format):
         _refuse_mixed(handle, criterion, ruling, review, sample, import_)
-        by = by or _user()
+        by = by or user() or "unknown"
         with Delegator() as delegator:
             if import_ is not None:
-                _import(delegator, import_, by, sampling, format)
+                text, name = read_text(import_), name_of(import_)
+                reading = delegator.records.import_rulings(text, by=by, sampling=sampling, name=name)
+                count = delegator.wait_for(reading)
+                if not print_as_json(format, {"imported": count}):
+                    print(f"{counted(count, 'ruling')} recorded")
             elif handle is not None and criterion is not None and ruling is not None:
-                _rule_one(delegator, handle, criterion, ruling.value, because, by, format)
+                _rule_one(delegator, handle, criterion, ruling, because, by, format)
             elif format is not Format.pretty:
                 _print_drawn(delegator, review, sample, format)
             else:
@@ -102,7 +91,7 @@ def rule(
 def _refuse_mixed(
     handle: str | None,
     criterion: str | None,
-    ruling: RulingName | None,
+    ruling: RulingWord | None,
     review: str | None,
     sample: int | None,
     import_: Path | None,
@@ -118,49 +107,18 @@ def _refuse_mixed(
         raise CallError("invalid_ruling", f"{missing} is missing", hint="give HANDLE CRITERION met|not_met")
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no such user, as in some containers
-        return "unknown"
-
-
-def _import(delegator: Delegator, file: Path, by: str, sampling: SamplingName, format: Format) -> None:
-    importing = delegator.records.import_rulings(read_text(file), by=by, sampling=sampling.value, name=name_of(file))
-    count = delegator.wait_for(importing)
-    if not print_as_json(format, {"imported": count}):
-        print(f"{count} ruling{'' if count == 1 else 's'} recorded")
-
-
 def _rule_one(
     delegator: Delegator, text: str, criterion: str, word: RulingWord, because: str, by: str, format: Format
 ) -> None:
-    handle = delegator.wait_for(_handle_of(delegator, text))
+    (record,) = delegator.wait_for(records_of(delegator, [text]))
+    handle = record["handle"]
     rulings = delegator.wait_for(delegator.records.rule(handle, criterion, word, because=because, by=by))
     rows = [ruling.model_dump(mode="json") for ruling in rulings]
     if not print_as_json(format, rows, rows):
         for ruling in rulings:
-            print(_line(ruling))
-
-
-def _line(ruling: Ruling) -> str:
-    who = ruling.judge or "no judge"
-    agrees = "agrees" if (ruling.judged in PASSING) == (ruling.ruling == "met") else "differs"
-    text = f"{ruling.task} {ruling.criterion}: {ruling.ruling}, says {ruling.ruled_by}; {who} said {ruling.judged}"
-    return one_line(f"{text} ({agrees})", 300)
-
-
-async def _handle_of(delegator: Delegator, text: str) -> str:
-    """The handle of the one task that `text` names."""
-    record, tasks = await find(delegator, text, None)
-    if record is None and len(tasks) > 1:
-        handles = ", ".join(task.handle for task in tasks[:5])
-        message = f"run {tasks[0].run_id} has {len(tasks)} tasks"
-        raise CallError("ambiguous_id", message, field="handle", hint=f"name one of them: {handles}")
-    return str(record["handle"]) if record else tasks[0].handle
-
-
-# ------------------------------------------------------------------------------------------------------------- review
+            agrees = "agrees" if (ruling.judged in PASSING) == (ruling.ruling == "met") else "differs"
+            words = f"{ruling.ruling}, says {ruling.ruled_by}; {ruling.judge or 'no judge'} said {ruling.judged}"
+            print(one_line(f"{ruling.task} {ruling.criterion}: {words} ({agrees})", 300))
 
 
 async def _drawn(delegator: Delegator, run: str | None, sample: int | None) -> list[tuple[str, str]]:
@@ -186,14 +144,11 @@ def _print_drawn(delegator: Delegator, run: str | None, sample: int | None, form
     for handle, id in delegator.wait_for(_drawn(delegator, run, sample)):
         record = delegator.wait_for(delegator.records.read(handle))
         if record is not None:
-            row = {"task": handle, "criterion": id, "ruling": None, "because": None, "sampling": _sampling(sample)}
+            sampling = "random" if sample is not None else "chosen"
+            row = {"task": handle, "criterion": id, "ruling": None, "because": None, "sampling": sampling}
             evidence = {name: text for name, text in _evidence(record).sources.items() if text.strip()}
-            rows.append({**row, "goal": _goal(record), "text": _text_of(record, id), "evidence": evidence})
+            rows.append({**row, "goal": record["task"]["goal"], "text": _text_of(record, id), "evidence": evidence})
     print_as_json(format, rows, rows)
-
-
-def _sampling(sample: int | None) -> str:
-    return "random" if sample is not None else "chosen"
 
 
 def _review(delegator: Delegator, run: str | None, sample: int | None, by: str) -> None:
@@ -214,7 +169,7 @@ def _review(delegator: Delegator, run: str | None, sample: int | None, by: str) 
             continue
         because = typer.prompt("because", default="", show_default=False)
         answer: RulingWord = "met" if word == "y" else "not_met"
-        sampling = cast("Sampling", _sampling(sample))
+        sampling: Sampling = "random" if sample is not None else "chosen"
         delegator.wait_for(delegator.records.rule(handle, id, answer, by=by, because=because, sampling=sampling))
         ruled += 1
     print(f"{ruled} of {len(items)} ruled; `delegate calibrate` prints what that says of the judges")
@@ -225,7 +180,7 @@ def _asked(out: Console, record: JsonObject, id: str, place: str) -> str:
     evidence = _evidence(record)
     out.print()
     out.rule(Text(f"{place}: {record['handle']} {id}"))
-    out.print(Text("goal       ", "bold") + plain(_goal(record)[:SHOWN_CHARS]))
+    out.print(Text("goal       ", "bold") + plain(record["task"]["goal"][:SHOWN_CHARS]))
     out.print(Text("criterion  ", "bold") + plain(_text_of(record, id)))
     if record["workspace"]:
         out.print(Text("folder     ", "bold") + plain(str(record["workspace"])))
@@ -259,11 +214,7 @@ def _evidence(record: JsonObject) -> Evidence:
     workspace = Path(record["workspace"]) if record["workspace"] else None
     folder = Folder.of_existing(workspace) if workspace is not None and workspace.is_dir() else None
     run = ChildRun.model_validate(record["run"])
-    return gather(Sources(Submission(Task(goal=_goal(record)), run, folder, "person", None)))
-
-
-def _goal(record: JsonObject) -> str:
-    return str(record["task"]["goal"])
+    return gather(Sources(Submission(Task(goal=record["task"]["goal"]), run, folder, "person", None)))
 
 
 def _text_of(record: JsonObject, id: str) -> str:

@@ -32,7 +32,7 @@ from delegate.types import Report, Task
 from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000
-"""Characters of a goal and its context from which on a person is told of the cost."""
+"""Characters of a goal and its context from which on a person is told of the cost: each call of a child sends them."""
 _log = logging.getLogger(__name__)
 
 FolderOption = Annotated[
@@ -185,13 +185,16 @@ def run(
     child couldn't run or nobody could look at its work.
     """
     worker = runner_of(runner, runner_output, runner_env)
+    if worktree and copy:
+        raise typer.BadParameter("can't be used with --copy; leave out one of them", param_hint="--worktree")
+    workspace = {"mode": "worktree" if worktree else "copy" if copy else "shared", "path": folder or Path.cwd()}
     fields: dict[str, Any] = {
         "context": context,
         "acceptance_criteria": criteria,
         "output_schema": output_schema,
-        "tier": tier.value if tier else None,
+        "tier": tier,
         "model": model,
-        "workspace": _workspace(folder, worktree=worktree, copy=copy),
+        "workspace": workspace if folder is not None or worktree or copy else None,
         "timeout_seconds": timeout,
         "max_steps": max_steps,
         "max_cost_usd": max_cost,
@@ -201,36 +204,32 @@ def run(
         "role": role,
     }
     options = {name: value for name, value in fields.items() if value is not None}
+    of_task = ({"GOAL": goal} if goal is not None else {}) | options
     if resume is not None:
-        _refuse_options_with_resume(goal, file, runner, out, options | ({"--plan": True} if plan else {}))
+        others = {"--file": file, "--runner": runner, "--out": out, "--plan": plan or None}
+        _refuse("--resume", of_task | others, "the task is on record")
         _resume(resume, format)
     if max_claims is not None and not until_verified:
         raise typer.BadParameter("can only be used with --until-verified", param_hint="--max-claims")
     if force and out is None:
         raise typer.BadParameter("can only be used with --out", param_hint="--force")
     if file is not None:
-        _refuse_options_with_file(goal, options)
+        _refuse("--file", of_task, "write {} into the file")
         tasks = read_tasks(file)
-        if plan:
-            _plan(tasks, file, worker, format)
-        refuse_untrusted(file, _located(tasks), load_settings())
-        _run(tasks, format, worker, out, force=force, trace=trace)
-    if goal is None:
-        raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
-    if output_schema is not None:
-        options["output_schema"] = read_schema(output_schema)
-    tasks = (_task_from_options(goal, options),)
+    else:
+        tasks = (_task_from_options(goal, options),)
     if plan:
-        _plan(tasks, None, worker, format)
+        _plan(tasks, file, worker, format)
+    if file is not None:
+        refuse_untrusted(file, _located(tasks), load_settings())
     _run(tasks, format, worker, out, force=force, trace=trace)
 
 
-def _refuse_options_with_resume(
-    goal: str | None, file: Path | None, runner: str | None, out: Path | None, options: dict[str, Any]
-) -> None:
-    others = {"GOAL": goal, "--file": file, "--runner": runner, "--out": out, **options}
+def _refuse(option: str, others: dict[str, Any], instead: str) -> None:
+    """Raise BadParameter if one of the others is given, which can't be used with this option."""
     if conflict := next((name for name, value in others.items() if value is not None), None):
-        raise typer.BadParameter(f"can't be used with {conflict}; the task is on record", param_hint="--resume")
+        message = f"can't be used with {conflict}; {instead.format(conflict)}"
+        raise typer.BadParameter(message, param_hint=option)
 
 
 def _resume(text: str, format: Format) -> NoReturn:
@@ -260,22 +259,11 @@ def print_any_report(report: Report, goals: Sequence[str], format: Format) -> No
         print_report(report, goals)
 
 
-def _workspace(folder: Path | None, *, worktree: bool, copy: bool) -> dict[str, Any] | None:
-    """The workspace that the options describe."""
-    if worktree and copy:
-        raise typer.BadParameter("can't be used with --copy; leave out one of them", param_hint="--worktree")
-    if folder is None and not worktree and not copy:
-        return None
-    return {"mode": "worktree" if worktree else "copy" if copy else "shared", "path": folder or Path.cwd()}
-
-
-def _refuse_options_with_file(goal: str | None, options: dict[str, Any]) -> None:
-    conflict = "GOAL" if goal is not None else next(iter(options), None)
-    if conflict is not None:
-        raise typer.BadParameter(f"can't be used with {conflict}; write {conflict} into the file", param_hint="--file")
-
-
-def _task_from_options(goal: str, options: dict[str, Any]) -> Task:
+def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
+    if goal is None:
+        raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
+    if "output_schema" in options:
+        options["output_schema"] = read_schema(options["output_schema"])
     criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
     return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
 
@@ -290,22 +278,17 @@ def _run(
     trace: Path | None,
 ) -> NoReturn:
     """Run the tasks, print the report, and copy the files of the children to `folder` if there is one."""
-    if runner is not None:
-        _refuse_limits_with_runner(tasks)
-    goals = [task.goal for task in tasks]
     settings, terminal = _raise_limits(load_settings(), tasks), at_terminal()
-    delegator = Delegator(settings, runner=runner, on_approval=terminal, on_question=terminal and terminal.answer)
-    _refuse_absent_workspaces(tasks)
-    _warn_of_length(tasks, runner)
-    out = Out.open(folder, tasks, force=force) if folder is not None else None
-    report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
-    print_any_report(report, goals, format)
-    complete = out.bring(report, quiet=format is not Format.pretty) if out else True
-    raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
-
-
-def _warn_of_length(tasks: Sequence[Task], runner: CommandRunner | None) -> None:
-    """Say what costs more than a person may expect: a child's calls all begin with its goal and context."""
+    for n, task in enumerate(tasks, start=1):
+        where = f"task {n}: " if len(tasks) > 1 else ""
+        if runner is not None:
+            _refuse_limits_with_runner(task, where)
+        try:
+            if task.workspace is not None and task.workspace.path is not None:
+                existing(task.workspace.path)
+        except CallError as error:
+            error.message = where + error.message
+            raise
     for n, task in enumerate(tasks, start=1):
         if (chars := len(task.goal) + len(task.context or "")) > LONG_CHARS:
             delegator, source = Delegator(load_settings(), runner=runner), Listed([task], f"task {n}")
@@ -314,6 +297,13 @@ def _warn_of_length(tasks: Sequence[Task], runner: CommandRunner | None) -> None
                 f"task {n}: goal and context have {chars:,} characters, which each call of its child sends again (cost:"
                 f" {estimate}); to save cost, put long text into a file in the workspace and name it in the goal"
             )
+    goals = [task.goal for task in tasks]
+    delegator = Delegator(settings, runner=runner, on_approval=terminal, on_question=terminal and terminal.answer)
+    out = Out.open(folder, tasks, force=force) if folder is not None else None
+    report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
+    print_any_report(report, goals, format)
+    complete = out.bring(report, quiet=format is not Format.pretty) if out else True
+    raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
 
 
 def _plan(tasks: Sequence[Task], file: Path | None, runner: CommandRunner | None, format: Format) -> NoReturn:
@@ -330,30 +320,13 @@ def _located(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
     return ((f"task {n}", task) for n, task in enumerate(tasks, start=1))
 
 
-def _refuse_absent_workspaces(tasks: Sequence[Task]) -> None:
-    """Raise CallError for a folder that doesn't exist, before anything is run."""
-    for n, task in enumerate(tasks, start=1):
-        try:
-            if task.workspace is not None and task.workspace.path is not None:
-                existing(task.workspace.path)
-        except CallError as error:
-            error.message = f"task {n}: {error.message}" if len(tasks) > 1 else error.message
-            raise
-
-
-def _refuse_limits_with_runner(tasks: Sequence[Task]) -> None:
+def _refuse_limits_with_runner(task: Task, where: str) -> None:
     """Raise CallError for fields that can't be enforced on a program, which makes its own model and tool calls."""
-    for n, task in enumerate(tasks, start=1):
-        for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
-            if getattr(task, field) is not None:
-                where = f"task {n}: " if len(tasks) > 1 else ""
-                message = f"{where}`{field}` can't be enforced with --runner, because the program calls its own model"
-                raise CallError(
-                    "bad_task",
-                    message,
-                    field=field,
-                    hint="remove this field; pass it as an option of the program instead",
-                )
+    for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
+        if getattr(task, field) is not None:
+            message = f"{where}`{field}` can't be enforced with --runner, because the program calls its own model"
+            hint = "remove this field; pass it as an option of the program instead"
+            raise CallError("bad_task", message, field=field, hint=hint)
 
 
 def _raise_limits(settings: Settings, tasks: Sequence[Task]) -> Settings:

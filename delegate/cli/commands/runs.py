@@ -8,7 +8,6 @@ import typer
 from rich.text import Text
 
 from delegate.batch import journal
-from delegate.batch.journal import BatchSummary
 from delegate.cli.input.options import Format, FormatOption
 from delegate.cli.input.recorded import short_ids
 from delegate.cli.screen.layout import Trimmed
@@ -81,8 +80,7 @@ def _recover(format: Format) -> None:
         recoveries += [] if result is None else [result]
     rows = [row._asdict() for row in recoveries]
     if not print_as_json(format, rows, rows):
-        for line in map(_recovery_line, recoveries) if recoveries else [f"there are no records in {home}"]:
-            print(line)
+        print("\n".join(map(_recovery_line, recoveries)) or f"there are no records in {home}")
     if any(row.lost or row.tables_cut for row in recoveries):
         raise typer.Exit(1)
 
@@ -100,25 +98,13 @@ def _recovery_line(recovery: Recovery) -> str:
 
 async def _latest(delegator: Delegator, limit: int) -> list[RunSummary]:
     """The latest runs. The line of a batch comes from the journal, which also counts tasks that haven't started."""
-    batches = {batch.run_id: _batch_line(batch) for batch in await delegator.batches.latest(limit)}
     runs = {run.run_id: run for run in await delegator.records.runs(limit)}
-    return sorted((runs | batches).values(), key=lambda run: -run.began_at)[:limit]
-
-
-def _batch_line(batch: BatchSummary) -> RunSummary:
-    return RunSummary(
-        batch.run_id,
-        batch.state,
-        batch.began_at,
-        batch.ended_at,
-        batch.total,
-        batch.passed,
-        batch.failed,
-        batch.total - batch.passed - batch.failed,
-        None if batch.unpriced else batch.cost_known_usd,
-        f"batch {batch.source}: {batch.title}",
-        batch.estimated,
-    )
+    for batch in await delegator.batches.latest(limit):
+        other, cost = batch.total - batch.passed - batch.failed, None if batch.unpriced else batch.cost_known_usd
+        counts = (batch.total, batch.passed, batch.failed, other)
+        times, goal = (batch.began_at, batch.ended_at), f"batch {batch.source}: {batch.title}"
+        runs[batch.run_id] = RunSummary(batch.run_id, batch.state, *times, *counts, cost, goal, batch.estimated)
+    return sorted(runs.values(), key=lambda run: -run.began_at)[:limit]
 
 
 def _print(lines: Sequence[RunSummary]) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import complete_run, find, numbers, other_attempts, rows_of, short_ids
+from delegate.cli.input.recorded import RunArgument, find, numbers, other_attempts, rows_of, short_ids
 from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
 from delegate.cli.screen.output import (
     VERY_ROOMY,
@@ -40,14 +40,7 @@ _ROW_CHARS = 20
 
 
 def show(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="The id of a run, its first characters, `last`, or the handle of a task such as 1f2e3d4c5b6a-0.",
-            autocompletion=complete_run,
-        ),
-    ],
+    run: RunArgument,
     number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
     transcript: Annotated[
         bool,
@@ -75,9 +68,10 @@ def show(
     always contain the transcript, and all tasks of a run unless a --page is
     given.
     """
-    delegator, pretty, shown = Delegator(), format is Format.pretty, _Shown(failed, attempts)
+    delegator, pretty = Delegator(), format is Format.pretty
+    options = {"failed": failed, "attempts": attempts, "pretty": pretty}
     with refusals_as(format):
-        selection = work(delegator, lambda _: _find(delegator, run, number, shown=shown, pretty=pretty, page=page))
+        selection = work(delegator, lambda _: _find(delegator, run, number, page, **options))
     rows = [task._asdict() for task in selection.tasks]
     if print_as_json(format, selection.record or rows, None if selection.record else rows):
         return
@@ -87,13 +81,6 @@ def show(
         _print_failed(selection)
     else:
         _print_run(selection)
-
-
-class _Shown(NamedTuple):
-    """Which tasks of a run are asked for."""
-
-    failed: bool
-    attempts: bool
 
 
 class _Selection(NamedTuple):
@@ -117,21 +104,21 @@ class _Selection(NamedTuple):
 
 
 async def _find(
-    delegator: Delegator, text: str, number: int | None, *, shown: _Shown, pretty: bool, page: int | None
+    delegator: Delegator, text: str, number: int | None, page: int | None, *, failed: bool, attempts: bool, pretty: bool
 ) -> _Selection:
     """What `text` and `number` name. For people, a run of one task is this task, and one of many is a page of them."""
-    failed = shown.failed
-    record, tasks = await find(delegator, text, number, attempts=shown.attempts)
+    record, tasks = await find(delegator, text, number, attempts=attempts)
     positions = numbers(tasks)
     if record is None and pretty and not failed and len(tasks) == 1:
         record = await delegator.records.read(tasks[0].handle)
     if record is not None:
         return _Selection(record, positions.get(record["handle"]) if len(positions) > 1 else None)
     if failed:
-        tasks = [task for task in tasks if task.handle in positions and task.state != "running" and _has_failed(task)]
+        ended = (task for task in tasks if task.handle in positions and task.state != "running")
+        tasks = [task for task in ended if task.verdict == "FAIL" or task.status != "completed"]
     if failed or len(positions) == len(tasks):
         tasks = sorted(tasks, key=lambda task: positions[task.handle])
-    more = f"{PROGRAM} show {text}{' --failed' if failed else ''}{' --attempts' if shown.attempts else ''}"
+    more = f"{PROGRAM} show {text}{' --failed' if failed else ''}{' --attempts' if attempts else ''}"
     page_tasks, rest = tasks, ""
     if pretty or page is not None:
         page_tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
@@ -158,10 +145,6 @@ def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) ->
     return tasks[first:last], rest + (f"; the next: {command} --page {page + 1}" if page < pages else "")
 
 
-def _has_failed(task: TaskSummary) -> bool:
-    return task.verdict == "FAIL" or task.status != "completed"
-
-
 def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> None:
     out = console()
     if record["result"]:
@@ -183,8 +166,7 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
         out.print()
         out.print(Text("\n").join(transcript_lines(record)), soft_wrap=True)
     elif calls := recorded_calls(record):
-        out.print()
-        out.print(Trimmed(_receipts(calls, slim_table(out))))
+        out.print("", Trimmed(_receipts(calls, slim_table(out))), sep="\n")
 
 
 def _print_failed(selection: _Selection) -> None:
@@ -224,7 +206,7 @@ def _unfinished(record: JsonObject) -> Screen:
     for claim in (event for event in record["events"] if event["kind"] == "claim.judged"):
         how = "verified" if claim["verdict"] == "PASS" else f"refused: {claim['code']}"
         rows.append(row(f"claim {claim['n']}", one_line(claim["rationale"], 400), how))
-    if text := latest_text(record):
+    if text := latest_text(record["events"]):
         rows.append(row("said", one_line(text, 400)))
     return Screen(head.append("  ").append(one_line(record["task"]["goal"], 200), "bold"), "", rows)
 

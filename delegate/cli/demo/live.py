@@ -9,10 +9,10 @@ from pathlib import Path
 import typer
 
 from delegate.cli.doctor.probe import ServedModels, ask
-from delegate.cli.input.choice import Choice, choose
+from delegate.cli.input.choice import choose
 from delegate.delegator import Delegator
 from delegate.errors import CallError
-from delegate.models.catalog import Model, cost_usd
+from delegate.models.catalog import cost_usd
 from delegate.models.connections import find_endpoints
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.money import usd
@@ -51,7 +51,13 @@ def announce(delegator: Delegator, tasks: int, *, sure: bool) -> None:
         raise choice.problem or CallError("no_model", "no model can be called; set an API key")
     judge = choice.judging.chosen
     judging = f"judged by {judge.id}" if judge else "and no model can judge them"
-    print(f"Three children will run on {choice.worker.id}, {judging}; estimated cost: {_estimate(choice, tasks)}.")
+    used = [(choice.worker, CHILD), *([(judge, JUDGE)] if judge else [])]
+    costs = [cost_usd(model, usage, date.today()) for model, usage in used]
+    prices = [cost for cost in costs if cost is not None]
+    estimate = f"about {usd(sum(prices) * tasks)}"
+    if len(prices) < len(costs):
+        estimate = "unknown, because the price of a model is unknown"
+    print(f"Three children will run on {choice.worker.id}, {judging}; estimated cost: {estimate}.")
     if sure:
         return
     if not sys.stdin.isatty():
@@ -77,15 +83,3 @@ def _declare(settings: Settings, url: str, name: str) -> Settings:
         models=(DeclaredModel(id=name, tier="standard"),),
     )
     return settings.model_copy(update={"endpoints": (*settings.endpoints, endpoint)})
-
-
-def _estimate(choice: Choice, tasks: int) -> str:
-    costs = [_cost(choice.worker, CHILD), _cost(choice.judging.chosen, JUDGE)]
-    prices = [cost for cost in costs if cost is not None]
-    if len(prices) < len(costs):
-        return "unknown, because the price of a model is unknown"
-    return f"about {usd(sum(prices) * tasks)}"
-
-
-def _cost(model: Model | None, usage: Usage) -> float | None:
-    return cost_usd(model, usage, date.today()) if model else 0.0

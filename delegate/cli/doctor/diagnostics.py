@@ -61,18 +61,20 @@ class Diagnostics:
     def document(self) -> dict[str, Any]:
         """The diagnostics as JSON data. The fix has the key `mend`, which scripts may rely on."""
         checks = [
-            {"subject": check.subject, "status": check.status, "text": check.text, "mend": check.fix}
-            for check in self.checks
+            {"subject": one.subject, "status": one.status, "text": one.text, "mend": one.fix} for one in self.checks
         ]
         return {"can_call": self.can_call, "checks": checks, "delegate_toml": self.toml}
 
     def text(self) -> Text:
         """The diagnostics as text."""
-        lines = [_line(check) for check in self.checks]
+        lines: list[Text] = []
+        for check in self.checks:
+            mark, style = _MARKS[check.status]
+            line = Text(mark, style).append(f" {check.subject}: ", "bold").append(plain(check.text))
+            lines.append(line.append("\n    → ").append(plain(check.fix)) if check.fix else line)
         if self.toml:
             head = f"\nTo use these servers, add these lines to {trust.own_file()} and adjust the tiers:\n"
-            lines += [Text(head, "bold")]
-            lines += [plain(self.toml)]
+            lines += [Text(head, "bold"), plain(self.toml)]
         return Text("\n").join(lines)
 
 
@@ -158,15 +160,14 @@ def _undeclared(
 
 def toml_lines(servers: Mapping[str, ServedModels]) -> str:
     """The lines of `delegate.toml` that declare these servers. JSON strings are valid TOML strings."""
-    return "\n\n".join(_toml_table(name, server) for name, server in servers.items())
-
-
-def _toml_table(name: str, server: ServedModels) -> str:
-    free = 'tier = "standard", input_price = 0, output_price = 0'
-    models = [f"    {{ id = {json.dumps(model)}, {free} }}," for model in server.models]
-    head = ["[[endpoints]]", f"name = {json.dumps(name)}", f"base_url = {json.dumps(server.url)}"]
-    head += [f"key_env = {json.dumps(server.key_env)}"] if server.key_env else []
-    return "\n".join([*head, "models = [", *models, "]"])
+    tables: list[str] = []
+    for name, server in servers.items():
+        fields = {"name": name, "base_url": server.url} | ({"key_env": server.key_env} if server.key_env else {})
+        lines = ["[[endpoints]]", *(f"{key} = {json.dumps(value)}" for key, value in fields.items()), "models = ["]
+        free = 'tier = "standard", input_price = 0, output_price = 0'
+        lines += [f"    {{ id = {json.dumps(model)}, {free} }}," for model in server.models]
+        tables.append("\n".join([*lines, "]"]))
+    return "\n\n".join(tables)
 
 
 def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
@@ -174,13 +175,9 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
     if names:
         yield DiagnosticCheck("keys", "ok", f"set: {', '.join(names)}")
     elif not environ.get("OPENAI_BASE_URL"):
-        yield DiagnosticCheck(
-            "keys",
-            "note",
-            "none set",
-            f"set one of {', '.join(KEYS)}; or, for a local model, set OPENAI_BASE_URL to its server, such as "
-            f"http://127.0.0.1:{LOCAL_SERVERS['ollama']}/v1 for Ollama, or declare it in your own delegate.toml",
-        )
+        fix = f"set one of {', '.join(KEYS)}; or, for a local model, set OPENAI_BASE_URL to its server, such as "
+        fix += f"http://127.0.0.1:{LOCAL_SERVERS['ollama']}/v1 for Ollama, or declare it in your own delegate.toml"
+        yield DiagnosticCheck("keys", "note", "none set", fix)
     for name, keys in BASE_URLS.items():
         if not environ.get(name):
             continue
@@ -257,13 +254,12 @@ def _other_model(variable: str, served: ServedModels) -> str:
 
 def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:
     if mechanism in SANDBOXES:
-        name = {"landlock": "Landlock"}.get(mechanism, mechanism)
+        name = "Landlock" if mechanism == "landlock" else mechanism
         both = f'commands = "{settings.commands}", network = "{settings.network}"'
         return DiagnosticCheck("sandbox", "ok", f"{name} works; {both}")
     if mechanism is None and platform.system() == "Windows":
-        return DiagnosticCheck(
-            "sandbox", "note", "commands can't run on Windows: shell criteria and the shell tool are refused"
-        )
+        text = "commands can't run on Windows: shell criteria and the shell tool are refused"
+        return DiagnosticCheck("sandbox", "note", text)
     if mechanism is None:
         fix = f'{how_to_get_sandbox()}, or set sandbox = "auto" in your own delegate.toml'
         return DiagnosticCheck("sandbox", "problem", 'sandbox = "require", but no sandbox works here', fix)
@@ -301,9 +297,3 @@ def _home(home: Path) -> DiagnosticCheck:
         fix = "free some space there, or set DELEGATE_HOME to a writable folder"
         return DiagnosticCheck("home", "problem", f"{home} can't be written: {why}", fix)
     return DiagnosticCheck("home", "ok", f"records and workspaces are stored in {home}")
-
-
-def _line(check: DiagnosticCheck) -> Text:
-    mark, style = _MARKS[check.status]
-    line = Text(mark, style).append(f" {check.subject}: ", "bold").append(plain(check.text))
-    return line.append("\n    → ").append(plain(check.fix)) if check.fix else line

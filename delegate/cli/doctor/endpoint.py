@@ -14,7 +14,6 @@ from delegate.errors import CallError, ProviderError
 from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints
 from delegate.models.providers import CurrentKey, Endpoint
-from delegate.models.routing import EndpointKey
 from delegate.ports import ChatClient, ChatReply, ChatRequest, Message, ToolReply, ToolSpec
 from delegate.types import JsonObject
 
@@ -38,11 +37,7 @@ _TOOL = ToolSpec(
     "Look up a word in the dictionary.",
     {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
 )
-_FORMATS = {
-    "json_schema": "by a schema",
-    "json_object": "in words and by its JSON mode",
-    "prompt": "in words",
-}
+_FORMATS = {"json_schema": "by a schema", "json_object": "in words and by its JSON mode", "prompt": "in words"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +51,9 @@ class Target:
     @property
     def announcement(self) -> str:
         """What measuring it takes."""
-        return (
-            f"asking {self.model.id} at {self.endpoint.shown_url}: at most {MAX_CALLS} calls of up to"
-            f" {self.output_tokens:,} output tokens each, and up to {MAX_REFUSALS} that the server refuses"
-        )
+        calls = f"at most {MAX_CALLS} calls of up to {self.output_tokens:,} output tokens each"
+        refused = f"up to {MAX_REFUSALS} that the server refuses"
+        return f"asking {self.model.id} at {self.endpoint.shown_url}: {calls}, and {refused}"
 
     @property
     def output_tokens(self) -> int:
@@ -77,23 +71,16 @@ def find_target(delegator: Delegator, name: str, model: str | None) -> Target:
         fix = f"set {declarations[name].key_env}" if name in declarations else f"known endpoints: {names}"
         what = f"the endpoint {name!r} has no key" if name in declarations else f"there is no endpoint {name!r}"
         raise CallError("unknown_endpoint", what, field="endpoint", hint=fix)
-    served = _models_at(delegator, keys[name])
-    match = next(
-        (candidate for candidate in served if model is None or delegator.catalog.find(model) == candidate), None
-    )
+    choice = choose(delegator)
+    used = (choice.worker, choice.judging.chosen)  # these come first
+    served = [one for one in delegator.catalog.models if (one.provider, one.endpoint) == keys[name]]
+    served.sort(key=lambda one: used.index(one) if one in used else len(used))
+    match = next((one for one in served if model is None or delegator.catalog.find(model) == one), None)
     if match is None:
-        names = ", ".join(candidate.id for candidate in served[:10]) or "none"
+        names = ", ".join(one.id for one in served[:10]) or "none"
         what = f"the endpoint {name!r} has no model" + (f" {model!r}" if model else "")
         raise CallError("unknown_model", what, field="model", hint=f"models declared there: {names}")
     return Target(name, endpoints[keys[name]], match)
-
-
-def _models_at(delegator: Delegator, key: EndpointKey) -> list[Model]:
-    """The models of an endpoint. Those that would be used come first."""
-    choice = choose(delegator)
-    used = (choice.worker, choice.judging.chosen)
-    models = [model for model in delegator.catalog.models if (model.provider, model.endpoint) == key]
-    return sorted(models, key=lambda model: used.index(model) if model in used else len(used))
 
 
 async def measure(delegator: Delegator, target: Target) -> tuple[Diagnostics, JsonObject]:
@@ -129,9 +116,8 @@ class _EndpointProbe:
         except ProviderError as error:
             return DiagnosticCheck("text", "problem", f"no reply: {error}", "correct this, then measure again")
         if reply.text.strip():
-            return DiagnosticCheck(
-                "text", "ok", f"{self._target.model.id} answers, as {reply.model_served or 'itself'}"
-            )
+            text = f"{self._target.model.id} answers, as {reply.model_served or 'itself'}"
+            return DiagnosticCheck("text", "ok", text)
         return DiagnosticCheck("text", "note", f"an empty reply, which ended as {reply.stop} ({reply.stop_detail})")
 
     async def json(self) -> DiagnosticCheck:
@@ -151,17 +137,15 @@ class _EndpointProbe:
 
     async def tools(self) -> DiagnosticCheck:
         """Whether it calls a tool and reads the result."""
-        question = Message(
-            "user", "Look up the word 'delegate' with the tool, then say in which century it is attested."
-        )
+        text = "Look up the word 'delegate' with the tool, then say in which century it is attested."
+        question = Message("user", text)
         no_tools = f"set tools = false for {self._target.model.id}, or choose a model that calls tools"
         try:
             reply = await self._ask(question, tools=(_TOOL,))
             if not reply.tool_calls:
                 return DiagnosticCheck("tools", "problem", f"no tool was called (ended as {reply.stop})", no_tools)
-            results = tuple(
-                ToolReply(call.id, call.name, "attested since the 15th century") for call in reply.tool_calls
-            )
+            found = "attested since the 15th century"
+            results = tuple(ToolReply(call.id, call.name, found) for call in reply.tool_calls)
             message = Message("assistant", reply.text, reply.tool_calls, native=reply.native)
             answer = await self._ask(question, message, Message("tool", tool_replies=results), tools=(_TOOL,))
         except ProviderError as error:
@@ -210,16 +194,14 @@ class _EndpointProbe:
         """Whether its replies say why they ended."""
         if self._profile.finish_reason:
             return DiagnosticCheck("ends", "ok", "replies say why they ended")
-        return DiagnosticCheck(
-            "ends", "note", "replies don't say why they ended; one that fills its limit counts as cut off"
-        )
+        text = "replies don't say why they ended; one that fills its limit counts as cut off"
+        return DiagnosticCheck("ends", "note", text)
 
     async def _ask(self, *messages: str | Message, **fields: Any) -> ChatReply:
         model = self._target.model
         conversation = [Message("user", message) if isinstance(message, str) else message for message in messages]
-        return await self._client.complete(
-            ChatRequest(model.id, "", conversation, self._target.output_tokens, **fields)
-        )
+        request = ChatRequest(model.id, "", conversation, self._target.output_tokens, **fields)
+        return await self._client.complete(request)
 
 
 _NO_JUDGE = "set structured_output = false for it, so that it isn't asked to judge"

@@ -33,50 +33,37 @@ def choose(delegator: Delegator, *, worker: str | None = None, tokens: int = VER
     """
     settings, problem = delegator.settings, None
     bounds = Bounds.under(settings.parent_tier, max_tier=settings.max_tier, min_tier=settings.min_tier)
-    model = _named(delegator, worker) if worker else None
+    available, priced_only = delegator.connections.available, settings.max_cost_usd is not None
+    model = delegator.catalog.find(worker) if worker else None
+    if worker and model is None:
+        hint = "use a model from `delegate models`"
+        raise CallError("unknown_model", f"there is no model {worker!r} in the catalog", field="worker", hint=hint)
     if model is None:
+        of_child = ChildRequest(
+            bounds=bounds,
+            available=available,
+            on=date.today(),
+            model=settings.model,
+            usual_tier=settings.tier,
+            priced_only=priced_only,
+        )
         try:
-            model = choose_child(delegator.catalog, _child_request(delegator, bounds))
+            model = choose_child(delegator.catalog, of_child)
         except CallError as error:
             problem = error
     table = delegator.wait_for(delegator.records.false_pass()) if settings.max_false_pass is not None else None
-    judging = choose_judge(delegator.catalog, _judge_request(delegator, bounds, model, tokens, table))
-    return Choice(model, problem, judging, pinned=settings.judge_model is not None, false_pass=table)
-
-
-def _child_request(delegator: Delegator, bounds: Bounds) -> ChildRequest:
-    settings = delegator.settings
-    return ChildRequest(
-        bounds=bounds,
-        available=delegator.connections.available,
-        on=date.today(),
-        model=settings.model,
-        usual_tier=settings.tier,
-        priced_only=settings.max_cost_usd is not None,
-    )
-
-
-def _judge_request(
-    delegator: Delegator, bounds: Bounds, worker: Model | None, tokens: int, false_pass: FalsePassTable | None
-) -> JudgeRequest:
-    settings = delegator.settings
-    return JudgeRequest(
-        worker=worker,
+    of_judge = JudgeRequest(
+        worker=model,
         evidence_tokens=tokens,
         reply_tokens=REPLY_TOKENS,
         on=date.today(),
-        available=delegator.connections.available,
+        available=available,
         pinned=settings.judge_model,
         ceiling=bounds.ceiling,
         prefix_tokens=min(tokens, tokens_of(card())),
         min_accuracy=settings.min_judge_accuracy,
-        priced_only=settings.max_cost_usd is not None,
-        false_pass=false_pass,
+        priced_only=priced_only,
+        false_pass=table,
     )
-
-
-def _named(delegator: Delegator, name: str) -> Model:
-    if (model := delegator.catalog.find(name)) is None:
-        hint = "use a model from `delegate models`"
-        raise CallError("unknown_model", f"there is no model {name!r} in the catalog", field="worker", hint=hint)
-    return model
+    judging = choose_judge(delegator.catalog, of_judge)
+    return Choice(model, problem, judging, pinned=settings.judge_model is not None, false_pass=table)

@@ -30,15 +30,13 @@ def read_text(path: Path) -> str:
         data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
         return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        hint = windows_path_hint(str(path)) or _advice(error)
+        reason, hint = "it is not UTF-8", "save it as UTF-8"
+        if isinstance(error, OSError):
+            reason, hint = error.strerror, "name a file that you can read"
+        if isinstance(error, FileNotFoundError):
+            hint = f"name a file that exists; relative paths start at {Path.cwd()}"
+        hint = windows_path_hint(str(path)) or hint
         raise CallError("unreadable_file", f"{name_of(path)} can't be read: {reason}", hint=hint) from None
-
-
-def _advice(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"name a file that exists; relative paths start at {Path.cwd()}"
-    return "name a file that you can read" if isinstance(error, OSError) else "save it as UTF-8"
 
 
 def read_document(path: Path) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,13 +18,7 @@ class Format(StrEnum):
     jsonl = "jsonl"
 
 
-class TierName(StrEnum):
-    """The tier of a model."""
-
-    deep = "deep"
-    standard = "standard"
-    fast = "fast"
-
+TierName = Literal["deep", "standard", "fast"]
 
 FormatOption = Annotated[
     Format,

@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Annotated
+
+import typer
 
 from delegate._util.fencing import one_line
 from delegate.delegator import Delegator
@@ -147,3 +150,14 @@ async def _run_ids(delegator: Delegator, limit: int, *, only_batches: bool) -> l
     began = {} if only_batches else {run.run_id: run.began_at for run in await delegator.records.runs(limit)}
     began |= {batch.run_id: batch.began_at for batch in await delegator.batches.latest(limit)}
     return sorted(began, key=lambda id: -began[id])
+
+
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="The id of a run or a batch, its first characters, `last`, or the handle of a task such as "
+        "1f2e3d4c5b6a-0.",
+        autocompletion=complete_run,
+    ),
+]

@@ -1,7 +1,6 @@
 """The options that name a program as the child, and what runs it."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,12 +12,7 @@ ACP = "acp:"
 """What begins the command of an agent of the Agent Client Protocol."""
 
 
-class RunnerOutput(StrEnum):
-    """The output format of the program given as --runner."""
-
-    text = "text"
-    json = "json"
-
+RunnerOutput = Literal["text", "json"]
 
 RunnerOption = Annotated[
     str | None,
@@ -50,7 +44,7 @@ def runner_of(command: str | None, output: RunnerOutput | None, env: list[str] |
     if command is not None:
         from delegate.child.command import CommandRunner  # `delegate mcp` answers a client before it loads this
 
-        return CommandRunner(command, output=output.value if output else "text", env=env or ())
+        return CommandRunner(command, output=output or "text", env=env or ())
     if output is not None or env:
         option = "--runner-output" if output is not None else "--runner-env"
         raise typer.BadParameter("can only be used with --runner", param_hint=option)

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import secrets
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -14,13 +12,12 @@ from pathlib import Path
 from delegate import trust
 from delegate._util.fencing import one_line
 from delegate.cli.doctor.diagnostics import toml_lines, undeclared_servers
-from delegate.cli.doctor.probe import ServedModels
 from delegate.delegator import Delegator
 from delegate.errors import CallError, ConfigError
 from delegate.models.routing import ChildRequest, choose_child
 from delegate.models.tiers import Bounds
 from delegate.settings import Settings, parse
-from delegate.types import TIERS, Tier
+from delegate.types import TIERS
 
 MAX_LOCAL = 5
 """How many models of one local server are offered."""
@@ -55,9 +52,6 @@ def own_settings() -> Settings:
     return Settings(**parse(own)) if own is not None else Settings()
 
 
-# -------------------------------------------------------------------------------------------------------- questions
-
-
 def ask(allowed: Settings) -> Start:
     """Ask on the terminal for one of the models that can be called here; with none, or without an answer, no model."""
     offers = _offers(Delegator(allowed))
@@ -81,26 +75,18 @@ def ask(allowed: Settings) -> Start:
 def _offers(delegator: Delegator) -> list[tuple[str, Start]]:
     """The cheapest model of each tier and provider that has a key, and the models of local servers."""
     offers: dict[str, Start] = {}
+    bounds = Bounds.under(None, max_tier=delegator.settings.max_tier, min_tier=delegator.settings.min_tier)
     for endpoint in sorted(delegator.connections.available, key=str):
         for tier in reversed(TIERS):
-            if model := _cheapest(delegator, endpoint, tier):
+            request = ChildRequest(bounds=bounds, available=frozenset([endpoint]), on=date.today(), tier=tier)
+            with suppress(CallError):
+                model = choose_child(delegator.catalog, request).id
                 offers[f"{model} ({tier}, {endpoint[1] or endpoint[0]})"] = Start(model)
     for name, server in asyncio.run(undeclared_servers(delegator)).items():
         for model in server.models[:MAX_LOCAL]:
-            declared: Mapping[str, ServedModels] = {name: replace(server, models=(model,))}
-            offers[f"{model} ({name} at {server.url})"] = Start(model, toml_lines(declared))
+            lines = toml_lines({name: replace(server, models=(model,))})
+            offers[f"{model} ({name} at {server.url})"] = Start(model, lines)
     return list(offers.items())
-
-
-def _cheapest(delegator: Delegator, endpoint: tuple[str, str | None], tier: Tier) -> str | None:
-    bounds = Bounds.under(None, max_tier=delegator.settings.max_tier, min_tier=delegator.settings.min_tier)
-    request = ChildRequest(bounds=bounds, available=frozenset([endpoint]), on=date.today(), tier=tier)
-    with suppress(CallError):
-        return choose_child(delegator.catalog, request).id
-    return None
-
-
-# ------------------------------------------------------------------------------------------------------------ files
 
 
 def settings_text(allowed: Settings, start: Start) -> str:
@@ -141,15 +127,11 @@ def _value(value: object) -> str:
 
 def write(file: Path, text: str, *, replace: bool) -> None:
     """Write a file at once. A link is replaced, not followed: it could lead anywhere. Raises ConfigError."""
+    new_file = file.with_name(f".{file.name}.{secrets.token_hex(4)}") if replace else file
     try:
-        if not replace:
-            with file.open("x", encoding="utf-8") as new:
-                new.write(text)
-            return
-        new_file = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         with new_file.open("x", encoding="utf-8") as new:
             new.write(text)
-        os.replace(new_file, file)
+        new_file.replace(file)
     except OSError as error:
         hint = "run it in a folder that you can write"
         raise ConfigError(f"{file} can't be written: {error.strerror}; {hint}") from None

@@ -60,7 +60,9 @@ def read_task(data: object, *, where: str = "", base: Path | None = None) -> Tas
         raise _bad(f"{prefix}not a task; write an object with at least `goal`")
     fields = dict(cast("Mapping[str, object]", data))
     try:
-        _parse_criteria(fields)
+        if isinstance(criteria := fields.get("acceptance_criteria"), list):
+            listed = cast("list[object]", criteria)
+            fields["acceptance_criteria"] = [typed_criterion(one) if isinstance(one, str) else one for one in listed]
         _refuse_unknown(fields)
         task = Task.model_validate(fields)
         task = _resolve_workspace(task, base) if base else task
@@ -90,16 +92,6 @@ def read_schema(path: Path) -> JsonObject:
     if not isinstance(schema, dict):
         raise _bad(f"{path}: not a JSON Schema; write a JSON object", "output_schema")
     return cast("JsonObject", schema)
-
-
-def _parse_criteria(fields: dict[str, object]) -> None:
-    """Parse the criteria that are written as text."""
-    value = fields.get("acceptance_criteria")
-    if isinstance(value, list):
-        criteria = cast("list[object]", value)
-        fields["acceptance_criteria"] = [
-            typed_criterion(criterion) if isinstance(criterion, str) else criterion for criterion in criteria
-        ]
 
 
 def _refuse_unknown(fields: Mapping[str, object]) -> None:
@@ -138,11 +130,7 @@ def _resolve_workspace(task: Task, base: Path) -> Task:
     try:
         path = base / task.workspace.path.expanduser()
         os.path.realpath(path)
-    except (
-        ValueError,
-        RuntimeError,
-        OSError,
-    ) as error:  # such as a NUL, or the home of an unknown user
+    except (ValueError, RuntimeError, OSError) as error:  # such as a NUL, or the home of an unknown user
         raise _bad(f"`workspace.path` can't be a path: {error}", "workspace") from None
     return task.model_copy(update={"workspace": task.workspace.model_copy(update={"path": path})})
 

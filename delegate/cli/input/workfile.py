@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -59,14 +60,10 @@ def read_receipts(file: Path) -> list[Receipt]:
         items = [(f"{name}, receipt {n}", item) for n, item in enumerate(document, start=1)]
     else:
         items = [(location, _json(location, line)) for location, line in _lines(name, text)]
-    if items and all(is_message(item) for _, item in items):
-        return _receipts_of_transcript(name, [cast("Mapping[str, object]", item) for _, item in items])
-    return [_receipt(location, item) for location, item in items]
-
-
-def _receipts_of_transcript(name: str, messages: Sequence[Mapping[str, object]]) -> list[Receipt]:
+    if not items or not all(is_message(item) for _, item in items):
+        return [_receipt(location, item) for location, item in items]
     try:
-        return receipts_in(messages)
+        return receipts_in([cast("Mapping[str, object]", item) for _, item in items])
     except CallError as error:
         raise _located(error, name) from None
 
@@ -76,20 +73,14 @@ def _in_file(file: Path) -> Iterator[LocatedCriterion]:
     if is_document(file):
         yield from listed_criteria(name, read_document(file))
         return
-    text = read_text(file)
-    if text.lstrip().startswith("[") or _is_table(text):
+    text, is_table = read_text(file), False
+    with suppress(ValueError, TypeError, RecursionError):  # lines may each be a JSON object
+        is_table = "acceptance_criteria" in cast("dict[str, object]", json.loads(text))
+    if text.lstrip().startswith("[") or is_table:
         yield from listed_criteria(name, _json(name, text))
         return
     for location, line in _lines(name, text):
         yield typed(location, _BULLET.sub("", line, count=1))
-
-
-def _is_table(text: str) -> bool:
-    """Whether the text is one JSON object with `acceptance_criteria`, and not lines that each are a JSON object."""
-    try:
-        return "acceptance_criteria" in cast("dict[str, object]", json.loads(text))
-    except (ValueError, TypeError, RecursionError):
-        return False
 
 
 def listed_criteria(name: str, document: object) -> Iterator[LocatedCriterion]:

@@ -4,14 +4,13 @@ What several children ask waits for each other.
 """
 
 import asyncio
-import getpass
 import os
 import sys
 import termios
-from contextlib import suppress
 from typing import TextIO
 
 from delegate.cli.screen import progress
+from delegate.cli.screen.output import user
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.policy.questions import describe
 from delegate.types import ParentQuestion
@@ -41,7 +40,7 @@ class TerminalApprovals:
     async def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
         """The person's answer. Everything but a clear yes is a no."""
         reply = (await self._reply(request.describe(), QUESTION)).lower()
-        return ApprovalAnswer(approved=reply in _YES + _AGAIN, by=_user(), same_again=reply in _AGAIN)
+        return ApprovalAnswer(approved=reply in _YES + _AGAIN, by=user(), same_again=reply in _AGAIN)
 
     async def answer(self, question: ParentQuestion) -> str | None:
         """The person's answer to a question of a child. None if there is none."""
@@ -76,9 +75,3 @@ class TerminalApprovals:
     def _write(self, text: str) -> None:
         self._stderr.write(text)
         self._stderr.flush()
-
-
-def _user() -> str:
-    with suppress(OSError, KeyError):
-        return getpass.getuser()
-    return ""

@@ -1,7 +1,6 @@
 """Prints a plan: tasks, models, estimated cost, and what the tasks ask for."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.text import Text
@@ -23,23 +22,17 @@ _NAME_CHARS = 40
 def show(plan: BatchPlan, requests: Requests, format: Format, file: Path | None) -> None:
     """Print the plan, and what the tasks of the file ask for."""
     if format is not Format.pretty:
-        print_json(
-            {**dataclasses.asdict(plan), "usd": plan.usd, "low_usd": plan.low_usd, **dataclasses.asdict(requests)}
-        )
+        costs = {"usd": plan.usd, "low_usd": plan.low_usd}
+        print_json({**dataclasses.asdict(plan), **costs, **dataclasses.asdict(requests)})
         return
-    lines = (*_lines(plan), *lines_of(requests, file), "nothing was run")
-    console().print(Prose(Text("\n").join(map(Text, lines)), hang=2))
-
-
-def _lines(plan: BatchPlan) -> Iterator[str]:
     skipped = f", {counted(plan.bad_rows, 'invalid row')} skipped" if plan.bad_rows else ""
-    yield f"{counted(plan.tasks, 'task')} in {one_line(plan.name, 200)}{skipped}"
+    lines = [f"{counted(plan.tasks, 'task')} in {one_line(plan.name, 200)}{skipped}"]
     for n, stage in enumerate(plan.stages, start=1):
         more = f" and {len(stage) - _SHOWN_IDS} more" if len(stage) > _SHOWN_IDS else ""
-        yield f"  stage {n}: {', '.join(one_line(id, _NAME_CHARS) for id in stage[:_SHOWN_IDS])}{more}"
-    for group in plan.groups:
-        yield f"  {group.tasks} on {group.model or 'the runner'}: {_estimate(group)}"
-    yield f"estimated total cost: {plan.estimate}"
+        lines.append(f"  stage {n}: {', '.join(one_line(id, _NAME_CHARS) for id in stage[:_SHOWN_IDS])}{more}")
+    lines += [f"  {group.tasks} on {group.model or 'the runner'}: {_estimate(group)}" for group in plan.groups]
+    lines += [f"estimated total cost: {plan.estimate}", *lines_of(requests, file), "nothing was run"]
+    console().print(Prose(Text("\n").join(map(Text, lines)), hang=2))
 
 
 def _estimate(group: Group) -> str:

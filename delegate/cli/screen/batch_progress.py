@@ -147,7 +147,12 @@ class Failures:
 
     def line(self, outcome: ItemOutcome) -> Prose | None:
         """One item that didn't succeed, with the reason. None if another one failed in the same way."""
-        word, reason = _why(outcome)
+        result = outcome.result
+        verdict = result.verdict if result else None
+        reason = verdict.reasoning if verdict else outcome.why
+        if result is not None and result.error is not None:
+            reason = f"{result.error.code}: {result.error.message}"
+        word = verdict.verdict if verdict else result.status if result else outcome.state
         if (way := (word, reason)) not in self._counts and len(self._counts) == _MOST_WAYS:
             way = word, _OTHERS
         self._counts[way] += 1
@@ -158,18 +163,6 @@ class Failures:
     def repeated(self) -> list[Prose]:
         """Those that there was more than one of."""
         return [_failure(word, f"{n} × ", reason) for (word, reason), n in self._counts.most_common() if n > 1]
-
-
-def _why(outcome: ItemOutcome) -> tuple[str, str]:
-    """How an item didn't succeed, in one word, and the reason."""
-    result = outcome.result
-    verdict = result.verdict if result else None
-    if result is not None and result.error is not None:
-        reason = f"{result.error.code}: {result.error.message}"
-    else:
-        reason = verdict.reasoning if verdict else outcome.why
-    word = verdict.verdict if verdict else result.status if result else outcome.state
-    return word, reason
 
 
 def _failure(word: str, which: str, reason: str) -> Prose:

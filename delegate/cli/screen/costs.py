@@ -10,13 +10,14 @@ from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally
 from delegate.money import usd
-from delegate.types import Claim, JudgeAttempt, JudgeRecord, Report, TaskResult, Usage, Verdict, answered
+from delegate.types import Claim, JudgeAttempt, Report, TaskResult, Usage, Verdict, answered
 
 
 def task_costs(result: TaskResult) -> list[str]:
     """One line each for the child, the judges and delegated tasks, and one for the total."""
-    judge = _judge(result.verdict, result.verification_share, result.claims)
-    lines = [*_child(result), *judge, *_delegated(result)]
+    lines = [*_child(result), *_judge(result.verdict, result.verification_share, result.claims)]
+    if (delegated := result.delegated) is not None and delegated.tasks:
+        lines.append(f"delegated: {paid(delegated)}, {counted(delegated.tasks, 'task')} ({tally(delegated)})")
     return [one_line(text, 400) for text in (*lines, f"total: {cost(result)}, {result.seconds:.1f} s")]
 
 
@@ -70,7 +71,12 @@ def _judge(verdict: Verdict | None, share: float | None, claims: Sequence[Claim]
     yield from _escalation(verdict, record.attempts)
     if record.model is not None:
         part = [f"{percent(share)} of the cost"] if share is not None else []
-        yield f"{_judges(record, record.model)}: {', '.join([paid(record), *part, *_used(record.usage)])}"
+        # The names of all judges that answered, the deciding one last. The cost covers all of them.
+        models = dict.fromkeys(attempt.model for attempt in answered(record.attempts))
+        others = [f" {model}," for model in models if model != record.model]
+        names = "".join(others) + _name(record.model, record.model_served, substituted=record.substituted)
+        costs_of = ", ".join([paid(record), *part, *_used(record.usage)])
+        yield f"judge{'s' if others else ''}{names}: {costs_of}"
 
 
 def _escalation(verdict: Verdict, attempts: Sequence[JudgeAttempt]) -> Iterator[str]:
@@ -79,37 +85,14 @@ def _escalation(verdict: Verdict, attempts: Sequence[JudgeAttempt]) -> Iterator[
         if not first.answers:
             continue
         undecided = [answer.id for answer in first.answers]
-        results = [criterion for criterion in verdict.criteria if criterion.id in undecided]
-        decided = [
-            result.id
-            for result in results
-            if result.outcome in ("met", "not_met") and result.code != "evidence_not_found"
-        ]
+        results = (one for one in verdict.criteria if one.id in undecided and one.code != "evidence_not_found")
+        decided = [one.id for one in results if one.outcome in ("met", "not_met")]
         if len(decided) == len(undecided):
             end = f"{second.model} decided"
         else:
             end = f"{second.model} decided only {', '.join(decided)}" if decided else f"{second.model} couldn't either"
-        yield f"first judge {first.model} {_obstacle(first)} {', '.join(undecided)}; {end}"
-
-
-def _obstacle(first: JudgeAttempt) -> str:
-    """What the judge lacked: a decision, or the evidence for it."""
-    obstacles = {"couldn't decide" if answer.outcome == "cannot_tell" else "couldn't prove" for answer in first.answers}
-    return " or ".join(sorted(obstacles))
-
-
-def _judges(record: JudgeRecord, name: str) -> str:
-    """The names of all judges that answered, the deciding one last. The cost covers all of them."""
-    models = [attempt.model for attempt in answered(record.attempts)]
-    others = [f" {model}," for model in dict.fromkeys(models) if model != name]
-    last = _name(name, record.model_served, substituted=record.substituted)
-    return f"judge{'s' if others else ''}{''.join(others)}{last}"
-
-
-def _delegated(result: TaskResult) -> Iterator[str]:
-    delegated = result.delegated
-    if delegated is not None and delegated.tasks:
-        yield f"delegated: {paid(delegated)}, {counted(delegated.tasks, 'task')} ({tally(delegated)})"
+        lacked = {"couldn't decide" if one.outcome == "cannot_tell" else "couldn't prove" for one in first.answers}
+        yield f"first judge {first.model} {' or '.join(sorted(lacked))} {', '.join(undecided)}; {end}"
 
 
 def _name(requested: str | None, served: str | None, *, substituted: bool) -> str:

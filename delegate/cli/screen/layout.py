@@ -121,13 +121,9 @@ class Prose:
             indent = len(plain) - len(plain.lstrip()) + self.hang
             first, *_ = wrapped(console, line, width)
             yield first
-            rest = line[len(first.plain) :] if len(first.plain) < len(plain) else Text()
-            for part in wrapped(console, _without_left_space(rest), width - indent) if rest.plain.strip() else ():
+            rest = plain[len(first.plain) :].lstrip()
+            for part in wrapped(console, line[len(plain) - len(rest) :], width - indent) if rest else ():
                 yield Text(" " * indent).append_text(part)
-
-
-def _without_left_space(text: Text) -> Text:
-    return text[len(text.plain) - len(text.plain.lstrip()) :]
 
 
 def wrapped(console: Console, text: Text, width: int) -> list[Text]:

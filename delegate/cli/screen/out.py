@@ -9,7 +9,7 @@ from pathlib import Path
 from delegate._util.fencing import one_line, visible
 from delegate.cli import PROGRAM
 from delegate.sandbox.filesystem.copy_out import CopiedOut, copy_out, open_target
-from delegate.types import Report, Task, TaskResult
+from delegate.types import Report, Task
 
 SHOWN = 5
 """How many paths a message names."""
@@ -45,7 +45,8 @@ class Out:
             if result.workspace:
                 copies = copy_out(Path(result.workspace), result.artifacts, self.target, within=name, force=self.force)
             if not quiet:
-                print(f"{_files(len(copies.copied))} copied to {one_line(str(folder), 300)}{_take_over(result)}")
+                more = f"; to apply all changes: {one_line(result.take_over, 600)}" if result.take_over else ""
+                print(f"{_files(len(copies.copied))} copied to {one_line(str(folder), 300)}{more}")
             for problem in _problems(copies, folder):
                 print(f"{PROGRAM}: {problem}", file=sys.stderr)
             complete = complete and not copies.exists and not copies.refused
@@ -54,10 +55,6 @@ class Out:
 
 def _files(count: int) -> str:
     return f"{count or 'no'} file{'' if count == 1 else 's'}"
-
-
-def _take_over(result: TaskResult) -> str:
-    return f"; to apply all changes: {one_line(result.take_over, 600)}" if result.take_over else ""
 
 
 def _problems(copies: CopiedOut, folder: Path) -> list[str]:

@@ -4,12 +4,13 @@ Text from a child, a judge or a provider is passed through `plain` before it rea
 commands a CI system is up to `ci/logs`.
 """
 
+import getpass
 import json
 import os
 import re
 import sys
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
@@ -24,10 +25,10 @@ from delegate.cli import PROGRAM
 from delegate.cli.ci.logs import inert_json, print_as_is
 from delegate.cli.input.options import Format
 from delegate.cli.screen.costs import totals_line
-from delegate.cli.screen.layout import Prose, Screen
-from delegate.cli.screen.screens import task_screen, verdict_screen
+from delegate.cli.screen.layout import Prose
+from delegate.cli.screen.screens import task_screen
 from delegate.errors import CallError, ConfigError
-from delegate.types import ErrorDetail, Report, Verdict
+from delegate.types import ErrorDetail, Report
 
 ROOMY = 100
 """Minimum number of columns for tables with all details."""
@@ -81,14 +82,11 @@ def refusals_as(format: Format) -> Generator[None]:
     except (CallError, ConfigError) as error:
         if format is Format.pretty:
             raise
-        print_report_as(format, Report(error=_detail(error)))
+        detail = ErrorDetail(code="config_error", message=str(error))
+        if isinstance(error, CallError):
+            detail = ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
+        print_report_as(format, Report(error=detail))
         raise typer.Exit(2) from None
-
-
-def _detail(error: CallError | ConfigError) -> ErrorDetail:
-    if isinstance(error, CallError):
-        return ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
-    return ErrorDetail(code="config_error", message=str(error))
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
@@ -130,6 +128,13 @@ def plain(text: str, style: str = "") -> Text:
     return Text(redactor.text(clean(text).text), style=style)
 
 
+def user() -> str:
+    """The name of this process's user. Empty if it has none, as in some containers."""
+    with suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()
+    return ""
+
+
 def print_report(report: Report, goals: Sequence[str]) -> None:
     """Print a screen per task and, if there are several, their totals."""
     out, several = console(), len(report.results) > 1
@@ -141,8 +146,3 @@ def print_report(report: Report, goals: Sequence[str]) -> None:
         out.print(task_screen(result, goals[result.task_index], number=number, more=more))
     if several:
         out.print("", Prose(Text(totals_line(report), "bold")), sep="\n")
-
-
-def verdict_text(verdict: Verdict, goal: str) -> Screen:
-    """A verdict on existing work."""
-    return verdict_screen(verdict, goal)

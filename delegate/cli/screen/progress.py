@@ -166,20 +166,16 @@ class RunProgress:
         else:
             mark = Text.assemble(_final_mark(branch.status, branch.verdict, branch.level), "  ")
         seconds = "" if branch.started is None else f"{(branch.ended or self._clock()) - branch.started:.1f} s"
+        counts = [counted(branch.calls, "call"), counted(branch.tools, "tool")]
+        counts += [f"checks {branch.checks.count('met')}/{len(branch.checks)}"] if branch.checks else []
         return _Line(
             mark.append(f"{n + 1}. "),
             Text(branch.title),
             Text(branch.model, "cyan"),
-            Text(self._counts(branch), "dim"),
+            Text(" · ".join(counts), "dim"),
             Text(seconds, "dim"),
             Text("" if branch.verdict is not None else branch.doing, "yellow"),
         )
-
-    def _counts(self, branch: _Branch) -> str:
-        parts = [counted(branch.calls, "call"), counted(branch.tools, "tool")]
-        if branch.checks:
-            parts.append(f"checks {branch.checks.count('met')}/{len(branch.checks)}")
-        return " · ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

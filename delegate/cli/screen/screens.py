@@ -22,7 +22,7 @@ from delegate.cli.screen.layout import Row, Screen, row
 from delegate.contract.amounts import counted, paid
 from delegate.contract.render import attempts_line
 from delegate.money import usd
-from delegate.types import PASSING, UNRECORDED, Artifact, CriterionResult, Finding, JudgeAttempt, TaskResult, Verdict
+from delegate.types import PASSING, UNRECORDED, CriterionResult, TaskResult, Verdict
 
 TITLE_CHARS = 200
 TEXT_CHARS = 300
@@ -57,23 +57,32 @@ def word(verdict: Verdict | None) -> Text:
 
 def task_screen(result: TaskResult, goal: str, *, number: int | None = None, more: str = "") -> Screen:
     """The short screen. `number` counts from 1, if there are several tasks; `more` is the command that shows more."""
-    rows = [*_error(result), *_goal(result), *_model(result), *verdict_rows(result.verdict, result)]
-    rows += _attempts(result)
-    return Screen(_head(result.verdict, goal, number), _figures(result), [*rows, *_outcome(result, more)])
+    rows = [*_ended(result)]
+    if result.substituted and result.requested_model and result.model:
+        names = one_line(result.requested_model, 80), one_line(result.model, 80)
+        rows.append(row("! model", f"requested {names[0]}, served {names[1]}", style="yellow"))
+    for failed in result.failed_models:
+        text = f"{one_line(failed.model, 80)} failed: {one_line(failed.error.message, REASON_CHARS)}"
+        rows.append(row("! model", text, style="yellow"))
+    rows += [*verdict_rows(result.verdict, result), *_attempts(result), *_outcome(result, more)]
+    return Screen(_head(result.verdict, goal, number), f"{result.seconds:.1f} s  {paid(result)}", rows)
 
 
 def record_screen(result: TaskResult, goal: str, *, number: int | None = None, report: str) -> Screen:
     """All that is known of a finished task, but for its tool calls. `report` is the child's whole report."""
     verdict = result.verdict
-    rows = [*_error(result), *_goal(result), *verdict_rows(verdict, result, full=True)]
+    rows = [*_ended(result), *verdict_rows(verdict, result, full=True)]
     rows += [*(basis_rows(verdict) if verdict else ()), *_attempts(result), *_claims(result)]
-    rows += _labeled("files", [_file(item) for item in result.artifacts[:_ALL_FILES]])
+    files = result.artifacts[:_ALL_FILES]
+    rows += _labeled(
+        "files", [f"{item.change} {one_line(visible(item.path), 200)} ({item.bytes:,} bytes)" for item in files]
+    )
     rows += [row("folder", _shown_path(result.workspace))] if result.workspace else []
     rows += [row("report", clean(report.strip()).text)] if report.strip() else []
     rows += _labeled("costs", task_costs(result))
     rows += _labeled("judges", list(_candidates(verdict)) if verdict else [])
     rows += [row("handle", result.handle or "none: its record could not be written")]
-    return Screen(_head(verdict, goal, number), _figures(result), rows)
+    return Screen(_head(verdict, goal, number), f"{result.seconds:.1f} s  {paid(result)}", rows)
 
 
 def verdict_screen(verdict: Verdict, goal: str) -> Screen:
@@ -87,10 +96,6 @@ def _head(verdict: Verdict | None, goal: str, number: int | None) -> Text:
     head = Text().append_text(word(verdict))
     head.append(f" ({verdict.worth})" if verdict and verdict.verdict == "PASS" else "", word(verdict).style)
     return head.append(f"  {number}. " if number else "  ", "bold").append(one_line(goal, TITLE_CHARS), "bold")
-
-
-def _figures(result: TaskResult) -> str:
-    return f"{result.seconds:.1f} s  {paid(result)}"
 
 
 def _labeled(label: str, texts: Sequence[str]) -> list[Row]:
@@ -112,7 +117,9 @@ def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bo
         yield row("! gate", f"is off; it would have refused: {verdict.gate}", style="yellow")
     yield from (_criterion(criterion, full=full) for criterion in verdict.criteria)
     yield from _judges(verdict)
-    yield from map(_finding, verdict.findings)
+    for finding in verdict.findings:
+        text = f"{finding.code}: {one_line(finding.message, TEXT_CHARS)}"
+        yield row(f"! {finding.severity}", text, style="yellow")
     if verdict.receipts != "recorded":
         yield row("! calls", UNRECORDED[verdict.receipts], style="yellow")
 
@@ -125,11 +132,8 @@ def _criterion(criterion: CriterionResult, *, full: bool) -> Row:
     details = _all_details(criterion) if full else _details(criterion)
     if criterion.level is not None and criterion.outcome in PASSING:
         words = criterion.level.replace("_", " ")
-        details = (
-            details.removeprefix(criterion.outcome).removeprefix(": ")
-            if criterion.code == criterion.outcome
-            else details
-        )
+        if criterion.code == criterion.outcome:
+            details = details.removeprefix(criterion.outcome).removeprefix(": ")
         details = f"{words}: {details}" if details and details != words else words
     before = "it held before the child began"
     details += f"; {before}" if criterion.held_before and before not in details else ""
@@ -139,23 +143,21 @@ def _criterion(criterion: CriterionResult, *, full: bool) -> Row:
 
 def _details(criterion: CriterionResult) -> str:
     """The evidence of a criterion that is met, else the reason why it isn't, and how it was read."""
-    reading = f" ({one_line(str(criterion.reading), MET_CHARS)})" if criterion.reading is not None else ""
-    return f"{_why(criterion)}{reading}".strip()
-
-
-def _why(criterion: CriterionResult) -> str:
-    if criterion.outcome == "met":
-        evidence = criterion.evidence if criterion.decided_by == "judge" and criterion.source else None
-        if evidence:
-            return f"“{one_line(evidence, MET_CHARS)}” ({one_line(visible(criterion.place), 80)})"
-        repeats = set(criterion.reason.split()) <= set(re.split(r"[\s,]+", criterion.text))
-        return "" if repeats else one_line(criterion.reason, MET_CHARS)
+    evidence = criterion.evidence if criterion.decided_by == "judge" and criterion.source else None
     reason, quote = criterion.reason or criterion.code.replace("_", " "), ""
-    if criterion.code == "self_report_only" and criterion.evidence:
-        quote = f" (quoted: “{one_line(criterion.evidence, MET_CHARS)}”)"
-    elif criterion.outcome in ("error", "cannot_tell") and criterion.reason:
-        reason = f"{criterion.code}: {reason}"
-    return one_line(reason, REASON_CHARS) + quote
+    if criterion.outcome == "met" and evidence:
+        why = f"“{one_line(evidence, MET_CHARS)}” ({one_line(visible(criterion.place), 80)})"
+    elif criterion.outcome == "met":
+        repeats = set(criterion.reason.split()) <= set(re.split(r"[\s,]+", criterion.text))
+        why = "" if repeats else one_line(criterion.reason, MET_CHARS)
+    else:
+        if criterion.code == "self_report_only" and criterion.evidence:
+            quote = f" (quoted: “{one_line(criterion.evidence, MET_CHARS)}”)"
+        elif criterion.outcome in ("error", "cannot_tell") and criterion.reason:
+            reason = f"{criterion.code}: {reason}"
+        why = one_line(reason, REASON_CHARS) + quote
+    reading = f" ({one_line(str(criterion.reading), MET_CHARS)})" if criterion.reading is not None else ""
+    return f"{why}{reading}".strip()
 
 
 def _all_details(criterion: CriterionResult) -> str:
@@ -170,26 +172,17 @@ def _all_details(criterion: CriterionResult) -> str:
 def _judges(verdict: Verdict) -> Iterator[Row]:
     """Which judges gave no answer, and how often the one that did is wrong."""
     for attempt in verdict.judge.attempts if verdict.judge else ():
-        if failure := failed_judge(attempt):
-            yield row("! judge", failure, style="yellow")
+        model, reason = one_line(attempt.model, 80), one_line(attempt.message, 160)
+        if attempt.fault is not None:
+            fault = attempt.fault.replace("_", " ") + (f": {reason}" if reason else "")
+            yield row("! judge", f"{model} gave no answer ({fault})", style="yellow")
+        elif reason:
+            yield row("! judge", f"{model} gave no usable answer ({reason})", style="yellow")
     if (rate := verdict.judge.false_pass if verdict.judge else None) is not None:
         on = f" on work of {rate.worker}" if rate.worker else ""
         day = f", {rate.measured_on}" if rate.measured_on else ""
         counts = f"{rate.false_passes} of {rate.n} rulings{on}{day}"
         yield row("  judge", one_line(f"false PASS at most {rate.upper:.1%} ({counts})", FULL_CHARS), style="dim")
-
-
-def failed_judge(attempt: JudgeAttempt) -> str:
-    """What is wrong with a judge that gave no answer, or one that couldn't be used; empty for all others."""
-    reason = one_line(attempt.message, 160)
-    if attempt.fault is not None:
-        fault = attempt.fault.replace("_", " ")
-        return f"{one_line(attempt.model, 80)} gave no answer ({fault}{': ' if reason else ''}{reason})"
-    return f"{one_line(attempt.model, 80)} gave no usable answer ({reason})" if reason else ""
-
-
-def _finding(finding: Finding) -> Row:
-    return row(f"! {finding.severity}", f"{finding.code}: {one_line(finding.message, TEXT_CHARS)}", style="yellow")
 
 
 def basis_rows(verdict: Verdict) -> list[Row]:
@@ -198,23 +191,16 @@ def basis_rows(verdict: Verdict) -> list[Row]:
         proof = f"level {verdict.worth}" if verdict.level else verdict.worth
     else:
         proof = "every decision rests on evidence that code verified" if verdict.verified else "not verified"
-    return [row("basis", f"{verdict.code}, decided by {verdict.decided_by}; {proof}{_score(verdict)}")]
-
-
-def _score(verdict: Verdict) -> str:
-    """The score with its coverage, unless it only repeats the verdict."""
-    if verdict.score is None or {verdict.score, verdict.coverage} <= {0, 1}:
-        return ""
-    return f"; score {verdict.score:.2f}, with {verdict.coverage:.0%} of the weight decided"
+    if verdict.score is not None and not {verdict.score, verdict.coverage} <= {0, 1}:  # else it repeats the verdict
+        proof += f"; score {verdict.score:.2f}, with {verdict.coverage:.0%} of the weight decided"
+    return [row("basis", f"{verdict.code}, decided by {verdict.decided_by}; {proof}")]
 
 
 def _candidates(verdict: Verdict) -> Iterator[str]:
     """The models that could judge, in the order in which they are asked, and the reasons of all others."""
     candidates = verdict.judge.candidates if verdict.judge else ()
-    ranked = sorted(
-        (candidate for candidate in candidates if candidate.rank is not None), key=lambda candidate: candidate.rank or 0
-    )
-    names = [f"{one_line(candidate.model, 80)} {usd(candidate.estimated_cost_usd)}" for candidate in ranked]
+    ranked = sorted((one for one in candidates if one.rank is not None), key=lambda one: one.rank or 0)
+    names = [f"{one_line(one.model, 80)} {usd(one.estimated_cost_usd)}" for one in ranked]
     if names:
         more = f", and {len(names) - NAMED_JUDGES} more" if len(names) > NAMED_JUDGES else ""
         yield f"could judge, in this order: {', '.join(names[:NAMED_JUDGES])}{more}"
@@ -225,14 +211,17 @@ def _candidates(verdict: Verdict) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------------- the child's work
 
 
-def _error(result: TaskResult) -> Iterator[Row]:
-    """How the child ended, unless it completed."""
+def _ended(result: TaskResult) -> Iterator[Row]:
+    """How the child ended, unless it completed; and how work in goal mode ended, after how many claims."""
     error, status = result.error, result.status
     if error is not None:
         name = error.code if error.code == status or status == "completed" else f"{status}, {error.code}"
         yield row("✗ child", f"{name}: {one_line(error.message, TEXT_CHARS)}", style="red")
     elif status != "completed":
         yield row("✗ child", status, style="red")
+    if result.goal_end is not None:
+        label, style, words = _GOAL_ENDS[result.goal_end]
+        yield row(label, f"{words}, after {counted(len(result.claims), 'claim')}", style=style)
 
 
 _GOAL_ENDS = {
@@ -241,13 +230,6 @@ _GOAL_ENDS = {
     "budget_limited": ("✗ goal", "red", "not verified within its limits"),
     "no_progress": ("✗ goal", "red", "not verified, and nothing changed any more"),
 }
-
-
-def _goal(result: TaskResult) -> Iterator[Row]:
-    """How work in goal mode ended, and after how many claims."""
-    if result.goal_end is not None:
-        label, style, words = _GOAL_ENDS[result.goal_end]
-        yield row(label, f"{words}, after {counted(len(result.claims), 'claim')}", style=style)
 
 
 def _attempts(result: TaskResult) -> list[Row]:
@@ -260,26 +242,13 @@ def _claims(result: TaskResult) -> Iterator[Row]:
     for claim in result.claims:
         cost = f", {paid(claim)}" if claim.usage.model_calls else ""
         how = "verified" if claim.verdict == "PASS" else f"refused: {claim.code}"
-        label = f"claim {claim.n}"
-        yield row(
-            label, one_line(claim.rationale, TEXT_CHARS), f"{how} (call {claim.step}, {claim.seconds:.1f} s{cost})"
-        )
-        for criterion in claim.refused:
-            reason = one_line(criterion.reason or criterion.code, REASON_CHARS)
-            yield row(
-                "", f"{_MARKS[criterion.outcome][0]} {criterion.id} {one_line(criterion.text, TEXT_CHARS)}", reason
-            )
+        how += f" (call {claim.step}, {claim.seconds:.1f} s{cost})"
+        yield row(f"claim {claim.n}", one_line(claim.rationale, TEXT_CHARS), how)
+        for one in claim.refused:
+            text = f"{_MARKS[one.outcome][0]} {one.id} {one_line(one.text, TEXT_CHARS)}"
+            yield row("", text, one_line(one.reason or one.code, REASON_CHARS))
         if claim.verdict != "PASS" and not claim.refused and claim.code != "no_progress":
             yield row("", one_line(claim.reasoning, TEXT_CHARS))
-
-
-def _model(result: TaskResult) -> Iterator[Row]:
-    if result.substituted and result.requested_model and result.model:
-        names = one_line(result.requested_model, 80), one_line(result.model, 80)
-        yield row("! model", f"requested {names[0]}, served {names[1]}", style="yellow")
-    for failed in result.failed_models:
-        text = f"{one_line(failed.model, 80)} failed: {one_line(failed.error.message, REASON_CHARS)}"
-        yield row("! model", text, style="yellow")
 
 
 def _outcome(result: TaskResult, more: str) -> Iterator[Row]:
@@ -287,19 +256,13 @@ def _outcome(result: TaskResult, more: str) -> Iterator[Row]:
     files = _files(result)
     if result.summary.strip() and (result.verdict is None or result.status != "completed" or not files):
         report = clean(result.summary.strip()).text
-        yield row("report", report if result.verdict is None else _cut(report))
+        short = "\n".join(report[:REPORT_CHARS].split("\n")[:6])
+        yield row("report", report if result.verdict is None or short == report else f"{short.rstrip()} …")
     more = f"more: {more}" if more else ""
     if files:
         yield row("files", files, more)
     elif more:
         yield row("more", more.removeprefix("more: "))
-
-
-def _cut(report: str) -> str:
-    """The first lines of a report that is longer than a few."""
-    lines = report[:REPORT_CHARS].split("\n")[:6]
-    short = "\n".join(lines)
-    return short if short == report else f"{short.rstrip()} …"
 
 
 def _files(result: TaskResult) -> str:
@@ -314,10 +277,6 @@ def _files(result: TaskResult) -> str:
     names = ", ".join(one_line(visible(item.path), 80) for item in items[:NAMED_FILES])
     more = f" and {len(items) - NAMED_FILES} more" if len(items) > NAMED_FILES else ""
     return f"{names}{more} in {_shown_path(str(folder))}"
-
-
-def _file(item: Artifact) -> str:
-    return f"{item.change} {one_line(visible(item.path), 200)} ({item.bytes:,} bytes)"
 
 
 def _shown_path(path: str) -> str:

@@ -35,16 +35,18 @@ def transcript_lines(record: JsonObject) -> Iterator[Text]:
         yield Text(f"{'':>12}{notes.get(record['state'], '')}", "dim")
 
 
-def _of_kind(record: JsonObject, kind: str) -> Iterator[JsonObject]:
-    return (event for event in record["events"] if event["kind"] == kind)
-
-
 def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 - one case for each kind
     match event["kind"]:
         case "child.usage":
-            yield from _model_call(event, seconds)
+            tokens_in, tokens_out = event["input_tokens"], event["output_tokens"]
+            yield _at(seconds, "model", f"{tokens_in:,} tokens in, {tokens_out:,} out, {usd(event['cost_usd'])}")
+            yield from _block(str(event["text"]))
+            yield from (_line(f"calls {call['tool']} {_json(call['args'])}") for call in event["calls"])
         case "child.tool":
-            yield from _tool_call(event, seconds)
+            how = f"{event['status']}, {counted(event['output_bytes'], 'byte')}, {event['seconds']:.2f} s"
+            yield _at(seconds, f"tool {event['n']}", f"{event['tool']}: {how}")
+            yield _line(f"with {_json(event['args'])}")
+            yield from _block(str(event["output"]))
         case "child.started":
             yield _at(seconds, "the child starts", event["model"] or "")
             if event["instead_of"]:
@@ -63,7 +65,8 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
             yield _at(seconds, f"step {event['n']}", f"{event['goal']} (with {', '.join(event['tools'])})")
             yield _line(f"expects: {event['expected']}")
         case "step.verified":
-            yield _at(seconds, f"step {event['n']} ends", f"{_held(event)}: {event['outcome']}")
+            held = "holds, by its own word" if event["held"] else "does not hold"
+            yield _at(seconds, f"step {event['n']} ends", f"{held}: {event['outcome']}")
             yield _line(f"called: {', '.join((*event['called'], *event['outside'])) or 'nothing'}")
         case "question.asked":
             yield _at(seconds, f"question {event['n']}", "to its parent")
@@ -78,7 +81,10 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
         case "claim.made":
             yield _at(seconds, "claims to be done", event["rationale"])
         case "claim.judged":
-            yield from _claim_judged(event, seconds)
+            words = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
+            yield _at(seconds, f"claim {event['n']}", words)
+            for one in event["refused"]:
+                yield _line(f"{one['id']} {one['text']}: {one['reason'] or one['code']}")
         case "check.done":
             yield _at(seconds, "check", f"{event['id']} {event['text']}: {event['outcome']}")
         case "judge.asked":
@@ -86,7 +92,8 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
         case "judge.done" if event["fault"]:
             yield _at(seconds, "no reply", f"{event['model']}: {event['fault']}")
         case "verdict":
-            yield _at(seconds, "verdict", f"{event['verdict'] or 'no criteria'}{_level(event)}")
+            level = f" ({event['level'].replace('_', ' ')})" if event["verdict"] == "PASS" and event["level"] else ""
+            yield _at(seconds, "verdict", f"{event['verdict'] or 'no criteria'}{level}")
         case "child.waiting" | "judge.waiting" | "judge.done":
             pass
         case kind:  # recorded by a newer version
@@ -95,9 +102,9 @@ def _event(event: JsonObject, seconds: float) -> Iterator[Text]:  # noqa: C901 -
 
 def approvals(record: JsonObject) -> list[Text]:
     """A line for each approval that was asked for: what for, and the answer."""
-    answers = {event["n"]: event for event in _of_kind(record, "approval.answered")}
+    answers = {event["n"]: event for event in record["events"] if event["kind"] == "approval.answered"}
     lines: list[Text] = []
-    for question in _of_kind(record, "approval.asked"):
+    for question in (event for event in record["events"] if event["kind"] == "approval.asked"):
         answer = answers.get(question["n"])
         words = approval_words(answer) if answer else "no answer is recorded"
         mark, style = ("✓", "green") if answer and answer["approved"] else ("✗", "red")
@@ -112,38 +119,6 @@ def approval_words(answer: JsonObject) -> str:
     again = ", also for the same call again" if answer["same_again"] and answer["approved"] else ""
     note = f": {one_line(answer['note'], 300)}" if answer["note"] else ""
     return f"{answer['outcome'].replace('_', ' ')}{by}{again}, after {answer['seconds']:.1f} s{note}"
-
-
-def _level(event: JsonObject) -> str:
-    """The level of a PASS."""
-    level = event["level"] if event["verdict"] == "PASS" else None
-    return f" ({level.replace('_', ' ')})" if level else ""
-
-
-def _held(event: JsonObject) -> str:
-    return "holds, by its own word" if event["held"] else "does not hold"
-
-
-def _model_call(event: JsonObject, seconds: float) -> Iterator[Text]:
-    tokens_in, tokens_out = event["input_tokens"], event["output_tokens"]
-    yield _at(seconds, "model", f"{tokens_in:,} tokens in, {tokens_out:,} out, {usd(event['cost_usd'])}")
-    yield from _block(str(event["text"]))
-    for call in event["calls"]:
-        yield _line(f"calls {call['tool']} {_json(call['args'])}")
-
-
-def _tool_call(event: JsonObject, seconds: float) -> Iterator[Text]:
-    size = counted(event["output_bytes"], "byte")
-    yield _at(seconds, f"tool {event['n']}", f"{event['tool']}: {event['status']}, {size}, {event['seconds']:.2f} s")
-    yield _line(f"with {_json(event['args'])}")
-    yield from _block(str(event["output"]))
-
-
-def _claim_judged(event: JsonObject, seconds: float) -> Iterator[Text]:
-    words = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
-    yield _at(seconds, f"claim {event['n']}", words)
-    for criterion in event["refused"]:
-        yield _line(f"{criterion['id']} {criterion['text']}: {criterion['reason'] or criterion['code']}")
 
 
 def _json(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -22,9 +22,9 @@ from crewai.utilities.string_utils import sanitize_tool_name
 from delegate.child.job import ChildRunner, Job
 from delegate.errors import BudgetExceeded, ConfigError, ToolDenied
 from delegate.hosts.crewai.tool import DelegateTool
-from delegate.hosts.own_agents import RunningCalls, failed, refuse_tools_of_task, too_many_turns
+from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_MESSAGE, AgentRunner, ChildRecorder, Ending, TooManyTurns
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, JsonObject, Usage
+from delegate.types import JsonObject, Usage
 
 
 def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
@@ -76,13 +76,16 @@ def child(agent: Agent | Crew, *, make_inputs: Callable[[Job], JsonObject] | Non
         ConfigError: a crew has no placeholder for what to do, or one of its tasks asks a person (`human_input`).
     """
     crew = agent if isinstance(agent, Crew) else None
+    records_tools = all(
+        isinstance(one, Agent) and not one.a2a and not getattr(one.llm, "builtin_tools", None) for one in _agents(agent)
+    )
     if crew and not make_inputs and not crew.fetch_inputs() & {"prompt", "goal"}:
         raise ConfigError(
             "child: the crew isn't told what to do: write {prompt} in the description of one of its tasks"
         )
     if crew and any(task.human_input for task in crew.tasks):
         raise ConfigError("child: a task of the crew has human_input, and no person is available: remove it")
-    return _AgentRunner(agent, make_inputs or _inputs, all(map(_tells_all_calls, _agents(agent))))
+    return AgentRunner(_ChildRecorder, partial(_play, agent, make_inputs or _inputs), records_tools=records_tools)
 
 
 def _agents(agent: Agent | Crew) -> Sequence[BaseAgent]:
@@ -93,77 +96,56 @@ def _inputs(job: Job) -> JsonObject:
     return {"prompt": job.prompt, "goal": job.task.goal, "context": job.task.context or ""}
 
 
-def _tells_all_calls(agent: BaseAgent) -> bool:
-    return isinstance(agent, Agent) and not agent.a2a and not getattr(agent.llm, "builtin_tools", None)
+async def _play(
+    agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject], job: Job, recorder: "_ChildRecorder"
+) -> Ending:
+    running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, make_inputs, job, recorder))
+    try:
+        output = await asyncio.shield(running)
+    except asyncio.CancelledError:
+        recorder.stopped = True
+        await asyncio.wait([running])
+        raise
+    except Exception:
+        if recorder.over_limit:
+            raise recorder.over_limit from None
+        raise
+    return Ending(output, "truncated", CUT_OFF_MESSAGE) if recorder.finish_reason in CUT_OFF else Ending(output)
 
 
-@dataclass(slots=True)
-class _AgentRunner:
-    agent: Agent | Crew
-    inputs: Callable[[Job], JsonObject]
-    records_tools: bool
-    needs_model = False
-
-    async def run(self, job: Job) -> ChildRun:
-        if refused := refuse_tools_of_task(job):
-            return refused
-        recorder = _ChildRecorder(job)
-        running = asyncio.create_task(asyncio.to_thread(self._kickoff, job, recorder))
-        try:
-            output = await asyncio.shield(running)
-        except asyncio.CancelledError:
-            recorder.stopped = True
-            await asyncio.wait([running])
-            raise
-        except Exception:
-            if recorder.over_budget:
-                raise recorder.over_budget from None
-            if recorder.turns <= job.max_steps:
-                raise
-            return too_many_turns(job)
-        finally:
-            recorder.calls.stop()
-        if recorder.finish_reason in ("length", "max_tokens", "MAX_TOKENS"):
-            return failed(job, "truncated", "the model's last message was cut off by a token limit", output=output)
-        return job.recorder.finish("completed", output=output)
-
-    def _kickoff(self, job: Job, recorder: "_ChildRecorder") -> str:
-        """Run a copy, in a thread, whose context has the recorder: agents and crews keep the state of a run."""
-        add_stream_sink(recorder.on_event)
-        hooks = {
-            InterceptionPoint.PRE_MODEL_CALL: [recorder.before_model_call],
-            InterceptionPoint.PRE_TOOL_CALL: [recorder.before_tool_call],
-        }
-        copied = self.agent.copy()
-        for one, original in zip(_agents(copied), _agents(self.agent), strict=True):  # `copy` leaves these out
-            one.mcps, one.apps = original.mcps, original.apps
-        run = cast("Any", copied).kickoff
-        with scoped_hooks(hooks):
-            if isinstance(copied, Crew):
-                copied.stream = False
-                return run(self.inputs(job)).raw
-            return run(job.prompt).raw
+def _kickoff(
+    agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject], job: Job, recorder: "_ChildRecorder"
+) -> str:
+    """Run a copy, in a thread, whose context has the recorder: agents and crews keep the state of a run."""
+    add_stream_sink(recorder.on_event)
+    hooks = {
+        InterceptionPoint.PRE_MODEL_CALL: [recorder.before_model_call],
+        InterceptionPoint.PRE_TOOL_CALL: [recorder.before_tool_call],
+    }
+    copied = agent.copy()
+    for one, original in zip(_agents(copied), _agents(agent), strict=True):  # `copy` leaves these out
+        one.mcps, one.apps = original.mcps, original.apps
+    run = cast("Any", copied).kickoff
+    with scoped_hooks(hooks):
+        if isinstance(copied, Crew):
+            copied.stream = False
+            return run(make_inputs(job)).raw
+        return run(job.prompt).raw
 
 
-class _ChildRecorder:
+class _ChildRecorder(ChildRecorder):
     """Records the model calls and tool calls of one child, and ends it at its limits. CrewAI calls it in threads."""
 
     def __init__(self, job: Job) -> None:
-        self._job = job
+        super().__init__(job)
         self._loop = asyncio.get_running_loop()
-        self.calls = RunningCalls(job)
         self.stopped = False
-        self.over_budget: BudgetExceeded | None = None
-        self.turns = 0
         self.finish_reason: str | None = None
 
     def before_model_call(self, _: object) -> None:
-        self.turns += 1
-        try:
-            self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})
-        except BudgetExceeded as error:
-            self.over_budget = error
-        if self.stopped or self.over_budget or self.turns > self._job.max_steps:
+        with suppress(BudgetExceeded, TooManyTurns):
+            self.begin_turn()
+        if self.stopped or self.over_limit:
             raise HookAborted("the child has used up its steps, its budget or its time")
 
     def before_tool_call(self, _: object) -> None:
@@ -177,12 +159,12 @@ class _ChildRecorder:
         match event:
             case LLMCallCompletedEvent():
                 self.finish_reason = event.finish_reason
-                self._job.record_usage(_usage(event.usage), model=event.model)
+                self.end_turn(_usage(event.usage), model=event.model)
             case ToolUsageStartedEvent():
                 arguments = event.tool_args if isinstance(event.tool_args, dict) else {}
-                self.calls.began(event.event_id, event.tool_name, arguments)
+                self.began(event.event_id, event.tool_name, arguments)
             case ToolUsageFinishedEvent() | ToolUsageErrorEvent():
-                self.calls.ended(event.started_event_id, _outcome(event))
+                self.ended(event.started_event_id, _outcome(event))
             case _:
                 pass
 

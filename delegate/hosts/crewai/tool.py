@@ -1,6 +1,7 @@
 """The tools, and the events about each call of them."""
 
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from crewai.events.base_events import BaseEvent
@@ -9,7 +10,7 @@ from crewai.execution import get_execution_uuid
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 from crewai.tools.tool_failure import ToolFailure
-from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
+from pydantic import ConfigDict, PrivateAttr, create_model
 
 from delegate import contract
 from delegate.delegator import Delegator
@@ -19,9 +20,7 @@ from delegate.hosts.host_tool import (
     HostTool,
     Invocation,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
+    small_tools,
 )
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
@@ -60,41 +59,27 @@ def tool(
     return _crewai_tool(host_tool, host_tool.delegator.tool("openai-strict", parent=parent), llm)
 
 
-def read_tool(delegator: Delegator) -> BaseTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _crewai_tool(make_read_tool(delegator), delegator.background.read_tool("openai-strict"), run_context=False)
-
-
-def think_tool(delegator: Delegator) -> BaseTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _crewai_tool(make_think_tool(delegator), delegator.think_tool("openai-strict"), run_context=False)
-
-
-def follow_up_tools(delegator: Delegator) -> list[BaseTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    strict = {"message_delegation": contract.message_tool, "merge_delegation": contract.merge_tool}
-    made = make_follow_up_tools(delegator)
-    return [_crewai_tool(one, strict[one.name]("openai-strict"), run_context=False) for one in made]
-
-
-def _crewai_tool(
-    host_tool: HostTool, strict: JsonObject, llm: BaseLLM | None = None, *, run_context: bool = True
-) -> BaseTool:
-    """Wrap a `HostTool` for CrewAI. Without `run_context`, its calls don't belong to the kickoff they are made in.
-
-    `strict` is the tool's definition in OpenAI's strict form: CrewAI declares every tool as strict.
-    """
-    schema = _any_arguments(host_tool.name, strict["function"]["parameters"])
+def _crewai_tool(host_tool: HostTool, strict: JsonObject | None = None, llm: BaseLLM | None = None) -> BaseTool:
+    """Wrap a `HostTool` for CrewAI, which declares every tool as strict: `strict` is the delegate tool's own form."""
+    parameters = (strict or _STRICT[host_tool.name]("openai-strict"))["function"]["parameters"]
     tool = DelegateTool(
-        name=host_tool.name, description=host_tool.description, args_schema=schema, cache_function=_never_cached
+        name=host_tool.name,
+        description=host_tool.description,
+        # It shows the parameters but has no fields, so that CrewAI validates nothing.
+        args_schema=create_model(host_tool.name, __config__=ConfigDict(extra="allow", json_schema_extra=parameters)),
+        cache_function=_never_cached,
     )
-    tool.wrap(host_tool, llm, run_context=run_context)
+    tool.wrap(host_tool, llm)
     return tool
 
 
-def _any_arguments(name: str, parameters: JsonObject) -> type[BaseModel]:
-    """A model that shows `parameters` as its schema but has no fields, so that CrewAI validates nothing."""
-    return create_model(name, __config__=ConfigDict(extra="allow", json_schema_extra=parameters))
+_STRICT: Mapping[str, Callable[[contract.Dialect], JsonObject]] = {
+    "read_delegation": contract.read_tool,
+    "think": contract.think_tool,
+    "message_delegation": contract.message_tool,
+    "merge_delegation": contract.merge_tool,
+}
+read_tool, think_tool, follow_up_tools = small_tools(_crewai_tool)
 
 
 def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
@@ -106,17 +91,14 @@ class DelegateTool(BaseTool):
 
     _host_tool: HostTool = PrivateAttr()
     _llm: BaseLLM | None = PrivateAttr(default=None)
-    _run_context: bool = PrivateAttr(default=True)
 
-    def wrap(self, host_tool: HostTool, llm: BaseLLM | None, *, run_context: bool) -> None:
-        self._host_tool, self._llm, self._run_context = host_tool, llm, run_context
+    def wrap(self, host_tool: HostTool, llm: BaseLLM | None) -> None:
+        self._host_tool, self._llm = host_tool, llm
 
     def _run(self, **arguments: Any) -> Any:
-        run_id = get_execution_uuid() if self._run_context else None
-        parent = Parent(run_id=run_id, model=self._llm.model if self._llm else None)
-        answer = self._host_tool.call_sync(
-            arguments, Invocation(parent=parent, session=id(self), on_event=self._emit_progress)
-        )
+        parent = Parent(run_id=get_execution_uuid(), model=self._llm.model if self._llm else None)
+        invocation = Invocation(parent=parent, session=id(self), on_event=self._emit_progress)
+        answer = self._host_tool.call_sync(arguments, invocation)
         if answer.structured:
             crewai_event_bus.emit(self, DelegationReportEvent(report=answer.structured))
         if self._llm:

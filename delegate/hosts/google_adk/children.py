@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 from uuid import uuid4
 
@@ -30,9 +30,9 @@ from delegate.errors import BudgetExceeded, ConfigError, ToolError
 from delegate.hosts import declarations
 from delegate.hosts.google_adk.tool import DelegateTool, parent_call
 from delegate.hosts.host_tool import approval_denied, read_only_hint
-from delegate.hosts.own_agents import RunningCalls, as_report, failed, refuse_tools_of_task, too_many_turns
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns, as_report
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, JsonObject, Usage
+from delegate.types import JsonObject, Usage
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:
@@ -125,78 +125,61 @@ def child(agent: BaseNode | App, *, make_state: Callable[[Job], JsonObject] | No
     The agent chooses its model: the parent's tier isn't enforced, and the cost is unknown. The limit of steps counts
     the model calls of all its agents.
     """
-    return _AgentRunner(agent, make_state)
+    return AgentRunner(_ChildRecorder, partial(_play, agent, make_state))
 
 
-@dataclass(slots=True)
-class _AgentRunner:
-    agent: BaseNode | App
-    make_state: Callable[[Job], JsonObject] | None
-    records_tools: bool = True
-    """False once a child was an agent with tools whose calls ADK doesn't tell."""
-    needs_model = False
-
-    async def run(self, job: Job) -> ChildRun:
-        if refused := refuse_tools_of_task(job):
-            return refused
-        app = self.agent if isinstance(self.agent, App) else App(name="delegate", root_agent=self.agent)
-        recorder = _ChildRecorder(job)
-        runner = InMemoryRunner(app=app.model_copy(update={"plugins": [recorder, *app.plugins]}))
-        state = self.make_state(job) if self.make_state else None
-        session = await runner.session_service.create_session(app_name=runner.app_name, user_id="delegate", state=state)
-        last: Event | None = None
-        try:
-            events = runner.run_async(
-                user_id=session.user_id,
-                session_id=session.id,
-                new_message=types.UserContent(job.prompt),
-                abort_signal=recorder.stopped,
-            )
-            async with aclosing(events):
-                async for event in events:
-                    last = event if event.is_final_response() else last
-        finally:
-            recorder.calls.stop()
-            self.records_tools = self.records_tools and recorder.sees_all_calls
-        if recorder.over_budget:
-            raise recorder.over_budget
-        if recorder.stopped.is_set():
-            return too_many_turns(job)
-        return _finish(job, last, recorder.waits_for)
-
-
-def _finish(job: Job, last: Event | None, waits_for: str | None) -> ChildRun:
-    if waits_for is not None:
-        message = f"the child called {waits_for}, which needs a confirmation, and no person is available to give it"
-        return failed(job, "needs_approval", message)
+async def _play(
+    agent: BaseNode | App, make_state: Callable[[Job], JsonObject] | None, job: Job, recorder: "_ChildRecorder"
+) -> Ending:
+    app = agent if isinstance(agent, App) else App(name="delegate", root_agent=agent)
+    runner = InMemoryRunner(app=app.model_copy(update={"plugins": [recorder, *app.plugins]}))
+    state = make_state(job) if make_state else None
+    session = await runner.session_service.create_session(app_name=runner.app_name, user_id="delegate", state=state)
+    last: Event | None = None
+    events = runner.run_async(
+        user_id=session.user_id,
+        session_id=session.id,
+        new_message=types.UserContent(job.prompt),
+        abort_signal=recorder.stopped,
+    )
+    async with aclosing(events):
+        async for event in events:
+            last = event if event.is_final_response() else last
+    if recorder.over_limit:
+        raise recorder.over_limit
+    if recorder.waits_for is not None:
+        waits_for = f"the child called {recorder.waits_for}, which needs a confirmation"
+        return Ending(code="needs_approval", message=f"{waits_for}, and no person is available to give it")
     if last is None:
-        return failed(job, "bad_report", "the child's agent ended without a response")
+        return Ending(code="bad_report", message="the child's agent ended without a response")
+    return _ending(last)
+
+
+def _ending(last: Event) -> Ending:
+    """What the last response says."""
     if last.long_running_tool_ids:
-        return failed(job, "needs_a_person", "the child's agent waits for the result of a tool that runs elsewhere")
+        message = "the child's agent waits for the result of a tool that runs elsewhere"
+        return Ending(code="needs_a_person", message=message)
     parts = (last.content and last.content.parts) or ()
     text = "".join(part.text or "" for part in parts if not part.thought)
     if (reason := last.finish_reason) not in (None, types.FinishReason.STOP):
         code: ChildCode = "truncated" if reason is types.FinishReason.MAX_TOKENS else "refused"
-        return failed(job, code, f"the model's last message has the finish reason {reason}", output=text or None)
+        return Ending(text or None, code, f"the model's last message has the finish reason {reason}")
     if last.error_code:
-        return failed(job, "unexpected_stop", f"{last.error_code}: {last.error_message}", output=text or None)
-    return job.recorder.finish("completed", output=text or as_report(last.output or ""))
+        return Ending(text or None, "unexpected_stop", f"{last.error_code}: {last.error_message}")
+    return Ending(text or as_report(last.output or ""))
 
 
-class _ChildRecorder(BasePlugin):
+class _ChildRecorder(BasePlugin, ChildRecorder):
     """Records the model calls and tool calls of one child."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(name="delegate_child")
-        self._job = job
-        self.sees_all_calls = True
+        BasePlugin.__init__(self, name="delegate_child")
+        ChildRecorder.__init__(self, job)
         self.stopped = asyncio.Event()
         """Set when the child has used up its turns or its budget. Raising instead makes ADK log several tracebacks."""
-        self.over_budget: BudgetExceeded | None = None
-        self._turns = 0
         self.waits_for: str | None = None
         """The tool that waits for a person."""
-        self.calls = RunningCalls(job)
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         runs_code = isinstance(agent, LlmAgent) and agent.code_executor is not None
@@ -206,12 +189,9 @@ class _ChildRecorder(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        self._turns += 1
         try:
-            self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})
-        except BudgetExceeded as error:
-            self.over_budget = error
-        if self.over_budget or self._turns > self._job.max_steps:
+            self.begin_turn()
+        except (BudgetExceeded, TooManyTurns):
             self.stopped.set()
             return LlmResponse()  # in place of the model's
         tools = cast("Any", llm_request.config).tools or ()
@@ -231,12 +211,12 @@ class _ChildRecorder(BasePlugin):
             output_tokens=(used.candidates_token_count or 0) + thoughts,
             reasoning_tokens=thoughts,
         )
-        self._job.record_usage(usage, model=llm_response.model_version)
+        self.end_turn(usage, model=llm_response.model_version)
 
     async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
         if isinstance(tool, AgentTool) and not tool.include_plugins:
             self.sees_all_calls = False
-        self.calls.began(tool_context, tool.name, tool_args)
+        self.began(tool_context, tool.name, tool_args)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
@@ -246,10 +226,10 @@ class _ChildRecorder(BasePlugin):
         if actions.requested_tool_confirmations or actions.requested_auth_configs:
             self.waits_for = tool.name
             output = ToolOutput(output.text, "denied")
-        self.calls.ended(tool_context, output)
+        self.ended(tool_context, output)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: BaseException
     ) -> None:
-        if not isinstance(error, asyncio.CancelledError):  # the child was stopped: see `RunningCalls.stop`
-            self.calls.ended(tool_context, ToolOutput(f"{type(error).__name__}: {error}", "error"))
+        if not isinstance(error, asyncio.CancelledError):  # the child was stopped: see `stop`
+            self.ended(tool_context, ToolOutput(f"{type(error).__name__}: {error}", "error"))

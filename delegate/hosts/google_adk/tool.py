@@ -14,6 +14,7 @@ from google.adk.workflow import FunctionNode
 from google.genai import types
 
 from delegate.delegator import Delegator
+from delegate.events import Event as DelegateEvent
 from delegate.events import EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
@@ -21,9 +22,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
+    small_tools,
 )
 from delegate.hosts.stream import steps
 from delegate.settings import SettingsOptions
@@ -45,27 +44,12 @@ def tool(
     return DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
-def read_tool(delegator: Delegator) -> BaseTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return DelegateTool(make_read_tool(delegator), run_context=False)
-
-
-def think_tool(delegator: Delegator) -> BaseTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return DelegateTool(make_think_tool(delegator), run_context=False)
-
-
-def follow_up_tools(delegator: Delegator) -> list[BaseTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [DelegateTool(one, run_context=False) for one in make_follow_up_tools(delegator)]
-
-
 class DelegateTool(BaseTool):
-    """A `HostTool` as an ADK tool. Without `run_context`, its calls don't belong to the run they are made in."""
+    """A `HostTool` as an ADK tool."""
 
-    def __init__(self, host_tool: HostTool, *, run_context: bool = True) -> None:
+    def __init__(self, host_tool: HostTool) -> None:
         super().__init__(name=host_tool.name, description=host_tool.description)
-        self._host_tool, self._run_context = host_tool, run_context
+        self._host_tool = host_tool
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -73,8 +57,7 @@ class DelegateTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> JsonObject:
-        with_tools = bool(self._host_tool.delegator.child_tools)
-        parent = await _parent(tool_context, with_tools=with_tools) if self._run_context else Parent()
+        parent = await _parent(tool_context, with_tools=bool(self._host_tool.delegator.child_tools))
         answers: list[ToolAnswer] = []
 
         async def call(on_event: EventSink) -> ToolAnswer:
@@ -86,9 +69,7 @@ class DelegateTool(BaseTool):
                 async for step in stream:
                     if isinstance(step, ToolAnswer):
                         answers.append(step)
-                        yield _final_event(step)
-                    else:
-                        yield _partial_event(content=types.ModelContent(progress.line(step) + "\n"))
+                    yield _event(step)
 
         # ADK may skip a node whose name and run id it has seen before, so each call gets an id of its own.
         await tool_context.run_node(FunctionNode(func=node, name=_NODE), run_id=f"call-{uuid4().hex}")
@@ -96,18 +77,19 @@ class DelegateTool(BaseTool):
         return {"error" if answer.is_error else "result": answer.text}
 
 
-def _final_event(answer: ToolAnswer) -> Event:
-    usage = types.GenerateContentResponseUsageMetadata(
-        prompt_token_count=answer.usage.input_tokens,
-        candidates_token_count=answer.usage.output_tokens,
-        total_token_count=answer.usage.input_tokens + answer.usage.output_tokens,
-    )
-    return _partial_event(usage_metadata=usage, custom_metadata={"delegate": answer.structured})
+read_tool, think_tool, follow_up_tools = small_tools(DelegateTool)
 
 
-def _partial_event(**fields: Any) -> Event:
+def _event(step: DelegateEvent | ToolAnswer) -> Event:
     """An event of the run. If it weren't partial, it would look like the agent's final response."""
-    return Event(partial=True, **fields)
+    if not isinstance(step, ToolAnswer):
+        return Event(partial=True, content=types.ModelContent(progress.line(step) + "\n"))
+    usage = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=step.usage.input_tokens,
+        candidates_token_count=step.usage.output_tokens,
+        total_token_count=step.usage.input_tokens + step.usage.output_tokens,
+    )
+    return Event(partial=True, usage_metadata=usage, custom_metadata={"delegate": step.structured})
 
 
 async def _parent(context: ToolContext, *, with_tools: bool) -> Parent:

@@ -14,7 +14,7 @@ Hermes's model then has the tool `delegate_verified`. The plugin's options are i
             children: hermes                 # Hermes's agents, with the parent's model and tools; default: own
             takeover: true                   # answer delegate_task itself
             workspace: auto                  # where children work; see below
-        wait_seconds: 380
+            wait_seconds: 380
             also: [read, message, think]     # additional small tools, and `merge`; default: [read], for cut reports
             settings: {max_cost_usd: 2}
 

@@ -11,7 +11,7 @@ from delegate.hosts import progress
 from delegate.hosts.hermes import terminal
 from delegate.hosts.hermes.compat import hermes_attribute, is_interrupted
 from delegate.hosts.hermes.delegators import DelegatorSource
-from delegate.hosts.hermes.result import as_json, error_json, used_tools
+from delegate.hosts.hermes.result import as_json, error_json
 from delegate.hosts.hermes.sessions import Session, sessions
 from delegate.hosts.hermes.usage import UsageTable
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
@@ -90,14 +90,13 @@ def _errors_as_json(answer: Handler) -> Handler:
 
 def _receipts(delegator: Delegator, report: Report | None) -> dict[int, list[JsonObject]]:
     """The recorded receipts of the children's tool calls, by task index."""
+    used = [(one.task_index, one.handle) for one in report.results if one.receipts.total] if report else []
 
     async def read() -> dict[int, list[JsonObject]]:
-        records = (
-            {index: await delegator.records.read(handle) for index, handle in used_tools(report)} if report else {}
-        )
+        records = {index: await delegator.records.read(handle) for index, handle in used if handle}
         return {index: record["run"]["receipts"] for index, record in records.items() if record}
 
-    return delegator.wait_for(read()) if report and used_tools(report) else {}
+    return delegator.wait_for(read()) if used else {}
 
 
 class _ActivityReporter:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol
 
 from delegate.delegator import Delegator
 from delegate.hosts.hermes import models
@@ -48,22 +47,6 @@ class Access:
     """A judge that Hermes calls."""
     only_judge: str | None = None
     """The judge that the user selected in Hermes."""
-
-
-class DelegatorSource(Protocol):
-    """Gives the tool that answers a call, and says whether any call can be answered."""
-
-    def tool(self, model: str = "") -> HostTool:
-        """The tool for a session on that model."""
-        ...
-
-    def is_usable(self) -> bool:
-        """Whether children have a model, now."""
-        ...
-
-    def judged_by_hermes(self, model: str) -> bool:
-        """Whether Hermes calls the judges of a session on that model."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +163,7 @@ class ConfiguredDelegators:
         )
         atexit.register(lambda: delegator.wait_for(asyncio.wait_for(delegator.connections.aclose(), CLOSE_SECONDS)))
         return delegator
+
+
+DelegatorSource = ConfiguredDelegators | GivenDelegator
+"""Gives the tool that answers a call, and says whether any call can be answered."""

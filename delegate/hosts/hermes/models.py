@@ -44,7 +44,7 @@ class HermesClient:
         """Make one model call."""
         from delegate.models.providers import openai  # imports the SDK, so only on first use
 
-        body = openai.chat_body(request, limit="max_tokens", origin=None)
+        body: JsonObject = json.loads(openai.chat_content(request, {}, limit="max_tokens", origin=None))
         try:
             answer = await WorkThread(lambda: self._ask(body), "delegate-hermes-model").result
             return openai.read_chat(answer, PROVIDER)

@@ -41,26 +41,18 @@ def register(ctx: Any, delegator: Delegator | None = None, *, parent: Parent | N
     Raises:
         ConfigError: config.yaml or the settings are wrong. Hermes then disables the plugin and shows the error.
     """
-    options = options_of(_plugin_name(ctx))
-    source: DelegatorSource = (
-        ConfiguredDelegators(options, parent)
-        if delegator is None
-        else GivenDelegator(
+    manifest = getattr(ctx, "manifest", None)
+    name = str(getattr(manifest, "key", "") or getattr(manifest, "name", "") or "delegate-task")
+    options = options_of(name)
+    if delegator is None:
+        source: DelegatorSource = ConfiguredDelegators(options, parent)
+    else:
+        source = GivenDelegator(
             make_delegate_tool(delegator, parent=parent, workspace=options.workspace, cwd=terminal_folder)
         )
-    )
     models.register_judge(ctx)
     tools = PluginTools(ctx, source, options)
     tools.register()
-    _register_hooks(
-        ctx,
-        tools,
-        track_tools=delegator is not None or options.children == "hermes" or options.child_tools is not None,
-    )
-
-
-def _register_hooks(ctx: Any, tools: "PluginTools", *, track_tools: bool) -> None:
-    """Track the sessions that call. Tools are tracked only if needed, since Hermes then copies every request."""
 
     def on_turn_start(**details: Any) -> None:
         sessions.on_turn_start(**details)
@@ -68,6 +60,8 @@ def _register_hooks(ctx: Any, tools: "PluginTools", *, track_tools: bool) -> Non
 
     ctx.register_hook("pre_llm_call", on_turn_start)
     ctx.register_hook("subagent_start", sessions.on_subagent_start)
+    # Tools are tracked only if needed, since Hermes then copies every request.
+    track_tools = delegator is not None or options.children == "hermes" or options.child_tools is not None
     if track_tools and hasattr(ctx, "register_middleware"):
         ctx.register_middleware("llm_request", sessions.on_llm_request)
 
@@ -135,9 +129,3 @@ def _is_usable(source: DelegatorSource) -> bool:
     except Exception:
         _log.warning("could not find out whether a model can be called", exc_info=True)
         return False
-
-
-def _plugin_name(ctx: Any) -> str:
-    """The plugin's name in config.yaml."""
-    manifest = getattr(ctx, "manifest", None)
-    return str(getattr(manifest, "key", "") or getattr(manifest, "name", "") or "delegate-task")

@@ -7,11 +7,10 @@ truncation can't remove the verdicts. `results` has one entry per task, for code
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from delegate._util.fencing import one_line, quoted
 from delegate.hosts.host_tool import ToolAnswer
-from delegate.types import JsonObject, Report, RunStatus, TaskResult
+from delegate.types import JsonObject, RunStatus, TaskResult
 
 Receipts = Mapping[int, Sequence[JsonObject]]
 """Receipts by the index of their task."""
@@ -50,11 +49,6 @@ def error_json(code: str, message: str, hint: str) -> str:
     return json.dumps({"error": error}, ensure_ascii=False)
 
 
-def used_tools(report: Report) -> list[tuple[int, str]]:
-    """Index and handle of each task with recorded tool calls."""
-    return [(one.task_index, one.handle) for one in report.results if one.receipts.total and one.handle]
-
-
 def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
     status, exit_reason = _HERMES_STATUS[result.status]
     verdict, usage = result.verdict, result.usage
@@ -71,18 +65,16 @@ def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
         "exit_reason": exit_reason,
         "tokens": {"input": usage.input_tokens, "output": usage.output_tokens},
         "cost_usd": result.cost_usd,
-        "tool_trace": [_trace_entry(one) for one in receipts[:TRACE_CALLS]],
+        "tool_trace": [
+            {
+                "tool": one["tool"],
+                "args_bytes": len(json.dumps(one["args"], ensure_ascii=False).encode()),
+                "result_bytes": one["output_bytes"],
+                "status": one["status"],
+            }
+            for one in receipts[:TRACE_CALLS]
+        ],
     }
     if result.error is not None:
         entry["error"] = one_line(f"{result.error.code}: {result.error.message}", SUMMARY_CHARS)
     return entry
-
-
-def _trace_entry(receipt: Mapping[str, Any]) -> JsonObject:
-    args_bytes = len(json.dumps(receipt["args"], ensure_ascii=False).encode())
-    return {
-        "tool": receipt["tool"],
-        "args_bytes": args_bytes,
-        "result_bytes": receipt["output_bytes"],
-        "status": receipt["status"],
-    }

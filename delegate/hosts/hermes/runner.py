@@ -5,19 +5,22 @@ terminal and file tools, but the child isn't confined to it.
 """
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from delegate.child.job import Job
 from delegate.codes import ChildCode
 from delegate.errors import DelegateError
 from delegate.hosts.hermes.compat import hermes_attribute, toolset_of
-from delegate.hosts.hermes.receipts import ReceiptWriter
 from delegate.hosts.hermes.sessions import Session, calling_session, sessions
 from delegate.hosts.hermes.threads import WorkThread
-from delegate.types import ChildRun, ErrorDetail, RunStatus, Usage
+from delegate.ports import ToolOutput
+from delegate.types import ChildRun, ErrorDetail, JsonObject, RunStatus, Usage
 
 OWN_TOOLSET = "delegate"
 """The toolset of delegate's own tools, which children don't get."""
@@ -39,7 +42,7 @@ class HermesChildren:
     async def run(self, job: Job) -> ChildRun:
         """Run one child in a thread. On cancellation, interrupt it and wait until it has ended."""
         session = calling_session.get() or Session()
-        child = _Child(job, session, asyncio.get_running_loop())
+        child = _Child(job, session)
         result = WorkThread(child.work, "delegate-hermes-child").result
         try:
             await asyncio.wait([result])
@@ -60,20 +63,18 @@ def may_have(tool: str) -> bool:
     return tool not in BLOCKED and toolset_of(tool) != OWN_TOOLSET
 
 
-def _tools_for(job: Job, session: Session) -> frozenset[str]:
-    """The names of the parent's tools that children may have; empty if the parent's tools aren't known."""
-    tools = frozenset(tool for tool in session.tools or () if may_have(tool))
-    return tools if job.task.tools is None else tools & frozenset(job.task.tools)
-
-
 class _Child:
     """One child's agent."""
 
-    def __init__(self, job: Job, session: Session, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, job: Job, session: Session) -> None:
         self._job = job
         self._session = session
-        self._tools = _tools_for(job, session)
-        self._receipts = ReceiptWriter(job, loop)
+        tools = frozenset(tool for tool in session.tools or () if may_have(tool))
+        self._tools = tools if job.task.tools is None else tools & frozenset(job.task.tools)
+        """The parent's tools that the child may have; empty if the parent's tools aren't known."""
+        self._loop = asyncio.get_running_loop()
+        self._ended: JsonObject = {}
+        """How the last tool call ended."""
         self._lock = threading.Lock()
         self._stopped = False
         self._agent: Any = None
@@ -122,6 +123,19 @@ class _Child:
         cost = float(agent.session_estimated_cost_usd) if cost_known else None
         self._job.record_usage(usage, cost, provenance="estimated", model=agent.model)
 
+    def _on_progress(self, event: str, *_: Any, **details: Any) -> None:
+        """Remember how a tool call ended. Hermes reports it right before `_on_tool`, on the same thread."""
+        if event == "tool.completed":
+            self._ended = details
+
+    def _on_tool(self, _call_id: str, tool: str, args: Mapping[str, Any] | None, result: Any) -> None:
+        """Write a receipt, on the event loop. Hermes doesn't report calls that it refused, and that did nothing."""
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
+        output = ToolOutput(text, "error" if self._ended.get("is_error") else "ok")
+        record = partial(self._job.record_tool, tool, dict(args or {}), output)
+        with suppress(RuntimeError):  # the loop is closed: the child was abandoned
+            self._loop.call_soon_threadsafe(partial(record, seconds=float(self._ended.get("duration") or 0)))
+
     def _create_agent(self) -> Any:
         create = hermes_attribute("run_agent", "AIAgent")
         resolve = hermes_attribute("hermes_cli.runtime_provider", "resolve_runtime_provider")
@@ -141,8 +155,8 @@ class _Child:
             skip_context_files=True,
             skip_memory=True,
             clarify_callback=None,
-            tool_progress_callback=self._receipts.on_progress,
-            tool_complete_callback=self._receipts.on_tool_complete,
+            tool_progress_callback=self._on_progress,
+            tool_complete_callback=self._on_tool,
             parent_session_id=self._session.id or None,
         )
         # A toolset may have tools that the parent doesn't have.
@@ -154,9 +168,17 @@ class _Child:
 def _finish(job: Job, result: Mapping[str, Any]) -> ChildRun:
     """Finish the run. A text alone doesn't mean success: Hermes reports its own failures as text, too."""
     text, reason = str(result.get("final_response") or ""), str(result.get("turn_exit_reason") or "")
-    status, code = _status(result, reason)
-    if code is None:
-        return job.recorder.finish("completed", output=text)
+    status: RunStatus = "failed"
+    code: ChildCode = "hermes_failed"
+    clean = not reason or reason.startswith("text_response(")
+    if result.get("interrupted"):
+        status, code = "cancelled", "interrupted"
+    elif reason.startswith("max_iterations") or reason == "budget_exhausted":
+        status, code = "max_steps", "max_steps"
+    elif result.get("completed") and clean and not result.get("failed") and not result.get("partial"):
+        if "=length" not in reason:
+            return job.recorder.finish("completed", output=text)
+        code = "truncated"
     message = str(result.get("error") or reason or text or "Hermes gave no reason")
     return job.recorder.finish(status, output=text, error=ErrorDetail(code=code, message=message))
 
@@ -166,14 +188,3 @@ def _last_text(result: Mapping[str, Any]) -> str:
     texts = [one.get("content") for one in result.get("messages") or () if one.get("role") == "assistant"]
     own = [text for text in texts if isinstance(text, str) and text.strip() and text != result.get("final_response")]
     return own[-1] if own else ""
-
-
-def _status(result: Mapping[str, Any], reason: str) -> tuple[RunStatus, ChildCode | None]:
-    if result.get("interrupted"):
-        return "cancelled", "interrupted"
-    if reason.startswith("max_iterations") or reason == "budget_exhausted":
-        return "max_steps", "max_steps"
-    clean = not reason or reason.startswith("text_response(")
-    if result.get("completed") and clean and not result.get("failed") and not result.get("partial"):
-        return ("failed", "truncated") if "=length" in reason else ("completed", None)
-    return "failed", "hermes_failed"

@@ -1,7 +1,8 @@
 """Converts Hermes's tools for children in delegate's own loop."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from delegate.errors import ConfigError, ToolError
@@ -29,26 +30,19 @@ def _tool(name: str) -> Tool:
     if not may_have(name):
         raise ConfigError(f"child_tools: {name} is not for children; remove it from the list")
 
+    def dispatch(arguments: Mapping[str, Any], session: Session) -> str:
+        """Call it as Hermes's own loop does, with its hooks and approvals. What needs a person's approval is denied."""
+        handle = hermes_attribute("model_tools", "handle_function_call")
+        if handle is None:
+            raise ToolError("this version of Hermes doesn't let plugins call its tools: continue without them")
+        return str(handle(name, dict(arguments), task_id=session.task_id or None, session_id=session.id or None))
+
     async def call(arguments: Mapping[str, Any]) -> str:
-        session = calling_session.get() or Session()
-        return await _run_interruptible(lambda: _dispatch(name, dict(arguments), session))
+        thread = WorkThread(partial(dispatch, arguments, calling_session.get() or Session()), "delegate-hermes-tool")
+        try:
+            return await thread.result
+        except asyncio.CancelledError:
+            thread.interrupt()  # as Hermes interrupts its tools, without waiting for it
+            raise
 
     return Tool(name, schema.get("description", ""), schema.get("parameters", {}), call, parallel=False)
-
-
-def _dispatch(name: str, arguments: dict[str, Any], session: Session) -> str:
-    """Call a tool as Hermes's own loop does, with its hooks and approvals. What needs a person's approval is denied."""
-    handle = hermes_attribute("model_tools", "handle_function_call")
-    if handle is None:
-        raise ToolError("this version of Hermes doesn't let plugins call its tools: continue without them")
-    return str(handle(name, arguments, task_id=session.task_id or None, session_id=session.id or None))
-
-
-async def _run_interruptible(work: Callable[[], str]) -> str:
-    """Run `work` in a thread. Cancellation interrupts it like Hermes interrupts its tools, without waiting for it."""
-    thread = WorkThread(work, "delegate-hermes-tool")
-    try:
-        return await thread.result
-    except asyncio.CancelledError:
-        thread.interrupt()
-        raise

@@ -1,12 +1,11 @@
 """Adds the tokens of children and judges to Hermes's own usage tables, under the session that delegated."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from delegate.hosts.hermes.compat import hermes_attribute
-from delegate.types import Report, TaskResult, Usage
+from delegate.types import Report, TaskResult
 
 _log = logging.getLogger(__name__)
 
@@ -34,33 +33,30 @@ class UsageTable:
             return
         try:
             for result in report.results:
-                for task, model, usage, cost in self._entries(result):
-                    self._record_entry(task, model, usage, cost)
+                self._record(result)
         except Exception:
             _log.warning("Hermes could not record the token usage of a delegated task", exc_info=True)
 
-    def _entries(self, result: TaskResult) -> Iterator[tuple[str, str | None, Usage, float | None]]:
-        """Task name, model, usage and cost (US dollars) of the child, what it delegated, and the judge."""
+    def _record(self, result: TaskResult) -> None:
+        """Add what the child, what it delegated, and the judge used."""
         judge = result.verdict.judge if result.verdict else None
         judge_cost = judge.cost_usd if judge else 0
         child_cost = None if result.cost_usd is None or judge_cost is None else max(0.0, result.cost_usd - judge_cost)
-        yield "delegate", result.model, result.usage, child_cost
+        entries = [("delegate", result.model, result.usage, child_cost)]
         if result.delegated:
-            yield "delegate", None, result.delegated.child_usage + result.delegated.judge_usage, None
+            entries.append(("delegate", None, result.delegated.child_usage + result.delegated.judge_usage, None))
         if judge and self.include_judges:
-            yield "judge", judge.model, judge.usage, judge.cost_usd
-
-    def _record_entry(self, task: str, model: str | None, usage: Usage, cost: float | None) -> None:
-        if not usage.total_tokens:
-            return
-        self.database.record_auxiliary_usage(
-            self.session_id,
-            task,
-            model=model or "unknown",
-            input_tokens=usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cached_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
-            estimated_cost_usd=cost,
-        )
+            entries.append(("judge", judge.model, judge.usage, judge.cost_usd))
+        for task, model, usage, cost in entries:
+            if usage.total_tokens:
+                self.database.record_auxiliary_usage(
+                    self.session_id,
+                    task,
+                    model=model or "unknown",
+                    input_tokens=usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
+                    output_tokens=usage.output_tokens,
+                    cache_read_tokens=usage.cached_tokens,
+                    cache_write_tokens=usage.cache_write_tokens,
+                    reasoning_tokens=usage.reasoning_tokens,
+                    estimated_cost_usd=cost,
+                )

@@ -5,9 +5,9 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -41,19 +41,17 @@ from delegate.hosts.langchain.tool import (
     messages,
     parent_context,
 )
-from delegate.hosts.own_agents import RunningCalls, failed, refuse_tools_of_task, too_many_turns
+from delegate.hosts.own_agents import (
+    CUT_OFF,
+    CUT_OFF_MESSAGE,
+    AgentRunner,
+    ChildRecorder,
+    Ending,
+    NativeTool,
+    TooManyTurns,
+)
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, JsonObject, Usage
-
-_CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
-"""Finish reasons of providers for a message that was cut off by a token limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeTool(Tool):
-    """A converted tool that still has its LangChain form."""
-
-    native: BaseTool = field(kw_only=True)
+from delegate.types import JsonObject, Usage
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any] | JsonObject]) -> list[Tool]:
@@ -80,7 +78,7 @@ def _child_tool(native: BaseTool) -> Tool:
         return _output(messages(state)[-1])
 
     function = convert_to_openai_tool(native)["function"]
-    made = _NativeTool(
+    made = NativeTool(
         native.name,
         function.get("description", ""),
         function["parameters"],
@@ -150,7 +148,11 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
     """
     if isinstance(make, Pregel):
         raise ConfigError("runner: a compiled graph has its own tools; use `child(graph)` to run it with them")
-    return _GraphRunner(make)
+
+    def play(job: Job, recorder: "_ChildRecorder") -> Coroutine[Any, Any, Ending]:
+        return _play(make([_langchain_tool(one) for one in job.tools]), job, recorder)
+
+    return AgentRunner(_ChildRecorder, play, is_whole=False)
 
 
 def child(graph: Graph) -> ChildRunner:
@@ -160,43 +162,28 @@ def child(graph: Graph) -> ChildRunner:
     learn the child's folder by `delegate.workspace()`. What a model's provider runs itself, such as its web search,
     isn't recorded. Receipts, model and cost are as with `runner`.
     """
-    return _GraphRunner(lambda _: graph, is_whole=True)
+    return AgentRunner(_ChildRecorder, partial(_play, graph))
 
 
-@dataclass(frozen=True, slots=True)
-class _GraphRunner:
-    make: Callable[[list[BaseTool]], Graph]
-    is_whole: bool = False
-    needs_model = False
-    records_tools = True
-
-    async def run(self, job: Job) -> ChildRun:
-        if self.is_whole and (refused := refuse_tools_of_task(job)):
-            return refused
-        graph, recorder = self.make([_langchain_tool(one) for one in job.tools]), _ChildRecorder(job)
-        try:
-            state = await _run_isolated(graph, [HumanMessage(job.prompt)], parent_context.get(), [recorder])
-        except (GraphRecursionError, _TooManyTurns) as error:
-            return too_many_turns(job, str(error))
-        finally:
-            recorder.calls.stop()
-        return _finish(job, state)
-
-
-def _finish(job: Job, state: JsonObject) -> ChildRun:
+async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
+    try:
+        state = await _run_isolated(graph, [HumanMessage(job.prompt)], parent_context.get(), [recorder])
+    except GraphRecursionError as error:
+        raise TooManyTurns(str(error)) from None
     last = next(reversed(messages(state)), None)
     if "__interrupt__" in state:
-        return failed(job, "needs_a_person", "the child's graph waits for a person, and no person is available")
+        message = "the child's graph waits for a person, and no person is available"
+        return Ending(code="needs_a_person", message=message)
     if not isinstance(last, BaseMessage):
-        return failed(job, "bad_report", "the child's graph ended without a message")
-    if last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason")) in _CUT_OFF:
-        return failed(job, "truncated", "the model's last message was cut off by a token limit", output=last.text)
-    return job.recorder.finish("completed", output=last.text)
+        return Ending(code="bad_report", message="the child's graph ended without a message")
+    if last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason")) in CUT_OFF:
+        return Ending(last.text, "truncated", CUT_OFF_MESSAGE)
+    return Ending(last.text)
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:
     """A tool of the job as a LangChain tool."""
-    if isinstance(tool, _NativeTool):
+    if isinstance(tool, NativeTool):
         return tool.native
 
     async def call(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
@@ -212,28 +199,19 @@ def _langchain_tool(tool: Tool) -> BaseTool:
     )
 
 
-class _TooManyTurns(Exception):
-    """The child's model was called more often than its task allows."""
-
-
-class _ChildRecorder(BaseCallbackHandler):
+class _ChildRecorder(BaseCallbackHandler, ChildRecorder):
     """Records the model calls and tool calls of one child, and ends the child when it exceeds its limits."""
 
     run_inline = True  # keeps the events in order
     raise_error = True  # lets `on_chat_model_start` end the child
 
     def __init__(self, job: Job) -> None:
-        self._job = job
+        ChildRecorder.__init__(self, job)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._turns = 0
-        self.calls = RunningCalls(job)
 
     def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
-        self._turns += 1
-        if self._turns > self._job.max_steps:
-            raise _TooManyTurns
+        self.begin_turn()
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
         for generation in response.generations[0]:
@@ -243,15 +221,15 @@ class _ChildRecorder(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: JsonObject, input_str: str, *, run_id: UUID, inputs: JsonObject | None = None, **_: Any
     ) -> None:
-        self._on_loop(self.calls.began, run_id, str(serialized.get("name")), inputs or {})
+        self._on_loop(self.began, run_id, str(serialized.get("name")), inputs or {})
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        self._on_loop(self.calls.ended, run_id, _output(output))
+        self._on_loop(self.ended, run_id, _output(output))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        if isinstance(error, asyncio.CancelledError):  # the child was stopped: see `RunningCalls.stop`
+        if isinstance(error, asyncio.CancelledError):  # the child was stopped: see `stop`
             return
-        self._on_loop(self.calls.ended, run_id, ToolOutput(f"{type(error).__name__}: {error}", "error"))
+        self._on_loop(self.ended, run_id, ToolOutput(f"{type(error).__name__}: {error}", "error"))
 
     def _on_loop(self, record: Callable[..., None], *arguments: Any) -> None:
         """Call `record` on the event loop. The callbacks of sync tools run in other threads."""
@@ -271,4 +249,4 @@ class _ChildRecorder(BaseCallbackHandler):
             output_tokens=used["output_tokens"],
             reasoning_tokens=written.get("reasoning") or 0,
         )
-        self._job.record_usage(usage, model=message.response_metadata.get("model_name"), text=message.text)
+        self.end_turn(usage, model=message.response_metadata.get("model_name"), text=message.text)

@@ -34,9 +34,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
+    small_tools,
 )
 from delegate.settings import SettingsOptions
 from delegate.types import Parent, Report, Usage
@@ -61,21 +59,6 @@ def tool(
     return _structured_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
-def read_tool(delegator: Delegator) -> BaseTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _structured_tool(make_read_tool(delegator), run_context=False)
-
-
-def think_tool(delegator: Delegator) -> BaseTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _structured_tool(make_think_tool(delegator), run_context=False)
-
-
-def follow_up_tools(delegator: Delegator) -> list[BaseTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [_structured_tool(one, run_context=False) for one in make_follow_up_tools(delegator)]
-
-
 class RawTool(StructuredTool):
     """Passes on all arguments unchanged. LangChain would replace some of them and lose what the model wrote."""
 
@@ -92,19 +75,18 @@ class DelegateTool(RawTool):
     """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
 
-def _structured_tool(host_tool: HostTool, *, run_context: bool = True) -> BaseTool:
-    """Wrap a `HostTool` for LangChain. Without `run_context`, its calls don't belong to the run they are made in."""
+def _structured_tool(host_tool: HostTool) -> BaseTool:
     name = host_tool.name
 
     def call(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
         parent_context.set(langchain_runtime)
-        answer = host_tool.call_sync(arguments, _invocation(langchain_runtime) if run_context else Invocation())
+        answer = host_tool.call_sync(arguments, _invocation(langchain_runtime))
         _report_usage(answer)
         return content_and_artifact(name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
 
     async def call_async(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
         parent_context.set(langchain_runtime)
-        answer = await host_tool.call(arguments, _invocation(langchain_runtime) if run_context else Invocation())
+        answer = await host_tool.call(arguments, _invocation(langchain_runtime))
         await _report_usage_async(answer)
         return content_and_artifact(name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
 
@@ -116,6 +98,9 @@ def _structured_tool(host_tool: HostTool, *, run_context: bool = True) -> BaseTo
         coroutine=call_async,
         response_format="content_and_artifact",
     )
+
+
+read_tool, think_tool, follow_up_tools = small_tools(_structured_tool)
 
 
 def content_and_artifact(

@@ -157,23 +157,8 @@ class HeldCall:
         if self._reply is not None and not self._reply.done():
             self._reply.set_result(answer)
 
-    async def next_question(self) -> tuple[str, JsonObject] | None:
-        """Wait until the client's user has to be asked something. None if the call has ended."""
-        assert self.running is not None
-        asked = asyncio.ensure_future(self._next())
-        try:
-            await asyncio.wait([self.running, asked], return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self.running.cancel()
-            with anyio.CancelScope(shield=True):  # children need time to end
-                await asyncio.wait([self.running])
-            raise
-        finally:
-            asked.cancel()
-        return None if self.running.done() or asked.cancelled() else asked.result()
-
-    async def _next(self) -> tuple[str, JsonObject]:
-        """The next question that still waits for a reply."""
+    async def next_question(self) -> tuple[str, JsonObject]:
+        """Wait until the client's user has to be asked something."""
         while True:
             message, form, self._reply = await self._questions.get()
             if not self._reply.done():
@@ -196,14 +181,22 @@ class HeldCalls:
     ) -> JsonObject | Question:
         """Start the call, or go on with it, until it is answered or its client's user has to be asked something."""
         with (disconnected or Cancellation()).linked(held.cancellation):
-            if start is not None:
-                held.running = asyncio.ensure_future(start)
-            question = await held.next_question()
-        assert held.running is not None
-        if question is None:
-            return held.running.result()
+            running = held.running = asyncio.ensure_future(start) if start is not None else held.running
+            assert running is not None
+            asked = asyncio.ensure_future(held.next_question())
+            try:
+                await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                running.cancel()
+                with anyio.CancelScope(shield=True):  # children need time to end
+                    await asyncio.wait([running])
+                raise
+            finally:
+                asked.cancel()
+        if running.done():
+            return running.result()
         state = secrets.token_urlsafe(24)
         self._held[state] = held
         if len(self._held) > _KEPT:
             self._held.popitem(last=False)[1].cancellation.cancel()
-        return Question(*question, state)
+        return Question(*asked.result(), state)

@@ -15,7 +15,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorizat
 
 from delegate.budget.runs import KEPT_RUNS
 from delegate.errors import CallError
-from delegate.hosts.mcp.codex import codex_turn
+from delegate.hosts.mcp.projects import codex_turn
 from delegate.types import Parent
 
 COOKIE = "delegate.client"

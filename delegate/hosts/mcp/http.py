@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from delegate._util.cancellation import Cancellation
 from delegate.hosts.mcp.clients import COOKIE
-from delegate.hosts.mcp.sdk import DISCONNECTED, client_left
+from delegate.hosts.mcp.sdk import DISCONNECTED, tools_of
 from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same
 
 PATH = "/mcp"
@@ -48,18 +48,15 @@ async def serve_http(
         cancellation: stops the server.
         keep: whether calls go on when their client disconnects, instead of being stopped.
     """
-    manager = StreamableHTTPSessionManager(server, security_settings=_transport_security(names))
+    hosts = [host for name in names for host in (name, f"{name}:*")]
+    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
+    security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
+    manager = StreamableHTTPSessionManager(server, security_settings=security)
     shutdown = cancellation or Cancellation()
     app = _AuthenticatedApp(manager, token, shutdown, keep=keep)
     async with manager.run():
         with shutdown.linked(WebServer(app)) as web_server:
             await web_server.serve(sockets=[listener])
-
-
-def _transport_security(names: Sequence[str]) -> TransportSecuritySettings:
-    hosts = [host for name in names for host in (name, f"{name}:*")]
-    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
-    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
 
 
 class _AuthenticatedApp:
@@ -103,7 +100,8 @@ class _AuthenticatedApp:
                     if not self._keep:
                         disconnected.cancel()
             if scope["method"] == "DELETE" and not self._keep:  # the end of a session
-                client_left(self._manager.app, HTTPConnection(scope))
+                tools = tools_of(self._manager.app)
+                tools.stop(tools.client_of(HTTPConnection(scope)))
 
 
 def _with_cookie(scope: Scope, send: Send) -> Send:

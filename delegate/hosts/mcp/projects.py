@@ -1,18 +1,23 @@
 """Finds the project of each call of an MCP client, which names it in the request, as Codex does, or as its roots."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from delegate.hosts.mcp.codex import codex_turn
 from delegate.hosts.projects import Project, Projects
 from delegate.hosts.workspaces import WorkspacePolicy
+from delegate.types import JsonObject
 
 ListRoots = Callable[[], Awaitable[list[str]]]
 """Asks the client for the URIs of its roots."""
 ROOTS_SECONDS = 2.0
 """How long a client may take to name its roots."""
+
+
+CODEX_TURN = "x-codex-turn-metadata"
+"""The key in a request's `_meta` under which Codex describes the turn: its id, its model, the user's repositories."""
 
 
 class ClientProjects(Projects):
@@ -27,21 +32,22 @@ class ClientProjects(Projects):
         """The project for the children of a call. Raises CallError if the operator's own folder can't be used."""
         if self.policy.mode == "fresh" or self.policy.path is not None:
             return await self.find()
-        return await self.find(_named_by_codex(meta) or await self._roots(client, list_roots))
-
-    async def _roots(self, client: str, list_roots: ListRoots | None) -> list[str]:
-        """The client's roots. A client that doesn't answer isn't asked again."""
-        if list_roots is None or client in self._silent:
-            return []
-        try:
-            async with asyncio.timeout(ROOTS_SECONDS):
-                return await list_roots()
-        except TimeoutError:
-            self._silent.add(client)
-            return []
+        repositories: object = codex_turn(meta).get("workspaces")
+        named = list(cast("Mapping[str, object]", repositories)) if isinstance(repositories, dict) else []
+        if not named and list_roots is not None and client not in self._silent:
+            try:
+                async with asyncio.timeout(ROOTS_SECONDS):
+                    named = await list_roots()
+            except TimeoutError:
+                self._silent.add(client)  # it isn't asked again
+        return await self.find(named)
 
 
-def _named_by_codex(meta: Mapping[str, Any]) -> list[str]:
-    """The repositories that Codex names."""
-    workspaces = codex_turn(meta).get("workspaces")
-    return [str(path) for path in cast("Mapping[str, object]", workspaces)] if isinstance(workspaces, dict) else []
+def codex_turn(meta: Mapping[str, Any]) -> JsonObject:
+    """The description of the turn, which is an object or its JSON text. Empty for other clients."""
+    turn = meta.get(CODEX_TURN)
+    try:
+        turn = json.loads(turn) if isinstance(turn, str) else turn
+    except (ValueError, RecursionError):
+        return {}
+    return cast("JsonObject", turn) if isinstance(turn, dict) else {}

@@ -7,6 +7,7 @@ Results and definitions are passed with the protocol's field names, which the mo
 # Only one of the two versions is installed, so names of the other are unknown.
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
 from weakref import WeakKeyDictionary
@@ -18,12 +19,12 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger, redactor
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
-from delegate.hosts.mcp.approvals import Elicit, HeldCall, HeldCalls, Question
+from delegate.hosts.mcp.approvals import HeldCall, HeldCalls, Question
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
 from delegate.hosts.mcp.projects import ListRoots
 from delegate.hosts.mcp.tasks import ProtocolTasks
-from delegate.hosts.mcp.tools import ProgressCallback, ToolRequest, Tools
+from delegate.hosts.mcp.tools import ToolRequest, Tools
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
@@ -89,16 +90,9 @@ def server(
     return made
 
 
-def set_clock(server: Server[Any], since: Callable[[object], float | None]) -> None:
-    """Count how long clients wait from the time that `since` returns for the id of a request."""
-    if tools := _TOOLS.get(server):
-        tools.since = since
-
-
-def client_left(server: Server[Any], http: Any) -> None:
-    """Stop what the client that sent an HTTP request has running in the background."""
-    if tools := _TOOLS.get(server):
-        tools.stop(tools.client_of(http))
+def tools_of(server: Server[Any]) -> Tools:
+    """The tools of a server that `server` has made."""
+    return _TOOLS[server]
 
 
 def is_notification_in(text: str) -> bool:
@@ -109,22 +103,19 @@ def is_notification_in(text: str) -> bool:
 
 
 def _server_v2(tools: Tools) -> Server[Any]:
+    protocol_tasks, held_calls = ProtocolTasks(), HeldCalls()
+
     async def list_tools(context: Any, params: Any) -> Any:
         return types.ListToolsResult.model_validate({"tools": tools.listed})
 
-    protocol_tasks, held_calls = ProtocolTasks(), HeldCalls()
-
     async def call_tool(context: Any, params: Any) -> Any:
-        if _is_modern(context) and _has_forms(context.session.client_capabilities):
-            return await _held_answer(context, params)
-        return await _answer(context, params)
-
-    async def _held_answer(context: Any, params: Any) -> Any:
-        """Answer a call of the latest protocol, whose client may have to be asked something before it ends."""
+        if not _is_modern(context) or not _has_forms(context.session.client_capabilities):
+            return await answer(context, params)
+        # The client may have to be asked something before the call ends, and then repeats it.
         client, start = tools.client_of(context.request), None
         if params.request_state is None:
             held = HeldCall(client)
-            start = _answer(context, params, held)
+            start = answer(context, params, held)
         elif (known := held_calls.take(client, params.request_state)) is not None:
             held = known
             held.reply((params.input_responses or {}).get(_APPROVAL))
@@ -132,34 +123,29 @@ def _server_v2(tools: Tools) -> Server[Any]:
             text = "there is no call that waits for this answer; call again without it"
             return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
         held.report_progress = context.session.report_progress if "progress_token" in (context.meta or {}) else None
-        answer = await held_calls.answer(held, start, _disconnected(context.request))
-        if not isinstance(answer, Question):
-            return answer
-        form = types.ElicitRequestFormParams(message=answer.message, requested_schema=answer.form)
+        answered = await held_calls.answer(held, start, _disconnected(context))
+        if not isinstance(answered, Question):
+            return answered
+        form = types.ElicitRequestFormParams(message=answered.message, requested_schema=answered.form)
         requests: dict[str, Any] = {_APPROVAL: types.ElicitRequest(params=form)}
-        return types.InputRequiredResult(input_requests=requests, request_state=answer.state)
+        return types.InputRequiredResult(input_requests=requests, request_state=answered.state)
 
-    async def _answer(context: Any, params: Any, held: HeldCall | None = None) -> Any:
-        meta = cast("Mapping[str, Any]", context.meta or {})
-        wants_progress = "progress_token" in meta
-        request = ToolRequest(
-            tool=params.name,
-            arguments=params.arguments or {},
-            http=context.request,
-            meta=meta,
-            id=context.request_id,
-            client_name=_name_of(context.session),
-            report_progress=(held.progress if held else context.session.report_progress) if wants_progress else None,
-            disconnected=held.cancellation if held else _disconnected(context.request),
+    async def answer(context: Any, params: Any, held: HeldCall | None = None) -> Any:
+        meta, capabilities = cast("Mapping[str, Any]", context.meta or {}), context.session.client_capabilities
+        progress = held.progress if held else context.session.report_progress
+        roots = partial(_request_roots, context, params)
+        request = replace(
+            _request(context, capabilities, params.name, params.arguments or {}, meta, roots),
+            report_progress=progress if "progress_token" in meta else None,
             as_task=protocol_tasks.create if _declares_tasks(context) else None,
-            list_roots=_roots(context.session.client_capabilities, partial(_request_roots, context, params)),
-            elicit=held.elicit if held else _elicit(context.session.client_capabilities, context),
         )
+        if held is not None:
+            request = replace(request, disconnected=held.cancellation, elicit=held.elicit)
         try:
-            answer = await tools.answer(request)
+            result = await tools.answer(request)
         except _RootsNeeded:
             return types.InputRequiredResult(input_requests={_ROOTS: types.ListRootsRequest()})
-        return answer if answer.get("resultType") == "task" else types.CallToolResult.model_validate(answer)
+        return result if result.get("resultType") == "task" else types.CallToolResult.model_validate(result)
 
     server: Server[Any] = Server(
         NAME,
@@ -208,31 +194,21 @@ def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
     class UpdateParams(TaskParams):
         inputResponses: dict[str, Any] | None = None
 
-    def unknown(task_id: str) -> Exception:
-        return MCPError(types.INVALID_PARAMS, f"there is no task {redactor.beginning(task_id, 100)!r}")
+    def handler(answer: Callable[[str, Any], Awaitable[JsonObject | None]]) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def handle(context: Any, params: Any) -> Any:
+            require_client_extension(context, TASKS_EXTENSION)
+            if (state := await answer(tools.client_of(context.request), params)) is None:
+                raise MCPError(types.INVALID_PARAMS, f"there is no task {redactor.beginning(params.taskId, 100)!r}")
+            return state
 
-    async def get(context: Any, params: Any) -> Any:
-        require_client_extension(context, TASKS_EXTENSION)
-        state = await tasks.get(tools.client_of(context.request), params.taskId)
-        if state is None:
-            raise unknown(params.taskId)
-        return state
+        return handle
 
-    async def cancel(context: Any, params: Any) -> Any:
-        require_client_extension(context, TASKS_EXTENSION)
-        if not tasks.cancel(tools.client_of(context.request), params.taskId):
-            raise unknown(params.taskId)
-        return {}
-
-    async def update(context: Any, params: Any) -> Any:
-        require_client_extension(context, TASKS_EXTENSION)
-        if not tasks.update(tools.client_of(context.request), params.taskId, params.inputResponses or {}):
-            raise unknown(params.taskId)
-        return {}
-
+    update = handler(lambda client, sent: tasks.update(client, sent.taskId, sent.inputResponses or {}))
     server.extensions[TASKS_EXTENSION] = {}
-    server.add_request_handler("tasks/get", TaskParams, get)
-    server.add_request_handler("tasks/cancel", TaskParams, cancel)
+    server.add_request_handler("tasks/get", TaskParams, handler(lambda client, sent: tasks.get(client, sent.taskId)))
+    server.add_request_handler(
+        "tasks/cancel", TaskParams, handler(lambda client, sent: tasks.cancel(client, sent.taskId))
+    )
     server.add_request_handler("tasks/update", UpdateParams, update)
 
 
@@ -246,31 +222,38 @@ def _server_v1(tools: Tools) -> Server[Any]:
     @server.call_tool(validate_input=False)
     async def call_tool(name: str, arguments: JsonObject) -> Any:  # pyright: ignore[reportUnusedFunction]
         context = server.request_context
-        client = context.session.client_params
-        request = ToolRequest(
-            tool=name,
-            arguments=arguments,
-            http=context.request,
-            meta=(context.meta and context.meta.model_extra) or {},
-            id=context.request_id,
-            client_name=_name_of(context.session),
-            report_progress=_progress_v1(context),
-            disconnected=_disconnected(context.request),
-            list_roots=_roots(client and client.capabilities, context.session.list_roots),
-            elicit=_elicit(client and client.capabilities, context),
-        )
+        session, client = context.session, context.session.client_params
+        meta = (context.meta and context.meta.model_extra) or {}
+        request = _request(context, client and client.capabilities, name, arguments, meta, session.list_roots)
+        if (token := context.meta.progressToken if context.meta else None) is not None:
+            # Over HTTP, only a notification with a related request is sent in that request's response.
+            send = partial(session.send_progress_notification, token, related_request_id=str(context.request_id))
+            request = replace(request, report_progress=lambda done, total, line: send(done, total, line))
         return types.CallToolResult.model_validate(await tools.answer(request))
 
     return server
 
 
-def _progress_v1(context: Any) -> ProgressCallback | None:
-    token = context.meta.progressToken if context.meta else None
-    if token is None:
-        return None
-    # Over HTTP, only a notification with a related request is sent in that request's response.
-    send = partial(context.session.send_progress_notification, token, related_request_id=str(context.request_id))
-    return lambda done, total, line: send(done, total, line)
+def _request(
+    context: Any, capabilities: Any, tool: str, arguments: JsonObject, meta: Any, roots: Callable[[], Awaitable[Any]]
+) -> ToolRequest:
+    """What both versions say of a call. `roots` requests the client's roots."""
+    session, elicit = context.session, None
+    if _has_forms(capabilities):
+        elicit = partial(session.elicit_form, related_request_id=context.request_id)
+    info = getattr(session.client_params, "client_info", None) or getattr(session.client_params, "clientInfo", None)
+    return ToolRequest(
+        tool=tool,
+        arguments=arguments,
+        http=context.request,
+        meta=meta,
+        report_progress=None,
+        disconnected=_disconnected(context),
+        list_roots=_roots(capabilities, roots),
+        elicit=elicit,
+        id=context.request_id,
+        client_name=info.name if info else "",
+    )
 
 
 def _roots(capabilities: Any, request: Callable[[], Awaitable[Any]]) -> ListRoots | None:
@@ -290,25 +273,11 @@ def _roots(capabilities: Any, request: Callable[[], Awaitable[Any]]) -> ListRoot
     return ask
 
 
-def _elicit(capabilities: Any, context: Any) -> Elicit | None:
-    """Asks the client's user in a form. None if the client has no forms."""
-    if not _has_forms(capabilities):
-        return None
-    return lambda message, form: context.session.elicit_form(message, form, related_request_id=context.request_id)
-
-
 def _has_forms(capabilities: Any) -> bool:
     """Whether a client shows its user forms. One that declares no modes of elicitation has them."""
     declared = capabilities.elicitation if capabilities is not None else None
     return declared is not None and (declared.form is not None or declared.url is None)
 
 
-def _name_of(session: Any) -> str:
-    """What the client calls itself; empty if it doesn't."""
-    params = session.client_params
-    info = getattr(params, "client_info", None) or getattr(params, "clientInfo", None)
-    return info.name if info else ""
-
-
-def _disconnected(http: Any) -> Cancellation | None:
-    return http.scope.get(DISCONNECTED) if http is not None else None
+def _disconnected(context: Any) -> Cancellation | None:
+    return context.request.scope.get(DISCONNECTED) if context.request is not None else None

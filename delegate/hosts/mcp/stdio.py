@@ -2,21 +2,28 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any, cast
 
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from pydantic import ValidationError
 
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_daemon_thread
 from delegate.contract.amounts import counted
 from delegate.hosts.mcp.connection import StdioConnection, reserved_stdio
-from delegate.hosts.mcp.refusals import refusal
-from delegate.hosts.mcp.sdk import set_clock
+from delegate.hosts.mcp.sdk import is_notification_in, tools_of
+from delegate.hosts.mcp.tools import Tools
+from delegate.types import JsonObject
 
 _log = logger(__name__)
+_LATE_SECONDS = 0.1
+"""The age of a line from which on the call in it is remembered, as its client has waited since."""
+_PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
+"""Codes of JSON-RPC."""
 
 
 async def serve_stdio(
@@ -32,113 +39,96 @@ async def serve_stdio(
         connection: the one that `reserved_stdio` opened, if the client may already have sent requests.
         before_end: is awaited when the client has left. `Background.join` waits for its calls instead of stopping them.
     """
-    calls = _OpenCalls()
-    set_clock(server, calls.since)
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
-            # The SDK uses only the few methods of its streams that these two have.
-            writer = _Writer(client, calls, needs_reader=before_end is None)
-            lines = _LineReader(client, writer, calls, before_end)
-            async with stdio_server(stdin=cast("Any", lines), stdout=cast("Any", writer)) as (read, write):
+            lines = cast("Any", _Lines(client, tools_of(server), before_end))
+            async with stdio_server(stdin=lines, stdout=lines) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
-        calls.report_lost("the client closed stdin")
     except* BrokenPipeError:
-        calls.report_lost("the client has disconnected")
+        pass  # it is reported where it happens
 
 
-class _OpenCalls:
-    """The calls that the client made and neither canceled nor got an answer to."""
+class _Lines:
+    """Reads and writes messages, one per line, with the few methods that the SDK uses of its streams.
 
-    def __init__(self) -> None:
-        self._ids: dict[str | int, float] = {}
-        """Each with the time when its line was read."""
-        self._is_over = False
-
-    def since(self, id: object) -> float | None:
-        """When the call was made, in seconds of the monotonic clock; None if it isn't known."""
-        return self._ids.get(id) if isinstance(id, str | int) else None
-
-    def end(self) -> None:
-        """Take note that the client has left: the SDK stops the calls, and answers with an error, or not at all."""
-        self._is_over = True
-
-    def receive(self, text: str, at: float) -> None:
-        """Take note of a message of the client, which the SDK can read."""
-        if '"tools/call"' in text:
-            message = json.loads(text)
-            if message.get("method") == "tools/call" and "id" in message:
-                self._ids[message["id"]] = at
-        elif self._ids and '"notifications/cancelled"' in text:
-            canceled = (json.loads(text).get("params") or {}).get("requestId")
-            if isinstance(canceled, str | int):
-                self._ids.pop(canceled, None)
-
-    def send(self, text: str) -> None:
-        """Take note of a message to the client, once it is sent."""
-        if not self._ids or "method" in (message := json.loads(text)):
-            return
-        if "result" in message or not self._is_over:
-            self._ids.pop(message.get("id"), None)
-
-    def report_lost(self, reason: str) -> None:
-        """Tell the operator, because nobody else is left, that work was for nothing."""
-        if self._ids:
-            were = "was" if len(self._ids) == 1 else "were"
-            _log.warning("%s; %s %s stopped", reason, counted(len(self._ids), "unanswered call"), were)
-
-
-class _LineReader:
-    """Reads messages, one per line. Unlike the SDK's own reader, it can be canceled while it waits.
-
-    What the SDK couldn't read is answered here, because the SDK doesn't, and its sender may wait for an answer.
+    Unlike the SDK's own reader, it can be canceled while it waits. What the SDK couldn't read is answered here, because
+    the SDK doesn't, and its sender may wait for an answer.
     """
 
-    def __init__(
-        self,
-        client: StdioConnection,
-        writer: "_Writer",
-        calls: _OpenCalls,
-        before_end: Callable[[], Awaitable[None]] | None,
-    ) -> None:
+    def __init__(self, client: StdioConnection, tools: Tools, before_end: Callable[[], Awaitable[None]] | None) -> None:
         self._client = client
-        self._writer = writer
-        self._calls = calls
+        self._tools = tools
         self._before_end = before_end
+        self._writing = asyncio.Lock()
+        self._is_over = False
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
             if not line.text.strip():
                 continue
-            if (refused := refusal(line.text)) is None:
-                self._calls.receive(line.text, line.at)
+            if (refused := _refusal(line.text)) is None:
+                if '"tools/call"' in line.text and time.monotonic() - line.at > _LATE_SECONDS:
+                    self._tools.since[_fields(line.text).get("id")] = line.at
                 yield line.text
             else:
                 _log.warning("a message on stdin was refused: %s", refused["error"]["message"])
-                await self._writer.write(json.dumps(refused) + "\n")
+                await self.write(json.dumps(refused) + "\n")
         if self._before_end is not None:
             await self._before_end()
         else:
-            self._calls.end()
-
-
-class _Writer:
-    """Sends messages to the client, one after the other. With `needs_reader`, it's an error if the client has left."""
-
-    def __init__(self, client: StdioConnection, calls: _OpenCalls, *, needs_reader: bool) -> None:
-        self._client = client
-        self._calls = calls
-        self._needs_reader = needs_reader
-        self._lock = asyncio.Lock()
+            self._report_lost("the client closed stdin")
 
     async def write(self, text: str) -> None:
-        async with self._lock:
+        async with self._writing:
             try:
                 await run_in_daemon_thread(self._client.send, text)
             except BrokenPipeError:
-                if self._needs_reader:
+                if self._before_end is None:
+                    self._report_lost("the client has disconnected")
                     raise
-        self._calls.send(text)
 
     async def flush(self) -> None:
         pass  # nothing is buffered
+
+    def _report_lost(self, reason: str) -> None:
+        """Tell the operator, because nobody else is left, that work is for nothing."""
+        if (n := self._tools.open_calls) and not self._is_over:
+            self._is_over = True
+            _log.warning("%s; %s %s stopped", reason, counted(n, "unanswered call"), "was" if n == 1 else "were")
+
+
+def _refusal(text: str) -> JsonObject | None:
+    """The JSON-RPC error that answers the line if the SDK can't read it, else None.
+
+    It has the id of the request if that can be told, so that its sender stops waiting for a result.
+    """
+    try:
+        # A notification to the SDK, which answers none.
+        if is_notification_in(text) and '"id"' in text and "id" in _fields(text):
+            return _error(_INVALID_REQUEST, "the id of a request must be a text or a whole number", None)
+        return None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+    fields = _fields(text)
+    id = fields.get("id") if "method" in fields else None
+    id = id if isinstance(id, str | int) and not isinstance(id, bool) else None
+    if first["type"] != "json_invalid":
+        where = ".".join(str(part) for part in first["loc"])
+        return _error(_INVALID_REQUEST, f"this is no JSON-RPC message: {where}: {first['msg']}", id)
+    reason = first["msg"].removeprefix("Invalid JSON: ")
+    hint = "; \\ud800 to \\udfff are valid in pairs only" if "hex escape" in reason else ""
+    return _error(_PARSE_ERROR, f"this is no valid JSON: {reason}{hint}", id)
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """The members of the object that the line is, or nothing."""
+    try:
+        value = json.loads(text)  # accepts more than the SDK does, such as half of a surrogate pair
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _error(code: int, message: str, id: str | int | None) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}

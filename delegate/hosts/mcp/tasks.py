@@ -62,21 +62,21 @@ class ProtocolTasks:
             return _state(task, "cancelled")
         return {**_state(task, "completed"), "result": await task.make_result()}
 
-    def cancel(self, client: str, task_id: str) -> bool:
-        """Stop a task. False if the client has no such task. A task that has ended keeps its result."""
+    async def cancel(self, client: str, task_id: str) -> JsonObject | None:
+        """Stop a task. None if the client has no such task. A task that has ended keeps its result."""
         task = self._of(client, task_id)
         if task is not None and not task.delegation.done:
             task.cancelled = True
             task.delegation.cancel()
-        return task is not None
+        return None if task is None else {}
 
-    def update(self, client: str, task_id: str, responses: Mapping[str, Any]) -> bool:
-        """Answer what the children of a task ask. False if the client has no such task."""
+    async def update(self, client: str, task_id: str, responses: Mapping[str, Any]) -> JsonObject | None:
+        """Answer what the children of a task ask. None if the client has no such task."""
         task = self._of(client, task_id)
         for question in task.delegation.questions if task is not None else ():
             if (response := responses.get(_key(question))) is not None:
                 task.delegation.answer(question.handle, answer_in(response))
-        return task is not None
+        return None if task is None else {}
 
     def _of(self, client: str, task_id: str) -> _Task | None:
         task = self._tasks.get(task_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -89,8 +89,9 @@ class Tools:
         workspaces: WorkspacePolicy | None = None,
         problem: str = "",
     ) -> None:
-        self.since: Callable[[object], float | None] = lambda id: None
-        """When the request with this id was made; None if that isn't known, which is now."""
+        self.since: dict[object, float] = {}
+        """When requests were made that are answered late, by their ids, in seconds of the monotonic clock."""
+        self.open_calls = 0
         self._problem = problem
         self._clients = clients
         self._projects = ClientProjects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
@@ -144,8 +145,12 @@ class Tools:
             )
         except CallError as error:
             return self._refused(tool, error)
+        self.open_calls += 1
         with self._approvals.waits(client, request.elicit):
-            answer = await _run_to_completion(_answer(tool, request, invocation))
+            try:
+                answer = await run_to_completion(asyncio.ensure_future(_answer(tool, request, invocation)))
+            finally:
+                self.open_calls -= 1
         if not answer.is_error:
             answer = replace(answer, text=project.noted(answer.text))
         refused = answer.report and answer.report.error
@@ -184,31 +189,24 @@ class Tools:
         return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
 
     def _seconds(self, request: ToolRequest) -> float | None:
-        """How long the client may still be kept waiting for an answer."""
-        seconds = self._waits(request)
-        since = self.since(request.id)
+        """How long the client may still be kept waiting for an answer: from its request on, as long as it waits."""
+        given, seconds = request.meta.get(ANSWER_WITHIN), self._answer_within
+        if given is not None:
+            if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
+                message = "the time that the client waits is not a number of seconds"
+                raise CallError("wrong_type", message, field=f'_meta["{ANSWER_WITHIN}"]', hint="leave it out")
+            seconds = float(given)
+        elif seconds == "client":
+            seconds = self._clients.patience(request.client_name)
+        since = self.since.pop(request.id, None)
         return seconds if seconds is None or since is None else max(0.0, seconds - (time.monotonic() - since))
 
-    def _waits(self, request: ToolRequest) -> float | None:
-        """How long the client waits, from its request on."""
-        given = request.meta.get(ANSWER_WITHIN)
-        if given is None:
-            if self._answer_within != "client":
-                return self._answer_within
-            return self._clients.patience(request.client_name)
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
-            message = "the time that the client waits is not a number of seconds"
-            raise CallError("wrong_type", message, field=f'_meta["{ANSWER_WITHIN}"]', hint="leave it out")
-        return float(given)
-
     def _result(self, answer: ToolAnswer) -> JsonObject:
-        result = _text(answer.text, is_error=answer.is_error)
+        result, running = _text(answer.text, is_error=answer.is_error), answer.running
         if self._structured and answer.report is not None:
             result["structuredContent"] = definitions.structured(answer.report)
-        elif self._structured and answer.running is not None:
-            result["structuredContent"] = definitions.structured_running(
-                answer.running.handles, answer.running.questions
-            )
+        elif self._structured and running is not None:
+            result["structuredContent"] = definitions.structured_running(running.handles, running.questions)
         return result
 
 
@@ -264,13 +262,12 @@ def _text(text: str, *, is_error: bool) -> JsonObject:
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
-async def _run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` in a task of its own and cancel that task only once.
+async def run_to_completion(running: "asyncio.Future[T]") -> T:
+    """Await work, and cancel it only once.
 
     The SDK uses an anyio cancel scope, which cancels again and again as long as something in it awaits, but children
     need time to end.
     """
-    running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 from uuid import uuid4
@@ -23,16 +23,9 @@ from agents.tool_context import ToolContext
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.errors import ConfigError, ToolDenied
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
-from delegate.hosts.own_agents import as_report, calls_besides, failed, refuse_tools_of_task, too_many_turns
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, JsonObject, ReceiptStatus, Usage
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeTool(Tool):
-    """A converted tool that still has its SDK form."""
-
-    native: FunctionTool = field(kw_only=True)
+from delegate.types import JsonObject, ReceiptStatus, Usage
 
 
 def child_tools(tools: Sequence[agents.Tool]) -> list[Tool]:
@@ -65,7 +58,7 @@ def _child_tool(tool: FunctionTool) -> Tool:
             return ToolOutput(f"stopped at its timeout of {tool.timeout_seconds:g} s", "timeout")
         return ToolOutput(_text(answer), status)
 
-    return _NativeTool(tool.name, tool.description, tool.params_json_schema, call, native=tool)
+    return NativeTool(tool.name, tool.description, tool.params_json_schema, call, native=tool)
 
 
 async def _invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> tuple[Any, ReceiptStatus]:
@@ -108,7 +101,13 @@ def runner(agent: Agent[Any], *, context: Any = None, run_config: RunConfig | No
             "use `child(agent)` to run it with them, or remove them and pass its tools as "
             "Delegator(tools=child_tools(…))"
         )
-    return _AgentRunner(agent, context, run_config)
+
+    async def play(job: Job, recorder: "_ChildRecorder") -> Ending:
+        child = agent.clone(tools=[recorder.tool(one) for one in job.tools], output_type=None)
+        alone = not all(one.parallel for one in job.tools)
+        return await _play(job, recorder, child, context, run_config, one_tool_at_a_time=alone)
+
+    return AgentRunner(_ChildRecorder, play, is_whole=False)
 
 
 def child(
@@ -130,84 +129,75 @@ def child(
     from the job. Without it, the context is `context`, or that of the run that delegates. Approvals, the model and the
     cost are as with `runner`.
     """
-    return _AgentRunner(agent, context, run_config, make_context, is_whole=True)
+
+    async def play(job: Job, recorder: "_ChildRecorder") -> Ending:
+        made = make_context(job) if make_context else context
+        return await _play(job, recorder, recorder.agent(agent), made, run_config)
+
+    return AgentRunner(_ChildRecorder, play)
 
 
-@dataclass(slots=True)
-class _AgentRunner:
-    agent: Agent[Any]
-    context: Any
-    run_config: RunConfig | None
-    make_context: Callable[[Job], Any] | None = None
-    is_whole: bool = False
-    records_tools: bool = True
-    """False once a child was an agent with tools whose calls the SDK doesn't tell."""
-    needs_model = False
-
-    async def run(self, job: Job) -> ChildRun:
-        if self.is_whole and (refused := refuse_tools_of_task(job)):
-            return refused
-        context, config = self._run_settings(job)
-        recorder = _ChildRecorder(job, config)
-        if self.is_whole:
-            agent = recorder.agent(self.agent)
-        else:
-            agent = self.agent.clone(tools=[recorder.tool(one) for one in job.tools], output_type=None)
-            if not all(one.parallel for one in job.tools):
-                config = replace(config, tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
-        try:
-            result = await Runner.run(
-                agent, job.prompt, context=context, run_config=config, hooks=recorder, max_turns=job.max_steps
-            )
-        except agents.MaxTurnsExceeded as error:
-            return too_many_turns(job, str(error))
-        finally:
-            await recorder.wait_for_tools()
-            self.records_tools = self.records_tools and recorder.sees_all_calls
-            recorder.record_other_usage()
-        if result.interruptions:
-            tools = ", ".join(str(one.name) for one in result.interruptions)
-            message = f"the child called {tools}, which needs an approval, and no person is available to give it"
-            return failed(job, "needs_approval", message)
-        return job.recorder.finish("completed", output=as_report(result.final_output))
-
-    def _run_settings(self, job: Job) -> tuple[Any, RunConfig]:
-        parent = parent_context.get()
-        context = parent.context if parent and self.context is None else self.context
-        context = self.make_context(job) if self.make_context else context
-        config = self.run_config
-        if config is None:  # the parent's, without its model, which would replace the child's
-            config = replace((parent.run_config if parent else None) or RunConfig(), model=None)
-        return context, replace(config, tool_not_found_behavior="return_error_to_model")
+async def _play(
+    job: Job,
+    recorder: "_ChildRecorder",
+    agent: Agent[Any],
+    context: Any,
+    config: RunConfig | None,
+    *,
+    one_tool_at_a_time: bool = False,
+) -> Ending:
+    """Run a child. Its context and configuration default to those of the parent."""
+    parent = parent_context.get()
+    if config is None:  # the parent's, without its model, which would replace the child's
+        config = replace((parent.run_config if parent else None) or RunConfig(), model=None)
+    config = recorder.config = replace(config, tool_not_found_behavior="return_error_to_model")
+    if one_tool_at_a_time:
+        config = replace(config, tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1))
+    try:
+        result = await Runner.run(
+            agent,
+            job.prompt,
+            context=parent.context if parent and context is None else context,
+            run_config=config,
+            hooks=recorder,
+            max_turns=job.max_steps,
+        )
+    except agents.MaxTurnsExceeded as error:
+        raise TooManyTurns(str(error)) from None
+    finally:
+        await recorder.end()
+    if result.interruptions:
+        tools = ", ".join(str(one.name) for one in result.interruptions)
+        message = f"the child called {tools}, which needs an approval, and no person is available to give it"
+        return Ending(code="needs_approval", message=message)
+    return Ending(as_report(result.final_output))
 
 
-class _ChildRecorder(RunHooks[Any]):
+class _ChildRecorder(RunHooks[Any], ChildRecorder):
     """Records the model calls and tool calls of one child."""
 
-    def __init__(self, job: Job, config: RunConfig) -> None:
-        self._job = job
-        self._config = config
-        self.sees_all_calls = True
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.config: RunConfig | None = None
         self._calls: set[asyncio.Future[str]] = set()
         self._copies: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
         """For each agent's id, the agent and its copy that is recorded."""
         self._all_used: agents.Usage | None = None
         """The usage of the run, to which agents that are tools add theirs."""
-        self._recorded = Usage()
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         self._all_used = context.usage
-        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
+        self.begin_turn()
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
-        usage = _usage(response.usage)
-        self._recorded += usage
-        self._job.record_usage(usage, model=model_name(agent, self._config))
+        self.end_turn(_usage(response.usage), model=model_name(agent, self.config))
 
-    def record_other_usage(self) -> None:
-        """Record the model calls that the hooks weren't told of: those of agents that are tools."""
-        if self._all_used and (other := calls_besides(_usage(self._all_used), self._recorded)):
-            self._job.record_usage(other)
+    async def end(self) -> None:
+        """Wait for all tool calls, since the SDK doesn't wait for those it cancels, and count what they used."""
+        if self._calls:
+            await asyncio.wait(self._calls)
+        if self._all_used:
+            self.record_besides(_usage(self._all_used))
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
         """A copy of an agent whose tools write receipts, as do those of the agents that it hands over to."""
@@ -216,7 +206,12 @@ class _ChildRecorder(RunHooks[Any]):
             copied = agent.clone(tools=[self._recorded_tool(one) for one in agent.tools], mcp_servers=servers)
             self._copies[id(agent)] = agent, copied  # before its handoffs, which may lead back to it
             copied.handoffs = [self._handoff(one) for one in agent.handoffs]
-            copied.get_mcp_tools = partial(self._mcp_tools, copied.get_mcp_tools)
+            get_mcp_tools = copied.get_mcp_tools
+
+            async def recorded(context: RunContextWrapper[Any]) -> list[agents.Tool]:
+                return [self._recorded_tool(one) for one in await get_mcp_tools(context)]
+
+            copied.get_mcp_tools = recorded
         return self._copies[id(agent)][1]
 
     def _handoff(self, given: Agent[Any] | Handoff[Any, Any]) -> Handoff[Any, Any]:
@@ -224,18 +219,13 @@ class _ChildRecorder(RunHooks[Any]):
         invoke = handoff.on_invoke_handoff
 
         async def recorded(context: RunContextWrapper[Any], arguments: str) -> Agent[Any]:
-            with self._job.tool_call(handoff.tool_name, _parse_object(arguments)) as receipt:
+            with self.job.tool_call(handoff.tool_name, _parse_object(arguments)) as receipt:
                 agent = await invoke(context, arguments)
                 receipt.output = ToolOutput(f"handed over to {agent.name}")
             return self.agent(agent)
 
         handoff.on_invoke_handoff = recorded
         return handoff
-
-    async def _mcp_tools(
-        self, get: Callable[[RunContextWrapper[Any]], Awaitable[list[agents.Tool]]], run_context: RunContextWrapper[Any]
-    ) -> list[agents.Tool]:
-        return [self._recorded_tool(one) for one in await get(run_context)]
 
     def _recorded_tool(self, tool: agents.Tool) -> agents.Tool:
         """The tool, which writes receipts if it is a function."""
@@ -250,7 +240,7 @@ class _ChildRecorder(RunHooks[Any]):
 
     def tool(self, tool: Tool) -> FunctionTool:
         """A tool of the job as an SDK tool that writes receipts."""
-        if not isinstance(tool, _NativeTool):
+        if not isinstance(tool, NativeTool):
             invoke = self._invoker(partial(self._call, tool))
             return FunctionTool(tool.name, tool.description, tool.parameters, invoke, strict_json_schema=False)
         recorded = copy(tool.native)
@@ -269,20 +259,15 @@ class _ChildRecorder(RunHooks[Any]):
 
         return invoke
 
-    async def wait_for_tools(self) -> None:
-        """Wait until all tool calls have ended: the SDK doesn't wait for those it cancels."""
-        if self._calls:
-            await asyncio.wait(self._calls)
-
     async def _call_native(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
-        with self._job.tool_call(tool.name, _parse_object(arguments)) as receipt:
+        with self.job.tool_call(tool.name, _parse_object(arguments)) as receipt:
             _mcp_errors.set(errors := [])
             answer, status = await _invoke(tool, context, arguments)
             receipt.output = ToolOutput(_text(answer), "error" if errors else status)
             return answer
 
     async def _call(self, tool: Tool, context: ToolContext[Any], arguments: str) -> Any:
-        with self._job.tool_call(tool.name, _parse_object(arguments)) as receipt:
+        with self.job.tool_call(tool.name, _parse_object(arguments)) as receipt:
             receipt.output = await call_tool(tool, _parse_object(arguments))
             return receipt.output.text
 

@@ -20,9 +20,7 @@ from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
+    small_tools,
 )
 from delegate.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
@@ -45,34 +43,18 @@ def tool(
     return _function_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
-def read_tool(delegator: Delegator) -> FunctionTool:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _function_tool(make_read_tool(delegator), run_context=False)
-
-
-def think_tool(delegator: Delegator) -> FunctionTool:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _function_tool(make_think_tool(delegator), run_context=False)
-
-
-def follow_up_tools(delegator: Delegator) -> list[FunctionTool]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [_function_tool(one, run_context=False) for one in make_follow_up_tools(delegator)]
-
-
 class DelegateTool(FunctionTool):
     """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
 
 
-def _function_tool(host_tool: HostTool, *, run_context: bool = True) -> FunctionTool:
-    """Wrap a `HostTool` for the SDK. Without `run_context`, its calls don't belong to the run they are made in."""
+def _function_tool(host_tool: HostTool) -> FunctionTool:
     answers: weakref.WeakKeyDictionary[ToolContext[Any], ToolAnswer] = weakref.WeakKeyDictionary()
 
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
         token = parent_context.set(context)
         try:
-            invocation = await _invocation(context, host_tool.delegator) if run_context else Invocation()
-            answer = await host_tool.call(arguments, invocation)
+            parent = await _parent(context, host_tool.delegator)
+            answer = await host_tool.call(arguments, Invocation(parent=parent, on_event=_span_sink(context)))
         finally:
             parent_context.reset(token)
         context.usage.add(_sdk_usage(answer.usage))
@@ -93,11 +75,10 @@ def _function_tool(host_tool: HostTool, *, run_context: bool = True) -> Function
     )
 
 
+read_tool, think_tool, follow_up_tools = small_tools(_function_tool)
+
+
 # ------------------------------------------------------------------------------------ what the SDK knows about a call
-
-
-async def _invocation(context: ToolContext[Any], delegator: Delegator) -> Invocation:
-    return Invocation(parent=await _parent(context, delegator), on_event=_span_sink(context))
 
 
 async def _parent(context: ToolContext[Any], delegator: Delegator) -> Parent:

@@ -1,7 +1,7 @@
 """Converts Pydantic AI tools for children, and runs children as agents."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid4
 
@@ -28,17 +28,10 @@ from delegate.codes import ChildCode
 from delegate.errors import ConfigError, ToolError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
-from delegate.hosts.own_agents import as_report, calls_besides, failed, refuse_tools_of_task, too_many_turns
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
 from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
 from delegate.ports import Tool, ToolOutput
-from delegate.types import ChildRun, JsonObject, Usage
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeTool(Tool):
-    """A converted tool that still has its Pydantic AI form."""
-
-    native: pydantic_ai.Tool[Any] = field(kw_only=True)
+from delegate.types import JsonObject, Usage
 
 
 def child_tools(tools: Sequence[pydantic_ai.Tool[Any] | Callable[..., Any]]) -> list[Tool]:
@@ -47,11 +40,8 @@ def child_tools(tools: Sequence[pydantic_ai.Tool[Any] | Callable[..., Any]]) -> 
     Delegate's own tools are omitted. A tool that needs an approval, or that is executed outside of the run, is denied
     to children, since no person is available. Pass the tools of toolsets and capabilities one by one.
     """
-    return [_child_tool(_as_tool(one)) for one in tools if not isinstance(one, DelegateTool)]
-
-
-def _as_tool(tool: pydantic_ai.Tool[Any] | Callable[..., Any]) -> pydantic_ai.Tool[Any]:
-    return cast("pydantic_ai.Tool[Any]", tool) if isinstance(tool, pydantic_ai.Tool) else pydantic_ai.Tool(tool)
+    native = [one if isinstance(one, pydantic_ai.Tool) else pydantic_ai.Tool[Any](one) for one in tools]
+    return [_child_tool(one) for one in native if not isinstance(one, DelegateTool)]
 
 
 def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
@@ -75,7 +65,7 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
 
     definition = native.tool_def
     annotations = (definition.metadata or {}).get("annotations")
-    made = _NativeTool(
+    made = NativeTool(
         native.name,
         native.description or "",
         definition.parameters_json_schema,
@@ -115,7 +105,11 @@ def runner(agent: AbstractAgent[Any, Any], *, deps: Any = None) -> ChildRunner:
             f"runner: the child's agent {agent.name or ''!r} has tools of its own; use `child(agent)` to run it with "
             "them, or remove them and pass them as Delegator(tools=child_tools(…))"
         )
-    return _AgentRunner(agent, deps)
+    return AgentRunner(
+        lambda job: _ChildRecorder(job, {one.name for one in job.tools}),
+        lambda job, recorder: _play(agent, job, recorder, deps, [_framework_tool(one) for one in job.tools]),
+        is_whole=False,
+    )
 
 
 def child(
@@ -133,46 +127,36 @@ def child(
     from the job. Without it, they are `deps`, or those of the run that delegates. Approvals, the model and the cost are
     as with `runner`.
     """
-    return _AgentRunner(agent, deps, make_deps, is_whole=True)
+    return AgentRunner(
+        _ChildRecorder, lambda job, recorder: _play(agent, job, recorder, make_deps(job) if make_deps else deps)
+    )
 
 
-@dataclass(slots=True)
-class _AgentRunner:
-    agent: AbstractAgent[Any, Any]
-    deps: Any
-    make_deps: Callable[[Job], Any] | None = None
-    is_whole: bool = False
-    records_tools: bool = True
-    """False once a child was offered tools whose calls the framework doesn't tell."""
-    needs_model = False
-
-    async def run(self, job: Job) -> ChildRun:
-        if self.is_whole and (refused := refuse_tools_of_task(job)):
-            return refused
-        parent = parent_context.get()
-        deps = self.deps if self.deps is not None or parent is None else parent.deps
-        deps = self.make_deps(job) if self.make_deps else deps
-        toolsets = [] if self.is_whole else [FunctionToolset[Any]([_framework_tool(one) for one in job.tools])]
-        recorder = _ChildRecorder(job, None if self.is_whole else {one.name for one in job.tools})
-        try:
-            result = await self.agent.run(
-                job.prompt,
-                deps=deps,
-                toolsets=toolsets,
-                capabilities=[recorder],
-                usage=recorder.all_used,
-                usage_limits=UsageLimits(request_limit=job.max_steps),
-            )
-        except UsageLimitExceeded as error:
-            return too_many_turns(job, str(error))
-        finally:
-            self.records_tools = self.records_tools and recorder.sees_all_calls
-            recorder.record_other_usage()
-        output = as_report(result.output)
-        if (code := _FAILURES.get(result.response.finish_reason or "")) is not None:
-            message = f"the model's last message has the finish reason {result.response.finish_reason}"
-            return failed(job, code, message, output=output)
-        return job.recorder.finish("completed", output=output)
+async def _play(
+    agent: AbstractAgent[Any, Any],
+    job: Job,
+    recorder: "_ChildRecorder",
+    deps: Any,
+    tools: Sequence[pydantic_ai.Tool[Any]] = (),
+) -> Ending:
+    parent = parent_context.get()
+    try:
+        result = await agent.run(
+            job.prompt,
+            deps=parent.deps if parent and deps is None else deps,
+            toolsets=[FunctionToolset[Any](tools)],
+            capabilities=[recorder],
+            usage=recorder.all_used,
+            usage_limits=UsageLimits(request_limit=job.max_steps),
+        )
+    except UsageLimitExceeded as error:
+        raise TooManyTurns(str(error)) from None
+    finally:  # agents that tools have run may have added their model calls
+        recorder.record_besides(_usage(recorder.all_used, recorder.all_used.requests))
+    output = as_report(result.output)
+    if (code := _FAILURES.get(result.response.finish_reason or "")) is not None:
+        return Ending(output, code, f"the model's last message has the finish reason {result.response.finish_reason}")
+    return Ending(output)
 
 
 _FAILURES: Mapping[str, ChildCode] = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}
@@ -181,7 +165,7 @@ _FAILURES: Mapping[str, ChildCode] = {"length": "truncated", "content_filter": "
 
 def _framework_tool(tool: Tool) -> pydantic_ai.Tool[Any]:
     """A tool of the job as a Pydantic AI tool."""
-    if isinstance(tool, _NativeTool):
+    if isinstance(tool, NativeTool):
         return tool.native
 
     async def call(**arguments: Any) -> ToolReturn[str]:
@@ -193,21 +177,13 @@ def _framework_tool(tool: Tool) -> pydantic_ai.Tool[Any]:
     )
 
 
-class _ChildRecorder(AbstractCapability[Any]):
+class _ChildRecorder(AbstractCapability[Any], ChildRecorder):
     """Records the model calls and tool calls of one child, and offers it only these tools; None: all of its agent."""
 
-    def __init__(self, job: Job, tools: Set[str] | None) -> None:
-        self._job = job
+    def __init__(self, job: Job, tools: Set[str] | None = None) -> None:
+        ChildRecorder.__init__(self, job)
         self._tools = tools
-        self.sees_all_calls = True
         self.all_used = RunUsage()
-        """The usage of the run, to which agents that its tools run may add theirs."""
-        self._recorded = Usage()
-
-    def record_other_usage(self) -> None:
-        """Record the model calls of agents that tools have run."""
-        if other := calls_besides(_usage(self.all_used, self.all_used.requests), self._recorded):
-            self._job.record_usage(other)
 
     async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
         return [one for one in tool_defs if self._tools is None or one.name in self._tools]
@@ -215,7 +191,7 @@ class _ChildRecorder(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        self._job.ledger.reserve({"model_calls": 1, "tokens": 1}).settle({})  # raises if the budget is used up
+        self.begin_turn()
         if request_context.model_request_parameters.native_tools:
             self.sees_all_calls = False
         return request_context
@@ -224,10 +200,8 @@ class _ChildRecorder(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         used = response.usage
-        usage = _usage(used, 1)
-        self._recorded += usage
         cost = None if used.cost is None else float(used.cost)
-        self._job.record_usage(usage, cost, provenance="estimated", model=response.model_name, text=response.text or "")
+        self.end_turn(_usage(used, 1), cost, model=response.model_name, text=response.text or "")
         return response
 
     async def wrap_tool_execute(
@@ -239,11 +213,14 @@ class _ChildRecorder(AbstractCapability[Any]):
         args: JsonObject,
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        with self._job.tool_call(call.tool_name, args) as receipt:
+        with self.job.tool_call(call.tool_name, args) as receipt:
             try:
                 answer = await handler(args)
+            except (ApprovalRequired, CallDeferred):
+                receipt.output = ToolOutput(str(approval_denied(call.tool_name)), "denied")
+                raise
             except Exception as error:
-                receipt.output = _failure(call.tool_name, error)
+                receipt.output = ToolOutput(str(error), "error")
                 raise
             metadata = getattr(answer, "metadata", None)  # of a tool of the job: its `ToolOutput`
             receipt.output = metadata if isinstance(metadata, ToolOutput) else _output(call.tool_name, answer)
@@ -270,9 +247,3 @@ def _usage(used: UsageBase, requests: int) -> Usage:
         output_tokens=used.output_tokens,
         reasoning_tokens=used.output_reasoning_tokens,
     )
-
-
-def _failure(name: str, error: Exception) -> ToolOutput:
-    if isinstance(error, (ApprovalRequired, CallDeferred)):
-        return ToolOutput(str(approval_denied(name)), "denied")
-    return ToolOutput(str(error), "error")

@@ -16,16 +16,13 @@ from pydantic_core import SchemaValidator, core_schema
 
 from delegate.contract import Arguments
 from delegate.delegator import Delegator
-from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
     Invocation,
     ToolAnswer,
     make_delegate_tool,
-    make_follow_up_tools,
-    make_read_tool,
-    make_think_tool,
+    small_tools,
 )
 from delegate.hosts.stream import steps
 from delegate.settings import SettingsOptions
@@ -63,28 +60,12 @@ def tool(
     return _framework_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
-def read_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
-    """Create the tool that reads the rest of a report that was cut."""
-    return _framework_tool(make_read_tool(delegator), run_context=False)
-
-
-def think_tool(delegator: Delegator) -> pydantic_ai.Tool[Any]:
-    """Create `think`, which returns a thought as a checklist of its criteria. No model is called."""
-    return _framework_tool(make_think_tool(delegator), run_context=False)
-
-
-def follow_up_tools(delegator: Delegator) -> list[pydantic_ai.Tool[Any]]:
-    """Create `message_delegation`, and `merge_delegation` if the setting `merge_tool` allows it."""
-    return [_framework_tool(one, run_context=False) for one in make_follow_up_tools(delegator)]
-
-
-def _framework_tool(host_tool: HostTool, *, run_context: bool = True) -> pydantic_ai.Tool[Any]:
-    """Wrap a `HostTool` for Pydantic AI. Without `run_context`, its calls don't belong to the run they are made in."""
+def _framework_tool(host_tool: HostTool) -> pydantic_ai.Tool[Any]:
 
     async def call(context: RunContext[Any], /, **arguments: Any) -> ToolReturn[str]:
         token = parent_context.set(context)
         try:
-            invocation = Invocation(parent=_parent(context), session=object()) if run_context else Invocation()
+            invocation = Invocation(parent=_parent(context), session=object())
             raw_arguments = arguments.get(_NOT_AN_OBJECT, arguments)
             answer = await _call_with_progress(host_tool, raw_arguments, invocation, context)
         finally:
@@ -97,6 +78,7 @@ def _framework_tool(host_tool: HostTool, *, run_context: bool = True) -> pydanti
     return tool
 
 
+read_tool, think_tool, follow_up_tools = small_tools(_framework_tool)
 _NOT_AN_OBJECT = "<not an object>"
 
 
@@ -116,13 +98,10 @@ async def _call_with_progress(
         async for step in stream:
             if isinstance(step, ToolAnswer):
                 return step
-            await _emit(context, step)
+            event = ChildProgressEvent(kind=step.kind, task_index=step.task_index, text=progress.line(step))
+            with suppress(UserError):  # a context that was created by hand has no event stream
+                await context.emit(event)
     raise AssertionError("the stream of a call ended without its answer")
-
-
-async def _emit(context: RunContext[Any], event: Event) -> None:
-    with suppress(UserError):  # a context that was created by hand has no event stream
-        await context.emit(ChildProgressEvent(kind=event.kind, task_index=event.task_index, text=progress.line(event)))
 
 
 # ----------------------------------------------------------------------------- what Pydantic AI knows about a call
@@ -130,18 +109,13 @@ async def _emit(context: RunContext[Any], event: Event) -> None:
 
 def _parent(context: RunContext[Any]) -> Parent:
     left = context.remaining_time()
+    last = next((one for one in reversed(context.messages) if isinstance(one, ModelResponse)), None)
     return Parent(
         run_id=context.run_id or None,
-        model=_model_name(context),
+        model=(last and last.model_name) or None,  # by the name in the provider's response
         seconds_left=None if left is None else max(0.0, left * TIME_SHARE),
         tools=tuple(context.tools) or None,
     )
-
-
-def _model_name(context: RunContext[Any]) -> str | None:
-    """The model that wrote the last response, by the name in the provider's response."""
-    last = next((one for one in reversed(context.messages) if isinstance(one, ModelResponse)), None)
-    return (last and last.model_name) or None
 
 
 def _run_usage(answer: ToolAnswer) -> RunUsage:

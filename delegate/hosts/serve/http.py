@@ -4,10 +4,10 @@ import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -19,21 +19,11 @@ from starlette.types import Message, Receive, Scope, Send
 from delegate._util.cancellation import Cancellation
 from delegate.contract.reading import MAX_CALL_CHARS
 from delegate.delegator import Delegator
-from delegate.engine.error_mapping import error_detail
 from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.hosts.serve import openapi
-from delegate.hosts.serve.scoring import WireError, list_rubrics
-from delegate.hosts.serve.service import (
-    MAX_OPEN,
-    MAX_WAIT_SECONDS,
-    ApprovalReply,
-    CallRequest,
-    CallState,
-    MessageRequest,
-    Service,
-    TooMany,
-    parse,
-)
+from delegate.hosts.serve.operations import OPERATIONS, Operation, as_json, error_body, parse_json
+from delegate.hosts.serve.scoring import WireError
+from delegate.hosts.serve.service import MAX_OPEN, CallState, Service, TooMany
 from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same, listen
 from delegate.types import ErrorDetail
 
@@ -45,7 +35,6 @@ _FREE = ("/openapi.json", "/healthz", "/.well-known/agent-card.json")
 """What needs no token."""
 _STATUS: Mapping[str, int] = {"unknown_handle": 404, "invalid_json": 400, "too_large": 413}
 """The status of refusals, by their code; 422 for all others."""
-_AGAIN_SECONDS = "1"
 
 
 def listen_on_path(path: Path) -> socket.socket:
@@ -102,7 +91,7 @@ async def serve(
     if a2a:
         from delegate.hosts.serve import a2a as agents  # its types take 0.2 s to load
 
-        more = agents.routes(service, _url(listener), service.version().version)
+        more = agents.routes(service, _url(listener), version("delegate-task"))
     app = _App(service, tokens, names if listener.family != socket.AF_UNIX else (), more)
     with listener, (cancellation or Cancellation()).linked(WebServer(app)) as web_server:
         await web_server.serve(sockets=[listener])
@@ -126,7 +115,12 @@ class _App:
         self._names = names
         self._open = OpenRequests()
         self._app = Starlette(
-            routes=[*_routes(service), *more],
+            routes=[
+                Route("/healthz", _healthz),
+                Route("/openapi.json", _document),
+                *(_route(service, one) for one in OPERATIONS),
+                *more,
+            ],
             exception_handlers={HTTPException: _http_error, DelegateError: _refused, ClientDisconnect: _gone},
         )
 
@@ -182,77 +176,33 @@ def _limited(receive: Receive) -> Receive:
     return limited
 
 
-class _Endpoints:
-    """One method per operation."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def healthz(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def document(self, request: Request) -> Response:
-        return JSONResponse(openapi.document())
-
-    async def version(self, request: Request) -> Response:
-        return _json(self._service.version())
-
-    async def call(self, request: Request) -> Response:
-        state = await self._service.call(_client(request), parse(CallRequest, await _body(request)))
-        return _json(state, _status_of(state))
-
-    async def task(self, request: Request) -> Response:
-        wait = _wait_seconds(request)
-        return _json(await self._service.read(_client(request), request.path_params["handle"], wait_seconds=wait))
-
-    async def stop(self, request: Request) -> Response:
-        return _json(await self._service.stop(_client(request), request.path_params["handle"]))
-
-    async def message(self, request: Request) -> Response:
-        sent, handle = parse(MessageRequest, await _body(request)), request.path_params["handle"]
-        return _json(await self._service.message(_client(request), handle, sent))
-
-    async def messages(self, request: Request) -> Response:
-        messages = await self._service.messages(_client(request), request.path_params["handle"])
-        return JSONResponse([message.model_dump(mode="json") for message in messages])
-
-    async def events(self, request: Request) -> Response:
-        stream = self._service.events(_client(request), request.path_params["handle"])
-        first = await anext(stream, None)  # raises what is wrong with the handle, while there is a status to say so
-        return StreamingResponse(_sse(first, stream), media_type="text/event-stream", headers=_UNBUFFERED)
-
-    async def judge(self, request: Request) -> Response:
-        return _json(await self._service.judge_any(await _body(request)))
-
-    async def rubrics(self, request: Request) -> Response:
-        return _json(list_rubrics())
-
-    async def approvals(self, request: Request) -> Response:
-        return JSONResponse([one.model_dump(mode="json") for one in self._service.approvals(_client(request))])
-
-    async def approve(self, request: Request) -> Response:
-        reply = parse(ApprovalReply, await _body(request))
-        self._service.approve(_client(request), request.path_params["sha256"], reply)
-        return Response(status_code=204)
+async def _healthz(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
 
 
-def _routes(service: Service) -> list[Route]:
-    of = _Endpoints(service)
-    return [
-        Route("/healthz", of.healthz),
-        Route("/openapi.json", of.document),
-        Route("/v1/version", of.version),
-        Route("/v1/calls", of.call, methods=["POST"]),
-        Route("/v1/tasks/{handle}", of.task),
-        Route("/v1/tasks/{handle}/stop", of.stop, methods=["POST"]),
-        Route("/v1/tasks/{handle}/messages", of.messages),
-        Route("/v1/tasks/{handle}/messages", of.message, methods=["POST"]),
-        Route("/v1/tasks/{handle}/events", of.events),
-        Route("/v1/judge", of.judge, methods=["POST"]),
-        Route("/v1/rubrics", of.rubrics),
-        Route("/v1/approvals", of.approvals),
-        Route("/v1/approvals/{sha256}", of.approve, methods=["POST"]),
-    ]
+async def _document(request: Request) -> Response:
+    return JSONResponse(openapi.document())
+
+
+def _route(service: Service, operation: Operation) -> Route:
+    method, path = operation.path.split()
+
+    async def endpoint(request: Request) -> Response:
+        client, fields = str(request.scope["delegate.client"]), operation.names.model_fields
+        names = {name: value for name, value in request.query_params.items() if name in fields} | request.path_params
+        body = parse_json(await request.body(), "body") if operation.bodies else None
+        answer = operation.answer(service, client, names, body)
+        if operation.method == "events":
+            first = await anext(answer, None)  # raises what is wrong with the handle, while there is a status to say so
+            return StreamingResponse(_sse(first, answer), media_type="text/event-stream", headers=_UNBUFFERED)
+        answer = await answer
+        if answer is None:
+            return Response(status_code=204)
+        refused = isinstance(answer, CallState) and answer.report and answer.report.error
+        running = isinstance(answer, CallState) and answer.state != "done"
+        return JSONResponse(as_json(answer), 202 if running else 422 if refused else 200)
+
+    return Route(path, endpoint, methods=[method])
 
 
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -270,53 +220,20 @@ async def _sse(first: Any, events: AsyncGenerator[Any]) -> AsyncGenerator[bytes]
         await events.aclose()
 
 
-async def _body(request: Request) -> Any:
-    """The JSON in a request. Raises CallError."""
-    data = await request.body()
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CallError("invalid_json", f"the body is not valid JSON: {error}", hint="send a JSON object") from None
-
-
-def _wait_seconds(request: Request) -> float:
-    text = request.query_params.get("wait_seconds", "0")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MAX_WAIT_SECONDS:
-        message = f"wait_seconds is {text!r:.50}, and not a number from 0 to {MAX_WAIT_SECONDS:g}"
-        raise CallError("wrong_type", message, field="wait_seconds")
-    return seconds
-
-
-def _client(request: Request) -> str:
-    return str(request.scope["delegate.client"])
-
-
-def _json(model: BaseModel, status: int = 200) -> Response:
-    return Response(model.model_dump_json(by_alias=True), status, media_type="application/json")
-
-
-def _status_of(state: CallState) -> int:
-    if state.state != "done":
-        return 202
-    return 422 if state.report and state.report.error else 200
-
-
 def _error(status: int, detail: ErrorDetail, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"error": detail.model_dump(mode="json")}, status, headers)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, DelegateError)
+    status, headers = 503, None
     if isinstance(error, WireError):
-        return JSONResponse(error.body, error.status)
-    if isinstance(error, TooMany):
-        return _error(429, error_detail(error), {"Retry-After": _AGAIN_SECONDS})
-    if isinstance(error, CallError):
-        return _error(_STATUS.get(str(error.code), 422), error_detail(error))
-    return _error(503, ErrorDetail(code="config_error", message=str(error)))
+        status = error.status
+    elif isinstance(error, TooMany):
+        status, headers = 429, {"Retry-After": "1"}
+    elif isinstance(error, CallError):
+        status = _STATUS.get(str(error.code), 422)
+    return JSONResponse(error_body(error), status, headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -3,45 +3,26 @@
 import json
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from inspect import getdoc
+from typing import Any, cast
 
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from delegate._util import resources
-from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult
-from delegate.hosts.serve.service import (
-    MAX_WAIT_SECONDS,
-    ApprovalReply,
-    CallRequest,
-    CallState,
-    JudgeRequest,
-    MessageRequest,
-    PendingApproval,
-    TaskState,
-    Version,
-)
-from delegate.records.mailbox import SentMessage
-from delegate.types import ErrorDetail, Verdict
+from delegate.hosts.serve.operations import OPERATIONS, Operation
+from delegate.types import ErrorDetail
 
 Json = dict[str, Any]
-
-_SENT = (CallRequest, JudgeRequest, ScoreRequest, MessageRequest, ApprovalReply)
-_ANSWERED = (CallState, TaskState, SentMessage, Verdict, PendingApproval, Version, ErrorDetail, ScoreResult, RubricList)
-_HANDLE: Json = {"name": "handle", "in": "path", "required": True, "schema": {"type": "string"}}
-_SHA256: Json = {**_HANDLE, "name": "sha256"}
-_WAIT: Json = {
-    "name": "wait_seconds",
-    "in": "query",
-    "schema": {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0},
-}
 
 
 @cache
 def document() -> Json:
     """The whole document."""
+    models = [(one.bodies, one.answers) for one in OPERATIONS]
     modes: list[tuple[Any, JsonSchemaMode]] = [
-        *((model, "validation") for model in _SENT),
-        *((model, "serialization") for model in _ANSWERED),
+        *((model, "validation") for bodies, _ in models for model in bodies),
+        *((_item(model), "serialization") for _, answers in models for model in answers),
+        (ErrorDetail, "serialization"),
     ]
     _, schemas = models_json_schema(modes, ref_template="#/components/schemas/{model}")
     definitions: Json = schemas["$defs"]
@@ -66,78 +47,70 @@ def document() -> Json:
 
 
 def _paths() -> Json:
-    task = _operation("readTask", "Read a task, after waiting for it.", TaskState, parameters=[_HANDLE, _WAIT])
-    called = _operation("call", "Call delegate_task. Its tasks run in the background.", CallState, CallRequest)
-    called["responses"]["202"] = {**called["responses"]["200"], "description": "Its tasks still run."}
-    called["responses"]["422"] = {
-        "description": "The call was refused: by its form, or as its report says.",
-        "content": {"application/json": {"schema": {"oneOf": [_ref("Error"), _ref("CallState")]}}},
-    }
-    answered = _operation("approve", "Answer a request for an approval.", None, ApprovalReply, parameters=[_SHA256])
-    listed = _operation("listApprovals", "List the calls of children that wait for an approval.", None)
-    listed["responses"]["200"] = _content({"type": "array", "items": _ref("PendingApproval")})
-    told = _operation("listMessages", "What became of the messages to a child.", None, parameters=[_HANDLE])
-    told["responses"]["200"] = _content({"type": "array", "items": _ref("SentMessage")})
-    about = "Send a message to a child. A task that has ended continues."
-    sent = _operation("message", about, SentMessage, MessageRequest, parameters=[_HANDLE])
-    stream = _operation("events", "Follow the events of a task's call.", None, parameters=[_HANDLE])
-    stream["responses"]["200"] = {
+    paths: Json = {}
+    for one in OPERATIONS:
+        verb, path = one.path.split()
+        paths.setdefault(path, {})[verb.lower()] = _operation(one)
+    responses = paths["/v1/calls"]["post"]["responses"]
+    responses["202"] = {**responses["200"], "description": "Its tasks still run."}
+    refused = _content({"oneOf": [_ref("Error"), _ref("CallState")]})
+    responses["422"] = {**refused, "description": "The call was refused: by its form, or as its report says."}
+    paths["/v1/tasks/{handle}/events"]["get"]["responses"]["200"] = {
         "description": "Server-sent events: the data of each is an event, and the last one is `end`.",
         "content": {"text/event-stream": {"schema": _ref("Event")}},
     }
-    judged = _operation("judge", "Judge existing work, or score a text on a rubric.", Verdict, JudgeRequest)
-    judged["requestBody"]["content"] = _one_of(JudgeRequest, ScoreRequest)
-    judged["responses"]["200"]["content"] = _one_of(Verdict, ScoreResult)
-    document = _operation("openapi", "This document.", None)
-    document["responses"]["200"] = _content({"type": "object"})
-    healthy = _operation("healthz", "Whether the server answers.", None)
-    healthy["responses"]["200"] = _content({"type": "object", "properties": {"status": {"const": "ok"}}})
-    for free in (document, healthy):
-        free["security"] = []
-    return {
-        "/v1/calls": {"post": called},
-        "/v1/tasks/{handle}": {"get": task},
-        "/v1/tasks/{handle}/stop": {
-            "post": _operation("stopTask", "Stop a task, and wait until it has ended.", TaskState, parameters=[_HANDLE])
-        },
-        "/v1/tasks/{handle}/messages": {"get": told, "post": sent},
-        "/v1/tasks/{handle}/events": {"get": stream},
-        "/v1/judge": {"post": judged},
-        "/v1/rubrics": {"get": _operation("listRubrics", "List the rubrics that are shipped.", RubricList)},
-        "/v1/approvals": {"get": listed},
-        "/v1/approvals/{sha256}": {"post": answered},
-        "/v1/version": {"get": _operation("version", "What the server is.", Version)},
-        "/openapi.json": {"get": document},
-        "/healthz": {"get": healthy},
-    }
+    healthy: Json = {"type": "object", "properties": {"status": {"const": "ok"}}}
+    for path, id, about, schema in (
+        ("/openapi.json", "openapi", "This document.", {"type": "object"}),
+        ("/healthz", "healthz", "Whether the server answers.", healthy),
+    ):
+        paths[path] = {
+            "get": {"operationId": id, "summary": about, "responses": {"200": _content(schema)}, "security": []}
+        }
+    return paths
 
 
-def _operation(id: str, about: str, answer: Any, sent: Any = None, *, parameters: list[Json] | None = None) -> Json:
-    failed = {"description": "It was refused.", "content": {"application/json": {"schema": _ref("Error")}}}
+def _operation(one: Operation) -> Json:
+    failed = {"description": "It was refused.", "content": _json(_ref("Error"))}
+    done = {"200": _content(_any_of(one.answers))} if one.answers else {"204": {"description": "It is done."}}
     operation: Json = {
-        "operationId": id,
-        "summary": about,
+        "operationId": one.id,
+        "summary": (getdoc(one.run) or "").partition("\n\n")[0],
         "responses": {
-            **({"200": _content(_ref(answer.__name__))} if answer else {"204": {"description": "It is done."}}),
+            **({} if one.method == "events" else done),
             **dict.fromkeys(("400", "401", "404", "405", "413", "421", "422", "429", "503"), failed),
         },
     }
-    if id in ("listApprovals", "listMessages", "events", "openapi", "healthz"):
-        del operation["responses"]["204"]
+    schema = one.names.model_json_schema()
+    parameters = [
+        {"name": name, "in": "path" if f"{{{name}}}" in one.path else "query", "schema": about}
+        | ({"required": True} if name in schema["required"] else {})
+        for name, about in schema["properties"].items()
+    ]
     if parameters:
         operation["parameters"] = parameters
-    if sent:
-        schema = _ref(sent.__name__)
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if one.bodies:
+        operation["requestBody"] = {"required": True, "content": _json(_any_of(one.bodies))}
     return operation
 
 
-def _one_of(*models: Any) -> Json:
-    return {"application/json": {"schema": {"oneOf": [_ref(model.__name__) for model in models]}}}
+def _any_of(models: tuple[Any, ...]) -> Json:
+    refs = [(isinstance(model, list), _ref(_item(model).__name__)) for model in models]
+    schemas = [{"type": "array", "items": ref} if is_list else ref for is_list, ref in refs]
+    return schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
+
+
+def _item(model: Any) -> Any:
+    """The model of an answer, or of what is in its list."""
+    return cast("list[Any]", model)[0] if isinstance(model, list) else model
+
+
+def _json(schema: Json) -> Json:
+    return {"application/json": {"schema": schema}}
 
 
 def _content(schema: Json) -> Json:
-    return {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
+    return {"description": "The answer.", "content": _json(schema)}
 
 
 def _ref(name: str) -> Json:

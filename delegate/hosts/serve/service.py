@@ -178,7 +178,8 @@ class Service:
         self._shared = shared_records
         self._clients: dict[str, _Client] = {}
 
-    def version(self) -> Version:
+    async def version(self, client: str) -> Version:
+        """What the server is."""
         return Version(
             package="delegate-task",
             version=version("delegate-task"),
@@ -187,7 +188,10 @@ class Service:
         )
 
     async def call(self, client: str, request: CallRequest) -> CallState:
-        """Make a call. Raises TooMany; a call that is refused has a report that says why."""
+        """Call delegate_task. Its tasks run in the background.
+
+        Raises TooMany; a call that is refused has a report that says why.
+        """
         known = self._clients.setdefault(client, _Client())
         if len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
@@ -215,10 +219,10 @@ class Service:
         state = "needs_input" if delegation.questions else "running"
         return CallState(state=state, handles=list(delegation.handles), questions=list(delegation.questions))
 
-    async def read(self, client: str, handle: str, *, wait_seconds: float = 0) -> TaskState:
-        """Read a task, after waiting for it or for a question of its child.
+    async def read(self, client: str, handle: str, wait_seconds: float = 0) -> TaskState:
+        """Read a task, after waiting for it.
 
-        Raises CallError for a handle that isn't this client's.
+        Or for a question of its child. Raises CallError for a handle that isn't this client's.
         """
         self._check(client, handle)
         background, seconds = self._delegator.background, min(wait_seconds, MAX_WAIT_SECONDS)
@@ -230,15 +234,19 @@ class Service:
         return TaskState(handle=handle, state="needs_input" if question else "running", question=question)
 
     async def stop(self, client: str, handle: str) -> TaskState:
-        """Stop a task, and wait until it has ended. Raises CallError for a handle that isn't this client's."""
+        """Stop a task, and wait until it has ended.
+
+        Raises CallError for a handle that isn't this client's.
+        """
         self._check(client, handle)
         await self._delegator.background.stop(handle)
         return await self.read(client, handle)
 
     async def message(self, client: str, handle: str, request: MessageRequest) -> SentMessage:
-        """Send a message to a child. A task that has ended continues in the background, under the message's handle.
+        """Send a message to a child. A task that has ended continues.
 
-        Raises TooMany, and CallError for a handle that isn't this client's, and if it can't be sent.
+        It does so in the background, under the message's handle. Raises TooMany, and CallError for a handle that isn't
+        this client's, and if it can't be sent.
         """
         self._check(client, handle)
         known, background = self._clients.setdefault(client, _Client()), self._delegator.background
@@ -253,14 +261,18 @@ class Service:
         return sent
 
     async def messages(self, client: str, handle: str) -> list[SentMessage]:
-        """What became of the messages to a child. Raises CallError for a handle that isn't this client's."""
+        """What became of the messages to a child.
+
+        Raises CallError for a handle that isn't this client's.
+        """
         self._check(client, handle)
         return await self._delegator.background.messages(handle)
 
     async def events(self, client: str, handle: str) -> AsyncGenerator[JsonObject]:
-        """The events of a task's whole call, from its beginning, until it has ended.
+        """Follow the events of a task's call.
 
-        Raises CallError for a handle that isn't this client's, and one of an earlier process of the server.
+        They are those of the whole call, from its beginning, until it has ended. Raises CallError for a handle that
+        isn't this client's, and one of an earlier process of the server.
         """
         self._check(client, handle)
         delegation = self._delegator.background.delegation(handle)
@@ -286,10 +298,10 @@ class Service:
         runs = [run.run_id for run in await records.runs(_LISTED_RUNS)] if self._shared else own[:_LISTED_RUNS]
         return [task.handle for run in runs for task in reversed(await records.tasks(run)) if task.depth == 0]
 
-    async def judge_any(self, body: Any) -> Verdict | ScoreResult:
-        """Judge existing work, or score a text on a rubric: one that has `content`.
+    async def judge(self, client: str, body: Any) -> Verdict | ScoreResult:
+        """Judge existing work, or score a text on a rubric.
 
-        Raises CallError and WireError.
+        A text to score has `content`. Raises CallError and WireError.
         """
         if isinstance(body, dict) and "content" in body:
             try:
@@ -297,15 +309,16 @@ class Service:
             except ValidationError as error:
                 raise WireError("validation_error", error_text(error), 400) from None
             return await scoring.score(self._delegator, request)
-        return await self.judge(parse(JudgeRequest, cast("object", body)))
-
-    async def judge(self, request: JudgeRequest) -> Verdict:
-        """Judge existing work. Raises CallError if it can't be judged as it is given."""
+        request = parse(JudgeRequest, cast("object", body))
         given: dict[str, Any] = {name: getattr(request, name) for name in type(request).model_fields}
         return await self._delegator.judge(**given)
 
-    def approvals(self, client: str) -> list[PendingApproval]:
-        """The calls of children that wait for an approval."""
+    async def rubrics(self, client: str) -> scoring.RubricList:
+        """List the rubrics that are shipped."""
+        return scoring.list_rubrics()
+
+    async def approvals(self, client: str) -> list[PendingApproval]:
+        """List the calls of children that wait for an approval."""
         known = self._clients.get(client)
         return [
             PendingApproval(
@@ -319,8 +332,11 @@ class Service:
             for sha256, (request, _) in (known.asked.items() if known else ())
         ]
 
-    def approve(self, client: str, sha256: str, reply: ApprovalReply) -> None:
-        """Answer a request for an approval. Raises CallError if nothing waits under this digest."""
+    async def approve(self, client: str, sha256: str, reply: ApprovalReply) -> None:
+        """Answer a request for an approval.
+
+        Raises CallError if nothing waits under this digest.
+        """
         known = self._clients.get(client)
         if known is None or sha256 not in known.asked:
             raise CallError("unknown_handle", "no call waits for this approval", field="sha256", hint="list them")

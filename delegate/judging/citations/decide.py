@@ -230,12 +230,19 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
     next, and of those that may say it.
     """
     every = list(range(len(statement.targets)))
-    if statement.cells:
-        return [_of_cell(statement, at, every) for at in range(len(statement.cells))]
-    pieces = _BETWEEN_MARKS.split(_ABOUT_SOURCE.sub(MARK, statement.text))
-    if _cuts_quotes(pieces[::2]):  # a quoted passage with a mark in it is one passage
-        return [(statement.text.replace(MARK, ""), every, every)]
     segments: list[tuple[str, list[int], list[int]]] = []
+    for at, cell in enumerate(statement.cells):
+        # One that cites stands by its own sources alone, the others may be said by any of the row's.
+        indexes = statement.marks_of(at)
+        own = MARK in cell and says_something(cell)
+        segments.append((cell.replace(MARK, " "), indexes, indexes if own else every))
+    if segments:
+        return segments
+    pieces = _BETWEEN_MARKS.split(_ABOUT_SOURCE.sub(MARK, statement.text))
+    quotes = sum(len(quote_spans(piece)) for piece in pieces[::2])
+    if len(pieces) > 4 and quotes < len(quote_spans("".join(pieces[::2]))):
+        # A quoted passage with a mark in it is one passage.
+        return [(statement.text.replace(MARK, ""), every, every)]
     count = 0
     for text, marks in zip(pieces[::2], [*pieces[1::2], ""], strict=False):
         indexes = list(range(count, count + marks.count(MARK)))
@@ -244,24 +251,9 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
     return segments
 
 
-def _cuts_quotes(pieces: Sequence[str]) -> bool:
-    return len(pieces) > 2 and sum(len(quote_spans(piece)) for piece in pieces) < len(quote_spans("".join(pieces)))
-
-
-def _of_cell(statement: Statement, at: int, every: list[int]) -> tuple[str, list[int], list[int]]:
-    """A cell: one that cites stands by its own sources alone, the others may be said by any of the row's."""
-    cell = statement.cells[at]
-    says = MARK in cell and says_something(cell)
-    indexes = statement.marks_of(at)
-    return cell.replace(MARK, " "), indexes, indexes if says else every
-
-
-def _quotes(text: str) -> list[str]:
-    return [text[start + 1 : end - 1] for start, end in quote_spans(text)]
-
-
 def _long_quotes(text: str) -> list[str]:
-    return [quote for quote in _quotes(text) if width(quote.strip()) >= MIN_WIDTH and passages(quote)]
+    quotes = [text[start + 1 : end - 1] for start, end in quote_spans(text)]
+    return [quote for quote in quotes if width(quote.strip()) >= MIN_WIDTH and passages(quote)]
 
 
 def _without_quotes(text: str) -> str:

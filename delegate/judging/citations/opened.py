@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -160,7 +161,9 @@ class Opened:
                 opened.add(_FETCH, receipt, page)
                 opened.ended = _url_key(answer[1])
             return
-        paths = [self._path(text) for text in texts if receipt.tool != SEARCH_WEB and self._is_file(text)]
+        # The path of a file, which may be gone if it was the child's own.
+        files = [text for text in texts if self._path(text) in self.own_files or self._exists(text)]
+        paths = [self._path(text) for text in files if receipt.tool != SEARCH_WEB]
         for text in texts:
             if len(text) > _ECHO_CHARS and text not in asked.values():
                 output = output.replace(text, " ")
@@ -169,10 +172,6 @@ class Opened:
         if not asked and not paths:
             for key, text in self._named(output, receipt):
                 self._by_key.setdefault(key, _Openings()).add(f"{receipt.tool} {arguments}", receipt, text)
-
-    def _is_file(self, text: str) -> bool:
-        """Whether an argument is the path of a file, which may be gone if it was the child's own."""
-        return self._path(text) in self.own_files or self._exists(text)
 
     def _exists(self, text: str) -> bool:
         """Whether a text is the path of a file of the workspace."""
@@ -200,16 +199,14 @@ def _source(key: str, openings: _Openings) -> Source:
     return Source(
         receipt=parts[-1][0].n,
         text=Text("\n".join(text for _, text in parts)),
-        is_cut=any(_is_partial(receipt) for receipt, _ in parts),
+        is_cut=any(
+            is_cut(receipt) or receipt.output_bytes > len(receipt.whole_output.encode(errors="replace"))
+            for receipt, _ in parts
+        ),
         answered_by=ended if ended != host else None,
         hosts=tuple(dict.fromkeys((host, ended))) if host else (),
         earlier=Text("\n".join(openings.replaced)) if openings.replaced else None,
     )
-
-
-def _is_partial(receipt: Receipt) -> bool:
-    """Whether the record has less of what came back than there was."""
-    return is_cut(receipt) or receipt.output_bytes > len(receipt.whole_output.encode(errors="replace"))
 
 
 def is_of(host: str, allowed: Sequence[str]) -> bool:
@@ -229,24 +226,20 @@ def _url_keys(text: str) -> list[str]:
 
 
 def _url_key(text: str) -> str:
+    """Without scheme, fragment, and a slash at the end."""
     try:
-        return _key(URL(text))
+        url = URL(text)
     except ValueError:
         return f"//{text}"
-
-
-def _key(url: URL) -> str:
-    """Without scheme, fragment, and a slash at the end."""
     port = "" if url.is_default_port() or url.port is None else f":{url.port}"
     query = f"?{url.raw_query_string}" if url.raw_query_string else ""
     return f"//{(url.raw_host or '').lower()}{port}{url.raw_path.rstrip('/')}{query}"
 
 
 def _query_values(url: str) -> list[str]:
-    try:
+    with suppress(ValueError):
         return list(URL(url).query.values())
-    except ValueError:
-        return []
+    return []
 
 
 def _host(key: str) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from delegate.judging.citations.columns import named_after
 from delegate.judging.citations.compare import quote_spans
 from delegate.judging.output import strict_json
 from delegate.types import Every
@@ -56,8 +57,6 @@ _MARKS_FIRST = re.compile(
 _ONLY_MARKS = re.compile(rf"[(（\[【]\s*(?:{MARK}[\s,;]*)+[)）\]】]|{MARK}")
 _SHORT_WORD_LAST = re.compile(r"(?:\A|[\s(（\[„“«\"'-])[^\s\d.(（\[„“«\"'-]{1,6}\.\Z")
 _LONG = 500
-_WORDS_OF_NAME = re.compile(r"[A-Z]?[^\W_A-Z]+|[A-Z]+")
-"""Also of `staffSource`."""
 _LAST_WORD = re.compile(r"[^\s(\[（„“\"«]*\Z")
 
 
@@ -121,18 +120,15 @@ class Statement:
 
     @cached_property
     def _named_after(self) -> dict[int, frozenset[int]]:
-        """The cells after which each cell is named that only cites: those with all words of its name but one."""
+        """The cells after which each cell is named that only cites."""
         says = [at for at, cell in enumerate(self.cells) if says_something(cell)]
-        names = [list(map(str.casefold, _WORDS_OF_NAME.findall(name))) for name in self.columns]
-        found: dict[int, frozenset[int]] = {}
-        for at, cell in enumerate(self.cells):
-            if MARK not in cell or says_something(cell):
-                continue
-            for words in (names[at][:-1], names[at][1:]):
-                if words and (cells := frozenset(other for other in says if names[other][: len(words)] == words)):
-                    found[at] = cells
-                    break
-        return found
+        names = [self.columns[at] for at in says]
+        named = {
+            at: frozenset(says[n] for n in named_after(self.columns[at], names))
+            for at, cell in enumerate(self.cells)
+            if MARK in cell and at not in says
+        }
+        return {at: cells for at, cells in named.items() if cells}
 
 
 def says_something(text: str) -> bool:
@@ -159,7 +155,9 @@ def statements(text: str, *, is_csv: bool, files: Collection[str], every: Every 
 
     With `every` paragraph, a source is that of all sentences since the one before it.
     """
-    paths = _pattern(files)
+    names = "|".join(re.escape(path) for path in sorted(files, key=len, reverse=True))
+    # With or without the number of a line.
+    paths = re.compile(rf"(?<![\w/.-])({names})(?::\d+(?:-\d+)?)?(?![\w/-]|\.\w)") if names else None
     blocks = _csv_rows(text, paths) if is_csv else _json_rows(text, paths)
     if blocks is None:
         blocks = _with_sources_below(_resolved(list(_markdown(text, paths))))
@@ -211,7 +209,10 @@ def _sentences(text: str) -> list[str]:
             sentences[-1] += leading[0]
             piece = piece[leading.end() :]
         says = says_something(piece)
-        if sentences and (not says or _may_go_on(sentences[-1])):
+        # `Prof.`, `eng.`, `डॉ.`: with what follows it is one claim, and the source has to support all of it.
+        last = sentences[-1] if sentences else ""
+        may_go_on = len(last) < _LONG and MARK not in last and _SHORT_WORD_LAST.search(last[-8:]) is not None
+        if sentences and (not says or may_go_on):
             sentences[-1] += f" {piece.strip()}" if says else piece
         elif says or MARK in piece:
             sentences.append(piece.strip())
@@ -236,14 +237,6 @@ def _ends(text: str, end: re.Match[str]) -> bool:
         return False  # one short word is no sentence, and no clause at the end of one
     is_short = len(word) <= 3
     return not (is_short and word.istitle()) and not (is_short and after.isdecimal())
-
-
-def _may_go_on(sentence: str) -> bool:
-    """Whether a sentence without a source ends with what may be an abbreviation: `Prof.`, `eng.`, `डॉ.`
-
-    With what follows it is one claim, and the source has to support all of it.
-    """
-    return len(sentence) < _LONG and MARK not in sentence and _SHORT_WORD_LAST.search(sentence[-8:]) is not None
 
 
 def _with_their_sources(sentences: Sequence[str]) -> list[str]:
@@ -301,7 +294,7 @@ def _inline(token: Token, paths: re.Pattern[str] | None) -> _Block:
     text, kinds = "".join(flat.parts), [child.type for child in children]
     says_sentences = _SENTENCE_END.search(text) is not None
     is_title = [*kinds[:1], *kinds[-1:]] == ["strong_open", "strong_close"] and kinds.count("strong_open") == 1
-    only_links = bool(flat.targets) and flat.label_chars == _count_letters(text)
+    only_links = bool(flat.targets) and flat.label_chars == sum(map(str.isalnum, text))
     return _Block(
         text,
         tuple(flat.targets),
@@ -352,14 +345,10 @@ class _Flat:
         if _URL.match(label.strip()):
             del self.parts[start:]
         else:
-            self.label_chars += _count_letters(label)
+            self.label_chars += sum(map(str.isalnum, label))
         if target:
             self.targets.append(target)
             self.parts.append(MARK)
-
-
-def _count_letters(text: str) -> int:
-    return sum(map(str.isalnum, text))
 
 
 def _target(href: str) -> str:
@@ -407,12 +396,6 @@ def _trimmed(url: str) -> str:
             break
         url = shorter
     return url
-
-
-def _pattern(files: Collection[str]) -> re.Pattern[str] | None:
-    """Matches these paths, with or without the number of a line."""
-    names = "|".join(re.escape(path) for path in sorted(files, key=len, reverse=True))
-    return re.compile(rf"(?<![\w/.-])({names})(?::\d+(?:-\d+)?)?(?![\w/-]|\.\w)") if names else None
 
 
 def _resolved(blocks: Sequence[_Block]) -> list[_Block]:
@@ -537,14 +520,12 @@ def _csv_rows(text: str, paths: re.Pattern[str] | None) -> list[_Block]:
         header, *rows = csv.reader(lines, delimiter=delimiter)
     except (ValueError, csv.Error):
         return []
-    return list(_rows(header, [[_markdown_cell(cell, paths) for cell in row] for row in rows]))
 
+    def cell(text: str) -> _Block:
+        has_link = "](" in text  # in Markdown
+        return _inline(MarkdownIt("commonmark").parseInline(text)[0], paths) if has_link else _cell(text, paths)
 
-def _markdown_cell(text: str, paths: re.Pattern[str] | None) -> _Block:
-    """A cell of a CSV, which may have a link in Markdown."""
-    if "](" not in text:
-        return _cell(text, paths)
-    return _inline(MarkdownIt("commonmark").parseInline(text)[0], paths)
+    return list(_rows(header, [[cell(text) for text in row] for row in rows]))
 
 
 def _json_rows(text: str, paths: re.Pattern[str] | None) -> list[_Block] | None:

@@ -16,7 +16,8 @@ class Chat:
         self.is_whole = False
         self.error: object = None
         self._body: JsonObject = {}
-        self._message: dict[str, _Parts] = {}
+        self._message: dict[str, list[Any]] = {}
+        """The parts of each field."""
         self._calls: list[JsonObject] = []
         self._reason: object = None
 
@@ -36,14 +37,14 @@ class Chat:
             if name == "tool_calls":
                 self._add_calls(value or [])
             elif value is not None:
-                self._message.setdefault(name, _Parts()).add(value)
+                self._message.setdefault(name, []).append(value)
         if delta.get("tool_calls"):
             return ""
         content = delta.get("content")
         return content if content and isinstance(content, str) else None
 
     def body(self) -> JsonObject:
-        message = {name: parts.whole() for name, parts in self._message.items()}
+        message = {name: _whole(parts) for name, parts in self._message.items()}
         message["role"] = "assistant"  # some servers repeat it in each event
         if self._calls:
             message["tool_calls"] = [_whole_call(call) for call in self._calls]
@@ -51,25 +52,26 @@ class Chat:
 
     def _add_calls(self, deltas: list[JsonObject]) -> None:
         for delta in deltas:
-            call = self._call_of(delta)
+            id, index = delta.get("id"), delta.get("index")
+            same = [call for call in self._calls if _is_of(call, id, index)]
+            if not same:
+                same = [JsonObject(id=None, index=index, name="", arguments=[], fields={})]
+                self._calls += same
+            call = same[-1]
+            call["id"] = call["id"] or id
             function: JsonObject = delta.get("function") or {}
             call["name"] += function.get("name") or ""
             call["arguments"].append(function.get("arguments"))
             call["fields"] |= {name: value for name, value in delta.items() if name not in _OF_CALL and value}
 
-    def _call_of(self, delta: JsonObject) -> JsonObject:
-        """The call that a part belongs to. Some servers number none, or give all of them the number 0."""
-        id, index = delta.get("id"), delta.get("index")
-        for call in reversed(self._calls):
-            is_same = call["index"] == index if index is not None else not id or call["id"] == id
-            if is_same and (not id or not call["id"] or call["id"] == id):
-                call["id"] = call["id"] or id
-                return call
-        self._calls.append({"id": id, "index": index, "name": "", "arguments": [], "fields": {}})
-        return self._calls[-1]
-
 
 _OF_CALL = {"index", "id", "function", "type"}
+
+
+def _is_of(call: JsonObject, id: object, index: object) -> bool:
+    """Whether a part belongs to a call. Some servers number none, or give all of them the number 0."""
+    is_same = call["index"] == index if index is not None else not id or call["id"] == id
+    return is_same and (not id or not call["id"] or call["id"] == id)
 
 
 def _whole_call(call: JsonObject) -> JsonObject:
@@ -79,27 +81,15 @@ def _whole_call(call: JsonObject) -> JsonObject:
     return {**call["fields"], "id": call["id"], "type": "function", "function": function}
 
 
-class _Parts:
+def _whole(parts: list[Any]) -> Any:
     """A field of a message. Texts and lists are continued; anything else is replaced."""
-
-    def __init__(self) -> None:
-        self._parts: list[Any] = []
-
-    def add(self, part: Any) -> None:
-        self._parts.append(part)
-
-    def whole(self) -> Any:
-        if all(isinstance(part, str) for part in self._parts):
-            return "".join(self._parts)
-        if not all(isinstance(part, str | list) for part in self._parts):
-            return self._parts[-1]
-        # Some servers send thoughts as parts of a list, and the text behind them as such.
-        lists = [[_text_part(part)] if isinstance(part, str) else cast("list[Any]", part) for part in self._parts]
-        return _joined([item for part in lists for item in part])
-
-
-def _text_part(text: str) -> JsonObject:
-    return {"type": "text", "text": text}
+    if all(isinstance(part, str) for part in parts):
+        return "".join(parts)
+    if not all(isinstance(part, str | list) for part in parts):
+        return parts[-1]
+    # Some servers send thoughts as parts of a list, and the text behind them as such.
+    lists: list[list[Any]] = [[{"type": "text", "text": part}] if isinstance(part, str) else part for part in parts]
+    return _joined([item for part in lists for item in part])
 
 
 _CONTINUED = ("text", "thinking", "summary", "reasoning", "data")
@@ -269,7 +259,10 @@ class GenerateContent:
     def body(self) -> JsonObject:
         if not self._candidate and not self._parts:
             return self._body
-        content = {"role": self._role, "parts": [_joined_part(part) for part in self._parts]}
+        content = {
+            "role": self._role,
+            "parts": [{**part, "text": "".join(part["text"])} if "text" in part else part for part in self._parts],
+        }
         return {**self._body, "candidates": [{**self._candidate, "content": content}]}
 
     def _add_part(self, part: JsonObject) -> str | None:
@@ -284,7 +277,3 @@ class GenerateContent:
 def _is_plain(part: JsonObject) -> bool:
     """Whether a part is nothing but text, which others may continue."""
     return "text" in part and part.keys() <= {"text", "thought"}
-
-
-def _joined_part(part: JsonObject) -> JsonObject:
-    return {**part, "text": "".join(part["text"])} if "text" in part else part

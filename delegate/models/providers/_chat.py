@@ -6,8 +6,6 @@ from typing import Any, cast
 
 from delegate.models.providers._shared import (
     body_with,
-    call_ids,
-    call_name,
     data_url,
     dig,
     encode_all,
@@ -15,6 +13,7 @@ from delegate.models.providers._shared import (
     native_content,
     parse_arguments,
     to_json,
+    with_ids,
 )
 from delegate.models.providers._stops import NO_REASON, stop_of
 from delegate.models.providers._thoughts import without_thoughts
@@ -58,31 +57,11 @@ def read_usage(
 # ---------------------------------------------------------------------------------------------------------- request
 
 
-def chat_body(request: ChatRequest, *, limit: str, origin: str | None) -> JsonObject:
-    """The body of a `POST /chat/completions`.
+def chat_content(request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None) -> bytes:
+    """The body of a `POST /chat/completions`, with these extra fields.
 
     `limit` is the name of the token limit. Messages that came from `origin` are sent back in their native form.
     """
-    items = (item for message in request.messages for item in _items(message, origin))
-    tools = {"tools": [item for tool in request.tools for item in _tool(tool)]} if request.tools else {}
-    return {**_options(request, limit), **tools, "messages": [*_system(request), *items]}
-
-
-def chat_content(request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None) -> bytes:
-    """The same as bytes, with these extra fields."""
-    items_of = partial(_items, origin=origin)
-    messages = encode_all(request.messages, origin or "chat", items_of, *_system(request))
-    tools = {"tools": encode_all(request.tools, "chat", _tool)} if request.tools else {}
-    return body_with({**_options(request, limit), **extra}, **tools, messages=messages)
-
-
-def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    yield {"type": "function", "function": function}
-
-
-def _options(request: ChatRequest, limit: str) -> JsonObject:
-    """The body without the messages and the tools."""
     body: JsonObject = {"model": request.model, limit: request.max_output_tokens}
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
@@ -91,11 +70,15 @@ def _options(request: ChatRequest, limit: str) -> JsonObject:
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.effort is not None:
         body["reasoning_effort"] = request.effort
-    return body
+    system = [{"role": "system", "content": request.system}] if request.system else []
+    messages = encode_all(request.messages, origin or "chat", partial(_items, origin=origin), *system)
+    tools = {"tools": encode_all(request.tools, "chat", _tool)} if request.tools else {}
+    return body_with({**body, **extra}, **tools, messages=messages)
 
 
-def _system(request: ChatRequest) -> list[JsonObject]:
-    return [{"role": "system", "content": request.system}] if request.system else []
+def _tool(tool: ToolSpec) -> Iterator[JsonObject]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    yield {"type": "function", "function": function}
 
 
 def _items(message: Message, origin: str | None) -> Iterator[JsonObject]:
@@ -138,9 +121,7 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
     """The reply of a `POST /chat/completions` at `origin`."""
     choice = body["choices"][0]
     message: JsonObject = choice["message"]
-    items: list[JsonObject] = message.get("tool_calls") or []
-    ids = call_ids(call.get("id") for call in items)
-    calls = tuple(_call(id, call) for id, call in zip(ids, items, strict=True))
+    calls = _calls(message.get("tool_calls") or [])
     reason = choice.get("finish_reason") or NO_REASON
     refusal = message.get("refusal")
     return ChatReply(
@@ -171,10 +152,14 @@ def _text(message: JsonObject) -> str:
     return without_thoughts(content, parsed=any(message.get(name) for name in _THOUGHTS))
 
 
-def _call(id: str, call: JsonObject) -> ToolCall:
-    value = dig(call, "function", "arguments") or ""
-    text = value if isinstance(value, str) else to_json(value)  # some servers send the object itself
-    return ToolCall(id, call_name(dig(call, "function", "name")), parse_arguments(text), text)
+def _calls(items: list[JsonObject]) -> tuple[ToolCall, ...]:
+    functions: list[JsonObject] = [{**(item.get("function") or {}), "id": item.get("id")} for item in items]
+    calls: list[ToolCall] = []
+    for call in with_ids(functions):
+        value = call.get("arguments") or ""
+        text = value if isinstance(value, str) else to_json(value)  # some servers send the object itself
+        calls.append(ToolCall(call["id"], call["name"], parse_arguments(text), text))
+    return tuple(calls)
 
 
 def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> Any:

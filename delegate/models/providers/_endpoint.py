@@ -60,7 +60,13 @@ class Endpoint:
     @property
     def url(self) -> str:
         """The effective address, without a trailing slash."""
-        return (self.base_url or _platform_url(self.platform, self.region) or OFFICIAL[self.protocol]).rstrip("/")
+        url = self.base_url or OFFICIAL[self.protocol]
+        # Where a platform is, for messages: its SDK knows that itself.
+        if self.base_url is None and self.platform == "bedrock":
+            url = f"https://bedrock-runtime.{self.region}.amazonaws.com"
+        elif self.base_url is None and self.platform == "vertex":
+            url = f"https://{'' if self.region == 'global' else f'{self.region}-'}aiplatform.googleapis.com"
+        return url.rstrip("/")
 
     @property
     def shown_url(self) -> str:
@@ -92,15 +98,6 @@ class Endpoint:
     def speaks_responses(self) -> bool:
         """Whether OpenAI's Responses API is used here first, rather than Chat Completions."""
         return self.api == "responses" or (self.api == "auto" and self.serves_openai)
-
-
-def _platform_url(platform: Platform | None, region: str) -> str | None:
-    """Where a platform is, for messages: its SDK knows that itself."""
-    if platform == "bedrock":
-        return f"https://bedrock-runtime.{region}.amazonaws.com"
-    if platform == "vertex":
-        return f"https://{'' if region == 'global' else f'{region}-'}aiplatform.googleapis.com"
-    return None
 
 
 NO_ROUTE = re.compile(r"invalid url|page not found|unexpected endpoint|no such endpoint", re.IGNORECASE)

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import mktime_tz, parsedate_tz
-from http import HTTPStatus
+from http.client import responses
 from typing import Any, cast
 
 import aiohttp
@@ -23,6 +23,7 @@ from delegate.models.providers._shared import NOT_JSON, dig, parse_object
 from delegate.ports import StopReason
 
 Headers = Mapping[str, str]
+_NO_HEADERS: Headers = {}
 
 
 class AnsweredError(ProviderError):
@@ -122,40 +123,36 @@ _FOREIGN_THINKING = re.compile(r"bound to a different conversation", re.IGNORECA
 """What Anthropic writes about thinking that wasn't made behind the messages in front of it, also through gateways."""
 
 
-def _fault_of(status: int, headers: Headers, codes: frozenset[str], text: str) -> ProviderFault:
+_STATUS_FAULTS: Mapping[int, ProviderFault] = {
+    401: "auth",
+    402: "auth",
+    403: "auth",
+    408: "server_error",  # the server's own timeout, such as Amazon's for a model
+    409: "server_error",  # a conflict with another request
+    413: "context_overflow",
+    424: "server_error",  # Amazon: the model failed
+    429: "rate_limited",
+    503: "overloaded",
+    529: "overloaded",
+}
+
+
+def fault_of(
+    status: int, headers: Headers = _NO_HEADERS, codes: frozenset[str] = frozenset(), text: str = ""
+) -> ProviderFault:
+    """The fault of an error response, by its status unless its codes and its text say more."""
     if status in _TOO_LONG_STATUSES and (codes & _TOO_LONG_CODES or _TOO_LONG.search(text)):
         return "context_overflow"
-    if (
-        codes & _NO_CREDIT_CODES
-        or any(code.endswith("spend_limit_reached") for code in codes)
-        or _NO_CREDIT.search(text)
-    ):
+    is_over_limit = any(code.endswith("spend_limit_reached") for code in codes)
+    if codes & _NO_CREDIT_CODES or is_over_limit or _NO_CREDIT.search(text):
         return "auth"
     if status == 402 and "retry-after" in headers:  # OpenRouter: other requests have reserved the credit
         return "rate_limited"
     passing: list[ProviderFault] = [_PASSING_CODES[code] for code in sorted(codes) if code in _PASSING_CODES]
-    return passing[0] if passing and status not in _FINAL_STATUSES else fault_of(status)
-
-
-def fault_of(status: int) -> ProviderFault:
-    """The fault for an HTTP status other than 200, if the body doesn't say more."""
-    known: dict[int, ProviderFault] = {
-        401: "auth",
-        402: "auth",
-        403: "auth",
-        408: "server_error",  # the server's own timeout, such as Amazon's for a model
-        409: "server_error",  # a conflict with another request
-        413: "context_overflow",
-        424: "server_error",  # Amazon: the model failed
-        429: "rate_limited",
-        503: "overloaded",
-        529: "overloaded",
-    }
-    if status in known:
-        return known[status]
-    if status >= 500:
-        return "server_error"
-    return "bad_request" if status >= 400 else "bad_reply"
+    if passing and status not in _FINAL_STATUSES:
+        return passing[0]
+    others: ProviderFault = "server_error" if status >= 500 else "bad_request" if status >= 400 else "bad_reply"
+    return _STATUS_FAULTS.get(status, others)
 
 
 def _error_of(body: object) -> object:
@@ -202,7 +199,12 @@ def status_error(provider: str, status: int, body: object, headers: Headers) -> 
     """The error for a response with `status`. `body` is the parsed body or its text."""
     error = _error_of(body)
     codes, text = _codes(error, headers), _text(error)
-    message = f"{provider}: HTTP {status}: {_message(status, text, headers)}"
+    if 300 <= status < 400:
+        place = redactor.beginning(headers.get("location", "?"), 200)
+        said = f"redirected to {place}; not followed, so that the key stays at its endpoint"
+    else:
+        said = redactor.beginning(text, 300) or responses.get(status, "no reason given")
+    message = f"{provider}: HTTP {status}: {said}"
     if status in (400, 403, 422):
         for pattern, stop in _ANSWERS:
             if pattern.search(" ".join((*codes, text))):
@@ -210,11 +212,11 @@ def status_error(provider: str, status: int, body: object, headers: Headers) -> 
     if status == 400 and _FOREIGN_THINKING.search(text):
         return ThinkingRefused("bad_request", message, provider=provider, status=status)
     return ProviderError(
-        _fault_of(status, headers, codes, text),
+        fault_of(status, headers, codes, text),
         message,
         provider=provider,
         status=status,
-        retry_after=_told_wait(error, text) if (seconds := retry_after(headers)) is None else seconds,
+        retry_after=_told_wait(error, text) if (seconds := _retry_after(headers)) is None else seconds,
         final=status not in (429, 503, 529) and headers.get("x-should-retry") == "false",
     )
 
@@ -234,16 +236,6 @@ def body_error(provider: str, error: object, headers: Headers, *, had_begun: boo
     if had_begun:
         built.outcome = "broken_off"
     return built
-
-
-def _message(status: int, text: str, headers: Headers) -> str:
-    if 300 <= status < 400:
-        place = redactor.beginning(headers.get("location", "?"), 200)
-        return f"redirected to {place}; not followed, so that the key stays at its endpoint"
-    try:
-        return redactor.beginning(text, 300) or HTTPStatus(status).phrase
-    except ValueError:
-        return "no reason given"
 
 
 def transport_error(provider: str, error: BaseException, *, slow: bool = False) -> ProviderError:
@@ -283,17 +275,21 @@ def without_key(error: ProviderError, key: str) -> ProviderError:
 # ----------------------------------------------------------------------------------------------- what a person can do
 
 
-def advise(error: ProviderError, endpoint: Endpoint) -> ProviderError:
-    """The same error, whose text also says what to correct, if that is the key, the address or the model's name."""
+def advise(error: ProviderError, endpoint: Endpoint) -> None:
+    """Let the text of an error also say what to correct, if that is the key, the address or the model's name."""
     if endpoint.platform is None and (advice := _advice(error, endpoint)):
         error.args = (f"{error}; {advice}",)
-    return error
 
 
 def _advice(error: ProviderError, endpoint: Endpoint) -> str:
     address = endpoint.url_from or "the address"
+    if error.fault == "auth" and not endpoint.key_from:
+        where = "OPENAI_API_KEY" if endpoint.url_from == "OPENAI_BASE_URL" else f"key_env, beside {endpoint.url_from}"
+        return f"no key was sent to {endpoint.host}: set {where}" if endpoint.url_from else ""
     if error.fault == "auth":
-        return _about_key(error, endpoint)
+        is_refused = error.status in (400, 401, 403)
+        sent = f"the key that was sent to {endpoint.host} is that of {endpoint.key_from}: set a valid one"
+        return sent if is_refused else f"the account is that of the key in {endpoint.key_from}"
     if error.outcome == "not_sent":
         fix = f"start the server, or correct {address}" if endpoint.base_url else "check the network"
         return f"can't connect to {endpoint.shown_url}: {fix}"
@@ -309,19 +305,10 @@ def _advice(error: ProviderError, endpoint: Endpoint) -> str:
     return f"{endpoint.shown_url} doesn't answer as a model API: correct {address}"
 
 
-def _about_key(error: ProviderError, endpoint: Endpoint) -> str:
-    if not endpoint.key_from:
-        where = "OPENAI_API_KEY" if endpoint.url_from == "OPENAI_BASE_URL" else f"key_env, beside {endpoint.url_from}"
-        return f"no key was sent to {endpoint.host}: set {where}" if endpoint.url_from else ""
-    if error.status in (400, 401, 403):
-        return f"the key that was sent to {endpoint.host} is that of {endpoint.key_from}: set a valid one"
-    return f"the account is that of the key in {endpoint.key_from}"
-
-
 # ------------------------------------------------------------------------------------------------------------ waits
 
 
-def retry_after(headers: Headers) -> float | None:
+def _retry_after(headers: Headers) -> float | None:
     """The seconds that the server asks to wait, in any of the usual headers."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

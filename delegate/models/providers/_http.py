@@ -12,7 +12,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def _tls(library: str) -> ssl.SSLContext:
 def session(tls: ssl.SSLContext, **options: Any) -> aiohttp.ClientSession:
     """A session whose connections can be reused and stay alive, and whose responses are `Response`s."""
     return aiohttp.ClientSession(
-        connector=connector(tls),
+        connector=Connector(tls),
         response_class=Response,
         max_line_size=MAX_HEADER,
         max_field_size=MAX_HEADER,
@@ -164,13 +164,18 @@ class RepeatingClient:
         self._known: dict[str, _Known] = {}
         self._forgotten = 0
 
-    def repeat(self, url: str, content: bytes) -> Coroutine[None, None, Answer] | None:
+    async def repeat(self, url: str, content: bytes) -> Answer | None:
         """Send the request that the SDK built for `url` with another body. None if it hasn't built one.
 
-        Raises the errors of aiohttp when it is awaited.
+        Raises the errors of aiohttp.
         """
-        known = self._known.get(url)
-        return None if known is None else self._repeated(known, content)
+        if (known := self._known.get(url)) is None:
+            return None
+        answer = await self._exchange(known, content)
+        if self._log.isEnabledFor(logging.DEBUG):  # as the SDK does for the requests that it sends itself
+            id = answer.headers.get("x-request-id") or answer.headers.get("request-id")
+            self._log.debug('HTTP Response: POST %s "%i" request_id: %s', known.url, answer.status, id)
+        return answer
 
     @contextmanager
     def asking(self, url: str, answer: Answer | None) -> Generator[None]:
@@ -198,8 +203,11 @@ class RepeatingClient:
                 raise self.http.ReadError(str(error), request=request) from error
             if url and _PER_REQUEST not in known.headers and forgotten == self._forgotten:
                 self._known[url] = known
+        # As they were sent: aiohttp takes them for UTF-8, whatever they are.
         headers = [
-            (_bytes(name), _bytes(value)) for name, value in answer.headers.items() if name.lower() not in _DECODED
+            (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
+            for name, value in answer.headers.items()
+            if name.lower() not in _DECODED
         ]
         return self.http.Response(answer.status, headers=headers, content=answer.content, request=request)
 
@@ -215,13 +223,6 @@ class RepeatingClient:
         if session is not None:
             await session.close()
         await self._library.aclose()
-
-    async def _repeated(self, known: _Known, content: bytes) -> Answer:
-        answer = await self._exchange(known, content)
-        if self._log.isEnabledFor(logging.DEBUG):  # as the SDK does for the requests that it sends itself
-            id = answer.headers.get("x-request-id") or answer.headers.get("request-id")
-            self._log.debug('HTTP Response: POST %s "%i" request_id: %s', known.url, answer.status, id)
-        return answer
 
     async def _exchange(self, known: _Known, content: bytes) -> Answer:
         if self._session is None:
@@ -273,11 +274,6 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _bytes(text: str) -> bytes:
-    """The text of a header as it was sent. aiohttp takes it for UTF-8, whatever it is."""
-    return text.encode("utf-8", "surrogateescape")
-
-
 def _known(request: Any) -> _Known:
     headers = CIMultiDict[str]((name, value) for name, value in request.headers.items() if name not in _OF_CONNECTION)
     seconds: dict[str, float | None] = request.extensions["timeout"]
@@ -297,9 +293,16 @@ _idle_seconds: ContextVar[float] = ContextVar("idle_seconds", default=0.0)
 
 
 class Connector(aiohttp.TCPConnector):
-    """Reuses no connection that its server has closed meanwhile, even if the event loop was too busy to notice."""
+    """Reuses no connection that its server has closed meanwhile, even if the event loop was too busy to notice.
 
-    def __init__(self, **options: Any) -> None:
+    The network drops none while a model writes: gateways forget silent ones after minutes. aiohttp can see to that
+    since version 3.12.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        options: dict[str, Any] = {"limit": 0, "ssl": tls, "keepalive_timeout": REUSE_SECONDS}
+        if "socket_factory" in inspect.signature(aiohttp.TCPConnector).parameters:
+            options["socket_factory"] = _socket
         super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
         self._idle_since = WeakKeyDictionary[Any, float]()
         """When each connection was released, by its protocol."""
@@ -312,11 +315,9 @@ class Connector(aiohttp.TCPConnector):
                 break
             connection.close()
         _idle_seconds.set(0.0 if since is None else time.monotonic() - since)
-        connection.add_callback(partial(self._released, connection.protocol))
+        protocol = connection.protocol
+        connection.add_callback(lambda: self._idle_since.__setitem__(protocol, time.monotonic()))
         return connection
-
-    def _released(self, protocol: Any) -> None:
-        self._idle_since[protocol] = time.monotonic()
 
 
 def _has_input(transport: Any) -> bool:
@@ -327,17 +328,6 @@ def _has_input(transport: Any) -> bool:
     poll = select.poll()
     poll.register(number, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def connector(tls: ssl.SSLContext) -> aiohttp.TCPConnector:
-    """Connections that the network doesn't drop while a model writes: gateways forget silent ones after minutes.
-
-    aiohttp can do that since version 3.12.
-    """
-    options: dict[str, Any] = {}
-    if "socket_factory" in inspect.signature(aiohttp.TCPConnector).parameters:
-        options["socket_factory"] = _socket
-    return Connector(limit=0, ssl=tls, keepalive_timeout=REUSE_SECONDS, **options)
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:

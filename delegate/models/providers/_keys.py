@@ -54,18 +54,16 @@ class KeyCommand:
         if process.returncode:
             output = redactor.text(" ".join(process.stderr.decode(errors="replace").split()))
             raise ValueError(f"{self.arguments[0]} ended with status {process.returncode}: {output[-200:]}")
-        return _printed(process.stdout.decode(errors="replace").strip())
-
-
-def _printed(text: str) -> tuple[str, object]:
-    """The key in what a command printed, and when it expires."""
-    if not text.startswith("{"):
-        return text, None
-    fields = cast("dict[str, Any]", json.loads(text))
-    key = next((fields[name] for name in _KEY_NAMES if fields.get(name)), None)
-    if key is None:
-        raise ValueError(f"its JSON has no field {', '.join(_KEY_NAMES[:-1])} or {_KEY_NAMES[-1]}")
-    return key, next((fields[name] for name in _EXPIRY_NAMES if fields.get(name)), None)
+        text = process.stdout.decode(errors="replace").strip()
+        if not text.startswith("{"):
+            return text, None
+        fields = cast("dict[str, Any]", json.loads(text))
+        key, expires = (
+            next((fields[name] for name in names if fields.get(name)), None) for names in (_KEY_NAMES, _EXPIRY_NAMES)
+        )
+        if key is None:
+            raise ValueError(f"its JSON has no field {', '.join(_KEY_NAMES[:-1])} or {_KEY_NAMES[-1]}")
+        return key, expires
 
 
 class CurrentKey:
@@ -99,27 +97,19 @@ class CurrentKey:
     async def _renew(self) -> None:
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                self.text, expires = _checked(await _answer(self._ask))
+                ask: Any = self._ask  # one that isn't async may block
+                answer = ask() if inspect.iscoroutinefunction(ask) else await asyncio.to_thread(ask)
+                answer = cast("object", await answer if inspect.isawaitable(answer) else answer)
+            key, expires = cast("tuple[object, object]", answer) if isinstance(answer, tuple) else (answer, None)
+            if not isinstance(key, str) or not key.strip():
+                raise ValueError("there is no key in the answer")
+            self.text, ask_at = key.strip(), _seconds(expires) - MARGIN_SECONDS
             redactor.add_key(self.text)
         except Exception as error:
             text = redactor.beginning(" ".join(f"{type(error).__name__}: {error}".split()), 300)
             message = f"{self._endpoint.protocol}: no key for {self._endpoint.shown_url}: {text}"
             raise ProviderError("auth", message, provider=self._endpoint.protocol, outcome="not_sent") from None
-        self._ask_at = expires - MARGIN_SECONDS
-
-
-async def _answer(ask: Any) -> object:
-    """What a function returns that may be async; one that isn't may block."""
-    answer = ask() if inspect.iscoroutinefunction(ask) else await asyncio.to_thread(ask)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-def _checked(answer: object) -> tuple[str, float]:
-    """The key and its expiry in seconds since the epoch, from a key or a pair of both."""
-    key, expires = cast("tuple[object, object]", answer) if isinstance(answer, tuple) else (answer, None)
-    if not isinstance(key, str) or not key.strip():
-        raise ValueError("there is no key in the answer")
-    return key.strip(), _seconds(expires)
+        self._ask_at = ask_at
 
 
 def _seconds(expires: object) -> float:

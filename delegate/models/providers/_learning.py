@@ -78,14 +78,11 @@ def _shown(profile: Profile, request: ChatRequest, reply: ChatReply) -> dict[str
     if profile.finish_reason is None or has_reason > profile.finish_reason:
         shown["finish_reason"] = has_reason
     has_schema = request.reply_schema is not None and profile.replies in (None, "json_schema")
-    if has_schema and reply.stop == "end" and reply.text.strip():
-        shown["replies"] = "json_schema" if _is_object(reply.text) else "prompt"
+    if has_schema and reply.stop == "end" and (text := reply.text.strip()):
+        fenced = _FENCED.fullmatch(text)
+        is_object = parse_object(fenced[1] if fenced else text) is not None
+        shown["replies"] = "json_schema" if is_object else "prompt"
     return shown
-
-
-def _is_object(text: str) -> bool:
-    fenced = _FENCED.fullmatch(text.strip())
-    return parse_object(fenced[1] if fenced else text) is not None
 
 
 _FENCED = re.compile(r"```(?:json)?\s*(.*)```", re.DOTALL | re.IGNORECASE)

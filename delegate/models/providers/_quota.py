@@ -4,12 +4,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from delegate.ports import Quota
 
 Headers = Mapping[str, str]
-ReadQuota = Callable[[Headers], Quota | None]
-_Level = tuple[int | None, int | None, float | None]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[smhd]))+", re.ASCII)
@@ -31,16 +30,13 @@ def _quota(headers: Headers, name: str, seconds: Callable[[str], float | None]) 
     # Most servers have none of them, and looking one up takes longer than listing all names.
     if not any("ratelimit" in header.lower() for header in headers):
         return None
-    requests, tokens = (_level(headers, name, limited, seconds) for limited in ("requests", "tokens"))
-    return Quota(*requests, *tokens) if requests is not _MISSING or tokens is not _MISSING else None
-
-
-_MISSING: _Level = (None, None, None)
-
-
-def _level(headers: Headers, name: str, limited: str, seconds: Callable[[str], float | None]) -> _Level:
-    limit, remaining, reset = (headers.get(name.format(word, limited)) for word in ("limit", "remaining", "reset"))
-    return _MISSING if limit is None else (_count(limit), _count(remaining or ""), seconds(reset or ""))
+    parts: list[Any] = []
+    is_known = False
+    for limited in ("requests", "tokens"):
+        limit, left, reset = (headers.get(name.format(word, limited)) for word in ("limit", "remaining", "reset"))
+        is_known = is_known or limit is not None
+        parts += (None, None, None) if limit is None else (_count(limit), _count(left or ""), seconds(reset or ""))
+    return Quota(*parts) if is_known else None
 
 
 def _count(text: str) -> int | None:

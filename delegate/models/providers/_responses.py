@@ -6,14 +6,13 @@ from delegate.errors import ProviderError
 from delegate.models.providers._chat import REPLY_NAME, arguments_text, error_text, read_usage
 from delegate.models.providers._shared import (
     body_with,
-    call_ids,
-    call_name,
     data_url,
     dig,
     encode_all,
     file_name,
     native_content,
     parse_arguments,
+    with_ids,
 )
 from delegate.models.providers._thoughts import without_thoughts
 from delegate.ports import (
@@ -103,13 +102,15 @@ def read_responses(body: JsonObject) -> ChatReply:
     """The reply of a `POST /responses`. Raises `ProviderError` if its status is `failed`."""
     if body.get("status") == "failed":  # without an error, which would have been raised before
         raise ProviderError("server_error", "openai: the response failed: no reason given", provider="openai")
-    items = _with_ids(body["output"])
-    calls = tuple(
-        ToolCall(item["call_id"], item["name"], parse_arguments(item["arguments"]), item["arguments"])
-        for item in items
-        if item["type"] == "function_call"
-    )
-    parts = [part for item in items if item["type"] == "message" for part in _message_parts(item, bool(calls))]
+    items = with_ids(body["output"], "call_id", kind="function_call")
+    calls: list[ToolCall] = []
+    for item in items:
+        if item["type"] == "function_call":
+            item["arguments"] = item.get("arguments") or ""
+            calls.append(ToolCall(item["call_id"], item["name"], parse_arguments(item["arguments"]), item["arguments"]))
+    # Commentary only counts next to tool calls.
+    messages = [item for item in items if item["type"] == "message" and (calls or item.get("phase") != "commentary")]
+    parts: list[JsonObject] = [part for message in messages for part in message["content"]]
     refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
     reason = dig(body, "incomplete_details", "reason") or body.get("status") or "none"
     return ChatReply(
@@ -118,7 +119,7 @@ def read_responses(body: JsonObject) -> ChatReply:
         usage=read_usage(
             body.get("usage"), "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"
         ),
-        tool_calls=calls,
+        tool_calls=tuple(calls),
         model_served=body.get("model"),
         stop_detail=f"{reason}: {refusal}" if refusal else reason,
         native={"protocol": "responses", "items": items},
@@ -138,22 +139,6 @@ def _web_search(items: list[JsonObject], parts: list[JsonObject]) -> WebSearch |
         tuple(dict.fromkeys(WebSource(note["url"], note.get("title") or "") for note in cited)),
         "web_search_call failed" if has_failed else "",
     )
-
-
-def _with_ids(items: list[JsonObject]) -> list[JsonObject]:
-    """The items, with an ID and a name for calls that compatible servers sent without."""
-    ids = iter(call_ids(item.get("call_id") for item in items if item["type"] == "function_call"))
-    return [
-        {**item, "call_id": next(ids), "name": call_name(item.get("name")), "arguments": item.get("arguments") or ""}
-        if item["type"] == "function_call"
-        else item
-        for item in items
-    ]
-
-
-def _message_parts(item: JsonObject, has_calls: bool) -> list[JsonObject]:
-    """The content of a message. Commentary is only included if the reply also has tool calls."""
-    return item["content"] if has_calls or item.get("phase") != "commentary" else []
 
 
 def _stop(reason: str, has_calls: bool, refused: bool) -> StopReason:

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError
-from delegate.ports import Attachment, ChatReply, Message, Quota, ToolSpec
+from delegate.ports import Attachment, ChatReply, Message, Quota, ToolCall, ToolSpec
 from delegate.types import JsonObject
 
 # aiohttp warns that the bytes of a long conversation are sent at once. If a host turns warnings into errors, that would
@@ -124,9 +124,11 @@ def parse_body(data: str | bytes, provider: str) -> JsonObject:
     return body
 
 
-def read_reply(
-    read: Callable[[JsonObject], ChatReply], body: JsonObject, quota: Quota | None, *, provider: str
-) -> ChatReply:
+ReadReply = Callable[[JsonObject], ChatReply]
+"""Converts the body of a reply. May raise `SHAPE_ERRORS`."""
+
+
+def read_reply(read: ReadReply, body: JsonObject, quota: Quota | None, *, provider: str) -> ChatReply:
     """Convert the body of a reply with `read`. Raises `ProviderError("bad_reply")` if it has an unknown format."""
     try:
         reply = read(body)
@@ -179,17 +181,27 @@ NO_NAME = "unnamed"
 """The name of a call that came without one. There is no such tool, which is what the model is told."""
 
 
-def call_ids(own_ids: Iterable[object]) -> list[str]:
-    """An ID for each call of a turn: its own, if it has one that no earlier call has, or a generated one."""
+def with_ids(items: Iterable[JsonObject], id_name: str = "id", kind: str | None = None) -> list[JsonObject]:
+    """The items of a turn, of which each call has an ID that no earlier one has, and a name.
+
+    `kind` is the type of the items that are calls; None if all of them are.
+    """
     ids: list[str] = []
-    for id in own_ids:
-        ids.append(id if isinstance(id, str) and id and id not in ids else f"{LOCAL_ID}{token_hex(6)}")
-    return ids
+    complete: list[JsonObject] = []
+    for item in items:
+        if kind is None or item["type"] == kind:
+            id, name = item.get(id_name), item.get("name")
+            ids.append(id if isinstance(id, str) and id and id not in ids else f"{LOCAL_ID}{token_hex(6)}")
+            item = {**item, id_name: ids[-1], "name": name if isinstance(name, str) and name else NO_NAME}
+        complete.append(item)
+    return complete
 
 
-def call_name(name: object) -> str:
-    """The name of a call, if it has one."""
-    return name if isinstance(name, str) and name else NO_NAME
+def parsed_call(id: str, name: str, arguments: object) -> ToolCall:
+    """A call whose arguments come as an object, or as what some servers send in place of one."""
+    if isinstance(arguments, dict):
+        return ToolCall(id, name, valid_arguments(cast("JsonObject", arguments)))
+    return ToolCall(id, name, None, to_json(arguments))
 
 
 def base64_of(attachment: Attachment) -> str:

@@ -7,7 +7,7 @@ while it is written. What reads a reply is the same with and without streaming.
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Protocol, cast
 
@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from delegate.errors import ProviderError
 from delegate.models.providers._shared import (
     SHAPE_ERRORS,
+    ReadReply,
     call_seconds,
     parse_body,
     parse_object,
@@ -77,10 +78,6 @@ class Receiver:
         """The limit that holds now."""
         return self._pause if self.is_pausing and self._pause is not None else self._wait
 
-    def stream(self, assembly: Assembly, read: Callable[[JsonObject], ChatReply], *, provider: str) -> "Stream":
-        """A reply to receive. `read` converts its body."""
-        return Stream(assembly, read, self, provider)
-
     def heard(self) -> None:
         """Take note that something has arrived."""
         now = asyncio.get_running_loop().time()
@@ -109,11 +106,9 @@ async def receiver(request: ChatRequest, limit: float | None, provider: str) -> 
 
 
 class Stream:
-    """One reply that is received as events."""
+    """One reply that is received as events. `read` converts its body."""
 
-    def __init__(
-        self, assembly: Assembly, read: Callable[[JsonObject], ChatReply], receiver: Receiver, provider: str
-    ) -> None:
+    def __init__(self, assembly: Assembly, read: ReadReply, receiver: Receiver, provider: str) -> None:
         self._assembly = assembly
         self._read = read
         self._receiver = receiver
@@ -165,11 +160,7 @@ class Stream:
         except SHAPE_ERRORS as error:
             raise unknown_format(self._provider, error) from error
         self.has_begun = self.has_begun or self._assembly.error is None
-        if text is not None:
-            self._written(text)
-
-    def _written(self, text: str) -> None:
-        if self._incoming.begun_at is None:
+        if text is not None and self._incoming.begun_at is None:
             self._incoming.begun_at = time.monotonic()
         if text and self._incoming.on_text is not None:
             self._incoming.on_text(text)
@@ -206,7 +197,11 @@ def _events(blocks: bytes, provider: str) -> list[JsonObject]:
     try:
         return cast("list[JsonObject]", from_json(b"[%b]" % b",".join(data), allow_inf_nan=False))
     except ValueError:
-        return [_event(event, provider) for event in data]
+        events = [parse_object(event) for event in data]
+        if None in events:
+            text = f"{provider}: an event of the reply isn't a JSON object"
+            raise ProviderError("bad_reply", text, provider=provider) from None
+        return [event for event in events if event is not None]
 
 
 def _data(block: bytes) -> bytes:
@@ -216,11 +211,3 @@ def _data(block: bytes) -> bytes:
 
 
 _DONE = b'{"[DONE]":true}'
-
-
-def _event(data: bytes, provider: str) -> JsonObject:
-    event = parse_object(data)
-    if event is None:
-        text = f"{provider}: an event of the reply isn't a JSON object"
-        raise ProviderError("bad_reply", text, provider=provider)
-    return event

@@ -20,23 +20,17 @@ _MOST_TAGS = 50
 
 def without_thoughts(text: str, *, parsed: bool = False) -> str:
     """The text without thoughts; empty if they never end. `parsed`: the server has sent the thoughts elsewhere."""
-    start = text.lstrip()
-    for begin, end in _TAGS:
-        if start.startswith(begin):
-            return _after_blocks(text, begin, end)
-    if parsed or _END not in text or start[:1] in "{[`~":
-        return text
-    return _after_end(text)
-
-
-def _after_blocks(text: str, begin: str, end: str) -> str:
     rest = text.lstrip()
+    begin, end = next((tags for tags in _TAGS if rest.startswith(tags[0])), ("", ""))
+    if not begin:
+        return text if parsed or _END not in text or rest[:1] in "{[`~" else _after_end(text)
     while rest.startswith(begin):
         _, closed, after = rest.partition(end)
         if not closed:
             return text if rest.startswith(f"{begin} ") else ""  # with a blank, it is a sentence about the tag
         text = rest = after.lstrip()
-    return _after_end(_between_paragraphs(text, begin, end)) if end == _END else _between_paragraphs(text, begin, end)
+    text = _between_paragraphs(text, begin, end)
+    return _after_end(text) if end == _END else text
 
 
 def _between_paragraphs(text: str, begin: str, end: str) -> str:

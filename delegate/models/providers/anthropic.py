@@ -1,6 +1,7 @@
 """Client for Anthropic's Messages API, also on Amazon Bedrock and Google Vertex AI, using the official SDK."""
 
 import inspect
+from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, cast
@@ -11,28 +12,17 @@ from delegate._util.encoding import json_bytes
 from delegate.errors import ProviderError, ThinkingRefused
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._learning import as_known, ask_as_known, within
-from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
-from delegate.models.providers._profile import EndpointProfiles, Profile, ProfileStore
+from delegate.models.providers._learning import as_known
+from delegate.models.providers._posting import PostingClient, prepare_http, translate
+from delegate.models.providers._profile import Profile, ProfileStore
 from delegate.models.providers._quota import anthropic_quota
-from delegate.models.providers._shared import (
-    base64_of,
-    call_ids,
-    call_name,
-    dig,
-    native_content,
-    read_reply,
-    to_json,
-    valid_arguments,
-)
-from delegate.models.providers._stops import NO_REASON, cut_off_unsaid, stop_of
+from delegate.models.providers._shared import base64_of, dig, native_content, parsed_call, with_ids
+from delegate.models.providers._stops import NO_REASON, stop_of
 from delegate.models.providers._stream import Receiver
 from delegate.models.providers._thoughts import without_thoughts
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, WebSearch, WebSource
+from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Quota, ToolReply, WebSearch, WebSource
 from delegate.types import JsonObject, Usage
 
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-"""The efforts of this API. Older models know fewer."""
 _THINKING = ("thinking", "redacted_thinking")
 _WEB_SEARCH = "web_search_20250305"
 """Later versions have code run that filters the results, which not all models can do."""
@@ -43,15 +33,7 @@ _DROP_HEADERS = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "Messages":
     """Create a client for the Messages API."""
-    client_class, options = _platform_client(endpoint)
-    if "open_telemetry" in inspect.signature(client_class).parameters:
-        options["open_telemetry"] = False
-    transport = SdkTransport(anthropic, client_class, endpoint, read_quota=anthropic_quota, **options)
-    if endpoint.platform is None:
-        transport.client.auth_token = None  # 0.x would also send ANTHROPIC_AUTH_TOKEN from the environment
-    # Base URLs of compatible servers are written with and without the version.
-    path = "/messages" if endpoint.url.endswith("/v1") and endpoint.platform is None else "/v1/messages"
-    return Messages(transport, timeout_seconds, path, profiles.at(endpoint))
+    return Messages(endpoint, profiles, timeout_seconds)
 
 
 def _platform_client(endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
@@ -59,19 +41,16 @@ def _platform_client(endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
     if endpoint.platform is None:
         return anthropic.AsyncAnthropic, {}
     needed = {"bedrock": "boto3", "vertex": "google.auth"}[endpoint.platform]
-    if not _is_installed(needed):
+    try:
+        is_installed = find_spec(needed) is not None
+    except (ModuleNotFoundError, ValueError):  # of its package, or it is blocked
+        is_installed = False
+    if not is_installed:
         raise ModuleNotFoundError(name=needed)
     sdk: Any = anthropic  # which loads these classes when they are asked for
     if endpoint.platform == "bedrock":
         return sdk.AsyncAnthropicBedrock, {"aws_region": endpoint.region}
     return sdk.AsyncAnthropicVertex, {"region": endpoint.region, "project_id": endpoint.project}
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ModuleNotFoundError, ValueError):  # of its package, or it is blocked
-        return False
 
 
 def prepare() -> None:
@@ -84,26 +63,29 @@ def provider_error(error: Exception) -> ProviderError:
     return translate(anthropic, error, "anthropic")
 
 
-class Messages(SdkClient):
+class Messages(PostingClient):
     """A `ChatClient` for the Messages API."""
 
     provider = "anthropic"
+    efforts = ("low", "medium", "high", "xhigh", "max")  # older models know fewer
+    sdk_errors = (anthropic.AnthropicError,)
 
-    def __init__(
-        self, transport: SdkTransport, timeout_seconds: float | None, path: str, profiles: EndpointProfiles
-    ) -> None:
-        super().__init__(transport, timeout_seconds)
-        self._path = path
-        self._profiles = profiles
-        self.searches_web = transport.endpoint.platform is None
+    def __init__(self, endpoint: Endpoint, profiles: ProfileStore, timeout_seconds: float | None) -> None:
+        client_class, options = _platform_client(endpoint)
+        if "open_telemetry" in inspect.signature(client_class).parameters:
+            options["open_telemetry"] = False
+        super().__init__(anthropic, client_class, endpoint, profiles, timeout_seconds, **options)
+        self.searches_web = endpoint.platform is None
+        if endpoint.platform is None:
+            self.sdk_client.auth_token = None  # 0.x would also send ANTHROPIC_AUTH_TOKEN from the environment
+        # Base URLs of compatible servers are written with and without the version.
+        has_version = endpoint.url.endswith("/v1") and endpoint.platform is None
+        self._path = "/messages" if has_version else "/v1/messages"
         self._dropping: set[str] = set()
         """The models that refused thinking, and are asked since to leave such thinking out."""
 
-    async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
-        return await ask_as_known(self._profiles, within(EFFORTS, request), partial(self._converse, receiver))
-
-    async def _converse(self, receiver: Receiver, request: ChatRequest, profile: Profile) -> ChatReply:
-        ask = partial(self._ask, receiver, as_known(profile, request), profile)
+    async def _ask(self, receiver: Receiver, key: str, request: ChatRequest, profile: Profile) -> ChatReply:
+        ask = partial(self._send, receiver, key, as_known(profile, request), profile)
         drops = request.model in self._dropping
         try:
             return await ask(drop=drops)
@@ -117,18 +99,24 @@ class Messages(SdkClient):
         self._dropping.add(request.model)
         return reply
 
-    async def _ask(self, receiver: Receiver, request: ChatRequest, profile: Profile, *, drop: bool) -> ChatReply:
+    async def _send(
+        self, receiver: Receiver, key: str, request: ChatRequest, profile: Profile, *, drop: bool
+    ) -> ChatReply:
         body = messages_body(request)
         # On a platform, the SDK would make another request of it, with events in a format of that platform.
-        if self._transport.endpoint.platform is None and profile.streams is not False:
+        if self.endpoint.platform is None and profile.streams is not False:
             body["stream"] = True
         path, headers = (f"{self._path}?beta=true", _DROP_HEADERS) if drop else (self._path, None)
         if drop:
             body["thinking"] = _DROP_FOREIGN
-        stream = receiver.stream(assemblies.Messages(), read_message, provider="anthropic")
-        answer = await self._transport.post(path, json_bytes(body), stream, headers)
-        self._profiles.saw_stream(request.model, stream.has_begun)
-        return cut_off_unsaid(read_reply(read_message, *answer, provider="anthropic"), request)
+        assembly = assemblies.Messages()
+        return await self._post(receiver, key, request, path, json_bytes(body), assembly, read_message, headers)
+
+    def _converted(self, error: Exception) -> ProviderError:
+        return provider_error(error)
+
+    def _quota(self, headers: Mapping[str, str]) -> Quota | None:
+        return anthropic_quota(headers)
 
 
 def messages_body(request: ChatRequest) -> JsonObject:
@@ -161,6 +149,13 @@ def messages_body(request: ChatRequest) -> JsonObject:
 
 
 def _turns(request: ChatRequest) -> list[JsonObject]:
+    """The conversation, marked for prompt caching if there is a next turn, which sends all of it again.
+
+    The marker on the last user turn writes the cache; those before it read what the previous request wrote: two, since
+    a message may follow the results of tools. The API searches for earlier entries itself, but only over 20 blocks, and
+    a turn may have more tool calls. It allows four markers; the first, on the system prompt, is read by a conversation
+    that continues this one with other messages.
+    """
     contents = ((message.role, _content(message)) for message in request.messages)
     # The API rejects an empty turn, such as a reply without content.
     turns: list[JsonObject] = [
@@ -169,23 +164,11 @@ def _turns(request: ChatRequest) -> list[JsonObject]:
         if content
     ]
     if request.conversation is not None:
-        _cache(turns)
+        for turn in [turn for turn in turns if turn["role"] == "user"][-3:]:
+            content: str | list[JsonObject] = turn["content"]
+            blocks = [_text(content)] if isinstance(content, str) else content
+            turn["content"] = [*blocks[:-1], _marked(blocks[-1])]
     return turns
-
-
-def _cache(turns: list[JsonObject]) -> None:
-    """Mark the conversation for prompt caching, since its next turn sends all of it again.
-
-    The marker on the last user turn writes the cache; those before it read what the previous request wrote: two, since
-    a message may follow the results of tools. The API searches for earlier entries itself, but only over 20 blocks, and
-    a turn may have more tool calls. It allows four markers; the first, on the system prompt, is read by a conversation
-    that continues this one with other messages.
-    """
-    user_turns = [turn for turn in turns if turn["role"] == "user"]
-    for turn in user_turns[-3:]:
-        content: str | list[JsonObject] = turn["content"]
-        blocks = [_text(content)] if isinstance(content, str) else content
-        turn["content"] = [*blocks[:-1], _marked(blocks[-1])]
 
 
 def _text(text: str) -> JsonObject:
@@ -215,10 +198,8 @@ def _result(reply: ToolReply) -> JsonObject:
     if reply.attachments:
         text = [_text(reply.text)] if reply.text else []
         content = text + [_file(attachment) for attachment in reply.attachments]
-    block: JsonObject = {"type": "tool_result", "tool_use_id": reply.call_id, "content": content}
-    if reply.is_error:
-        block["is_error"] = True
-    return block
+    failed = {"is_error": True} if reply.is_error else {}
+    return {"type": "tool_result", "tool_use_id": reply.call_id, "content": content, **failed}
 
 
 def _file(attachment: Attachment) -> JsonObject:
@@ -232,15 +213,15 @@ def _file(attachment: Attachment) -> JsonObject:
 def read_message(body: JsonObject) -> ChatReply:
     """The reply of a `POST /v1/messages`."""
     # Replies may contain empty text blocks, but requests may not.
-    blocks = _with_ids([b for b in body["content"] if b["type"] != "text" or b["text"]])
+    blocks = with_ids((b for b in body["content"] if b["type"] != "text" or b["text"]), kind="tool_use")
     reason = body.get("stop_reason") or NO_REASON
     text = dig(body, "stop_details", "explanation")
-    calls = tuple(_call(block) for block in blocks if block["type"] == "tool_use")
+    calls = [block for block in blocks if block["type"] == "tool_use"]
     return ChatReply(
         text=without_thoughts("".join(block["text"] for block in blocks if block["type"] == "text")),
         stop=stop_of(body.get("stop_reason"), has_calls=bool(calls)),
         usage=_usage(body.get("usage")),
-        tool_calls=calls,
+        tool_calls=tuple(parsed_call(call["id"], call["name"], call.get("input", {})) for call in calls),
         model_served=body.get("model"),
         stop_detail=f"{reason}: {text}" if text else reason,
         native={"protocol": "messages", "items": blocks},
@@ -270,22 +251,6 @@ def _web_search(blocks: list[JsonObject], usage: JsonObject | None) -> WebSearch
         tuple(dict.fromkeys(sources)),
         "" if found else str(dig(contents[0], "error_code") or "unknown error"),
     )
-
-
-def _with_ids(blocks: list[JsonObject]) -> list[JsonObject]:
-    """The blocks, with an ID and a name for tool calls that compatible servers sent without."""
-    ids = iter(call_ids(block.get("id") for block in blocks if block["type"] == "tool_use"))
-    return [
-        {**block, "id": next(ids), "name": call_name(block.get("name"))} if block["type"] == "tool_use" else block
-        for block in blocks
-    ]
-
-
-def _call(block: JsonObject) -> ToolCall:
-    arguments = block.get("input", {})
-    if isinstance(arguments, dict):
-        return ToolCall(block["id"], block["name"], valid_arguments(cast("JsonObject", arguments)))
-    return ToolCall(block["id"], block["name"], None, to_json(arguments))
 
 
 def _usage(usage: JsonObject | None) -> Usage:

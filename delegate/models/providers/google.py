@@ -10,7 +10,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 import certifi
@@ -22,42 +22,28 @@ from multidict import CIMultiDict
 from delegate._util.redaction import redactor
 from delegate.errors import ProviderError
 from delegate.models.providers import _assemblies as assemblies
+from delegate.models.providers._client import SdkClient
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._faults import (
-    AnsweredError,
-    advise,
-    body_error,
-    status_error,
-    transport_error,
-    without_key,
-)
-from delegate.models.providers._http import receiving, sent, session
-from delegate.models.providers._keys import CurrentKey, with_key
-from delegate.models.providers._learning import as_known, ask_as_known, within
-from delegate.models.providers._posting import credentials_error
-from delegate.models.providers._profile import EndpointProfiles, Profile, ProfileStore
+from delegate.models.providers._faults import status_error, transport_error
+from delegate.models.providers._http import receiving, session
+from delegate.models.providers._learning import as_known
+from delegate.models.providers._profile import Profile, ProfileStore
 from delegate.models.providers._shared import (
     LOCAL_ID,
-    BuiltInClient,
     base64_of,
-    call_ids,
-    call_name,
     call_seconds,
     dig,
     native_content,
-    read_reply,
-    to_json,
+    parsed_call,
     untraced,
-    valid_arguments,
+    with_ids,
 )
-from delegate.models.providers._stream import Receiver, body_of, receiver, refuses_streams
+from delegate.models.providers._stream import Receiver, Stream, refuses_streams
 from delegate.ports import (
-    Attachment,
     ChatReply,
     ChatRequest,
     Message,
     StopReason,
-    ToolCall,
     ToolReply,
     WebSearch,
     WebSource,
@@ -67,8 +53,6 @@ from delegate.types import JsonObject, Usage
 DEFAULT_VERSION = "v1beta"
 """The default of SDK version 2; version 3 defaults to `v1`. Proxies support this one."""
 
-EFFORTS = ("minimal", "low", "medium", "high")
-"""The levels of thinking. Some models know fewer."""
 REFUSAL_REASONS = frozenset(
     {
         "SAFETY",
@@ -84,27 +68,12 @@ REFUSAL_REASONS = frozenset(
 )
 MALFORMED_REASONS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
 """The model can correct these. A missing thought signature is an error of the request instead."""
+_STOPS: Mapping[str, StopReason] = {"STOP": "end", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "GenerateContent":
     """Create a client for the Gemini API. The base URL may end in an API version."""
-    return GenerateContent(endpoint, timeout_seconds, profiles.at(endpoint))
-
-
-def _sdk_client(endpoint: Endpoint, key: str, session: aiohttp.ClientSession) -> Any:
-    options = types.HttpOptions(
-        # One attempt: the rate limiter retries. Without this, SDKs also try again after a broken connection.
-        retry_options=types.HttpRetryOptions(attempts=1),
-        client_args={"verify": _tls()},
-        # By default, aiohttp's `request` would follow a redirect to any host, with the key in a header.
-        async_client_args={"allow_redirects": False, "ssl": _tls(), "verify": _tls()},
-        aiohttp_client=session,
-    )
-    if endpoint.platform is None or endpoint.base_url is not None:
-        options.base_url, options.api_version = split_version(endpoint.url)
-    if endpoint.platform == "vertex":
-        return genai.Client(vertexai=True, project=endpoint.project, location=endpoint.region, http_options=options)
-    return genai.Client(vertexai=False, api_key=key, http_options=options)
+    return GenerateContent(endpoint, profiles, timeout_seconds)
 
 
 def prepare() -> None:
@@ -126,57 +95,18 @@ def split_version(url: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else (url, DEFAULT_VERSION)
 
 
-class GenerateContent(BuiltInClient):
+class GenerateContent(SdkClient):
     """A `ChatClient` for Gemini's `generateContent`."""
 
+    provider = "google"
+    efforts = ("minimal", "low", "medium", "high")  # some models know fewer
+    sdk_errors = (errors.APIError, ValueError)
     searches_web = True
 
-    def __init__(self, endpoint: Endpoint, timeout_seconds: float | None, profiles: EndpointProfiles) -> None:
-        self._endpoint = endpoint
-        self._profiles = profiles
-        self._limit = timeout_seconds
-        self._key = CurrentKey(endpoint)
+    def __init__(self, endpoint: Endpoint, profiles: ProfileStore, timeout_seconds: float | None) -> None:
+        super().__init__(endpoint, profiles, timeout_seconds)
         self._session: aiohttp.ClientSession | None = None
         self._client: Any = None
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Make one model call."""
-        return await ask_as_known(self._profiles, within(EFFORTS, request), self._complete)
-
-    async def _complete(self, request: ChatRequest, profile: Profile) -> ChatReply:
-        return await with_key(self._key, partial(self._attempt, as_known(profile, request), profile))
-
-    async def _attempt(self, request: ChatRequest, profile: Profile, key: str) -> ChatReply:
-        try:
-            async with receiver(request, self._limit, "google") as incoming:
-                return await self._ask(request, profile, key, incoming)
-        except AnsweredError as error:
-            return ChatReply("", error.stop, Usage(model_calls=1), stop_detail=str(error))
-        except ProviderError as error:
-            advise(error, self._endpoint)
-            raise
-
-    async def _ask(self, request: ChatRequest, profile: Profile, key: str, receiver: Receiver) -> ChatReply:
-        streams = profile.streams is not False
-        try:
-            reply = await self._exchange(request, key, receiver, streams=streams)
-        except ProviderError as error:
-            if not streams or not _has_no_streams(error):
-                raise
-            reply = await self._exchange(request, key, receiver, streams=False)
-            self._profiles.learn(request.model, streams=False)
-        return reply
-
-    async def _exchange(self, request: ChatRequest, key: str, receiver: Receiver, *, streams: bool) -> ChatReply:
-        stream = receiver.stream(assemblies.GenerateContent(), read_content, provider="google")
-        receiving.set(stream if streams else None)
-        answer = await self._send(request, key)
-        kind = CIMultiDict[str](answer.headers or {}).get("content-type", "")
-        body = body_of((answer.body or "").encode(), kind, stream, "google")
-        self._profiles.saw_stream(request.model, stream.has_begun)
-        if failed := body.get("error"):
-            raise body_error("google", failed, {}, had_begun=stream.has_begun)
-        return read_reply(read_content, body, None, provider="google")
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -185,9 +115,23 @@ class GenerateContent(BuiltInClient):
             self._client.close()
             await self._session.close()
 
-    async def _send(self, request: ChatRequest, key: str) -> types.HttpResponse:
+    async def _ask(self, receiver: Receiver, key: str, request: ChatRequest, profile: Profile) -> ChatReply:
+        exchange, streams = partial(self._exchange, receiver, key, as_known(profile, request)), profile.streams
+        try:
+            return await exchange(streams=streams is not False)
+        except ProviderError as error:
+            # A server, such as a gateway, may lack the path for replies that are streamed.
+            if streams is False or not (refuses_streams(error) or _NO_PATH.search(str(error))):
+                raise
+        reply = await exchange(streams=False)
+        self._profiles.learn(request.model, streams=False)
+        return reply
+
+    async def _exchange(self, receiver: Receiver, key: str, request: ChatRequest, *, streams: bool) -> ChatReply:
+        stream = Stream(assemblies.GenerateContent(), read_content, receiver, self.provider)
+        receiving.set(stream if streams else None)
         seconds = call_seconds(self._limit, request.max_output_tokens)
-        headers = {} if self._endpoint.platform else {"x-goog-api-key": key}  # that of the SDK's client never changes
+        headers = {} if self.endpoint.platform else {"x-goog-api-key": key}  # that of the SDK's client never changes
         config: types.GenerateContentConfigDict = {
             # The timeout is also sent to the server, which would otherwise have one of its own.
             "http_options": {
@@ -198,26 +142,43 @@ class GenerateContent(BuiltInClient):
             "should_return_http_response": True,
             "automatic_function_calling": {"disable": True},
         }
-        try:
+
+        async def send() -> types.HttpResponse:
             models = self._ensure_client().aio.models
             with untraced(models.generate_content):
                 # The contents are required by the SDK; the real ones are in the body.
-                ask = partial(models.generate_content, model=request.model, contents="-", config=config)
-                reply = await sent(ask)
-        except (errors.APIError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise without_key(provider_error(error), key) from None
-        except Exception as error:
-            if self._endpoint.platform is None:
-                raise
-            # The libraries with which the SDK finds a platform's credentials have errors of their own.
-            raise credentials_error(self._endpoint, error) from None
-        return reply.sdk_http_response
+                reply = await models.generate_content(model=request.model, contents="-", config=config)
+            return reply.sdk_http_response
+
+        answer = await self._sent(send)
+        content, received = (answer.body or "").encode(), CIMultiDict[str](answer.headers or {})
+        return self._reply(request, stream, read_content, content, received)
+
+    def _converted(self, error: Exception) -> ProviderError:
+        return provider_error(error)
 
     def _ensure_client(self) -> Any:
         """The SDK's client, created on the running loop. With a session of its own, the SDK would emit a warning."""
-        if self._session is None:
-            self._session = session(_tls(), request_class=_Request, trust_env=True)
-            self._client = _sdk_client(self._endpoint, self._key.text, self._session)
+        if self._session is not None:
+            return self._client
+        endpoint = self.endpoint
+        self._session = session(_tls(), request_class=_Request, trust_env=True)
+        options = types.HttpOptions(
+            # One attempt: the rate limiter retries. Without this, SDKs also try again after a broken connection.
+            retry_options=types.HttpRetryOptions(attempts=1),
+            client_args={"verify": _tls()},
+            # By default, aiohttp's `request` would follow a redirect to any host, with the key in a header.
+            async_client_args={"allow_redirects": False, "ssl": _tls(), "verify": _tls()},
+            aiohttp_client=self._session,
+        )
+        if endpoint.platform is None or endpoint.base_url is not None:
+            options.base_url, options.api_version = split_version(endpoint.url)
+        if endpoint.platform == "vertex":
+            self._client = genai.Client(
+                vertexai=True, project=endpoint.project, location=endpoint.region, http_options=options
+            )
+        else:
+            self._client = genai.Client(vertexai=False, api_key=self.key.text, http_options=options)
         return self._client
 
 
@@ -235,11 +196,6 @@ class _Request(aiohttp.ClientRequest):
 
 
 _NO_PATH = re.compile(r"HTTP (?:404|405|501): (?:not found|method not allowed|not implemented)\b", re.IGNORECASE)
-
-
-def _has_no_streams(error: ProviderError) -> bool:
-    """Whether a server, such as a gateway, lacks the path for replies that are streamed."""
-    return refuses_streams(error) or _NO_PATH.search(str(error)) is not None
 
 
 def provider_error(error: Exception) -> ProviderError:
@@ -303,33 +259,29 @@ def _content(message: Message, model: str) -> JsonObject:
     if message.role == "tool":
         return {"role": "user", "parts": _response_parts(message.tool_replies, model)}
     parts: list[JsonObject] = [{"text": _sendable(message.text)}] if message.text else []
-    parts += [_call_part(call) for call in message.tool_calls]
+    parts += [
+        {"functionCall": {**_id(call.id), "name": call.name, "args": call.arguments or {}}}
+        for call in message.tool_calls
+    ]
     return {"role": "model" if message.role == "assistant" else "user", "parts": parts}
-
-
-def _call_part(call: ToolCall) -> JsonObject:
-    return {"functionCall": {**_id(call.id), "name": call.name, "args": call.arguments or {}}}
 
 
 def _response_parts(replies: tuple[ToolReply, ...], model: str) -> list[JsonObject]:
     """The responses of the tools, with the files in them. For models before Gemini 3, files are separate parts."""
-    parts = [_response_part(reply) for reply in replies]
-    for part, reply in zip(tuple(parts), replies, strict=True):
-        files = [_file(attachment) for attachment in reply.attachments]
+    parts: list[JsonObject] = []
+    separate: list[JsonObject] = []
+    for reply in replies:
+        result = {"error" if reply.is_error else "output": _sendable(reply.text)}
+        response: JsonObject = {**_id(reply.call_id), "name": reply.name, "response": result}
+        files: list[JsonObject] = [
+            {"inlineData": {"mimeType": file.media_type, "data": base64_of(file)}} for file in reply.attachments
+        ]
         if _is_before_3(model):
-            parts += files
+            separate += files
         elif files:
-            part["functionResponse"]["parts"] = files
-    return parts
-
-
-def _response_part(reply: ToolReply) -> JsonObject:
-    response = {"error" if reply.is_error else "output": _sendable(reply.text)}
-    return {"functionResponse": {**_id(reply.call_id), "name": reply.name, "response": response}}
-
-
-def _file(attachment: Attachment) -> JsonObject:
-    return {"inlineData": {"mimeType": attachment.media_type, "data": base64_of(attachment)}}
+            response["parts"] = files
+        parts.append({"functionResponse": response})
+    return parts + separate
 
 
 def _sendable(text: str) -> str:
@@ -359,12 +311,12 @@ def read_content(body: JsonObject) -> ChatReply:
     text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
     if reason in MALFORMED_REASONS:  # a call among the parts can't be answered
         return _reply(body, "malformed_call", detail, text=text)
-    items: list[JsonObject] = [part["functionCall"] for part in parts if "functionCall" in part]
-    ids = call_ids(call.get("id") for call in items)
-    calls = tuple(_call(id, call) for id, call in zip(ids, items, strict=True))
+    items = with_ids(part["functionCall"] for part in parts if "functionCall" in part)
+    calls = tuple(parsed_call(call["id"], call["name"], call.get("args", {})) for call in items)
+    stop: StopReason = "refusal" if reason in REFUSAL_REASONS else _STOPS.get(reason, "other")
     return _reply(
         body,
-        _stop(reason, bool(calls)),
+        "tool_calls" if calls and stop == "end" else stop,
         detail,
         text=text,
         tool_calls=calls,
@@ -396,21 +348,6 @@ def _reply(body: JsonObject, stop: StopReason, detail: str, **others: Any) -> Ch
         model_served=body.get("modelVersion"),
         **fields,
     )
-
-
-def _call(id: str, call: JsonObject) -> ToolCall:
-    name, arguments = call_name(call.get("name")), call.get("args", {})
-    if isinstance(arguments, dict):
-        return ToolCall(id, name, valid_arguments(cast("JsonObject", arguments)))
-    return ToolCall(id, name, None, to_json(arguments))
-
-
-def _stop(reason: str, has_calls: bool) -> StopReason:
-    if reason == "STOP":
-        return "tool_calls" if has_calls else "end"
-    if reason in {"MAX_TOKENS", "CONTINUATION"}:
-        return "length"
-    return "refusal" if reason in REFUSAL_REASONS else "other"
 
 
 def _usage(usage: JsonObject | None) -> Usage:

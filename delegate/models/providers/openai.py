@@ -1,6 +1,7 @@
 """Client for OpenAI's Chat Completions and Responses APIs and for compatible servers, using the official SDK."""
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -9,26 +10,20 @@ import openai
 from delegate.errors import ProviderError
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._chat import CARRIED, chat_content, read_chat
-from delegate.models.providers._chat import chat_body as chat_body
 from delegate.models.providers._endpoint import Endpoint
-from delegate.models.providers._learning import as_known, ask_as_known, effort_lesson, format_lesson
-from delegate.models.providers._posting import SdkClient, SdkTransport, prepare_http, translate
-from delegate.models.providers._profile import Api, EndpointProfiles, Profile, ProfileStore, TokenLimit
+from delegate.models.providers._learning import as_known, effort_lesson, format_lesson
+from delegate.models.providers._posting import PostingClient, prepare_http, translate
+from delegate.models.providers._profile import Api, Profile, ProfileStore, TokenLimit
 from delegate.models.providers._quota import openai_quota
 from delegate.models.providers._responses import read_responses, responses_content
-from delegate.models.providers._shared import read_reply
-from delegate.models.providers._stops import cut_off_unsaid
 from delegate.models.providers._stream import Receiver
-from delegate.ports import ChatReply, ChatRequest
+from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "OpenAI":
     """Create a client for the APIs of this endpoint."""
-    transport = SdkTransport(openai, openai.AsyncOpenAI, endpoint, read_quota=openai_quota)
-    if not endpoint.is_openai_itself:
-        transport.client.organization = transport.client.project = None  # from the environment, meant for OpenAI itself
-    return OpenAI(transport, timeout_seconds, endpoint, profiles.at(endpoint))
+    return OpenAI(endpoint, profiles, timeout_seconds)
 
 
 def prepare() -> None:
@@ -41,61 +36,54 @@ def provider_error(error: Exception) -> ProviderError:
     return translate(openai, error, "openai")
 
 
-class OpenAI(SdkClient):
+class OpenAI(PostingClient):
     """A `ChatClient` for OpenAI's APIs. Learns from refusals what a model needs, for all later calls."""
 
     provider = "openai"
+    sdk_errors = (openai.OpenAIError,)
 
-    def __init__(
-        self, transport: SdkTransport, timeout_seconds: float | None, endpoint: Endpoint, profiles: EndpointProfiles
-    ) -> None:
-        super().__init__(transport, timeout_seconds)
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, profiles: ProfileStore, timeout_seconds: float | None) -> None:
+        super().__init__(openai, openai.AsyncOpenAI, endpoint, profiles, timeout_seconds)
+        if not endpoint.is_openai_itself:  # those in the environment are meant for OpenAI itself
+            self.sdk_client.organization = self.sdk_client.project = None
+        self.lessons = (self._switch, self._newer_limit, self._other_format, _fields, effort_lesson, _reasoning)
+        self.searches_web = endpoint.speaks_responses
         self._origin = f"chat {endpoint.url}"
-        self._profiles = profiles
         self._first_api: Api = "responses" if endpoint.speaks_responses else "chat"
         self._first_limit: TokenLimit = "max_completion_tokens" if endpoint.serves_openai else "max_tokens"
-        self.searches_web = endpoint.speaks_responses
         self._switched: dict[str, Api] = {}
         """The models that needed the other API, and which. They aren't switched back."""
 
-    async def _complete(self, request: ChatRequest, receiver: Receiver) -> ChatReply:
-        lessons = (self._switch, self._newer_limit, self._other_format, *_LESSONS)
-        return await ask_as_known(self._profiles, request, partial(self._ask, receiver), lessons)
-
-    async def _ask(self, receiver: Receiver, request: ChatRequest, profile: Profile) -> ChatReply:
-        fields = _cache_fields(request) if self._endpoint.serves_openai and profile.caching is not False else {}
+    async def _ask(self, receiver: Receiver, key: str, request: ChatRequest, profile: Profile) -> ChatReply:
+        fields = _cache_fields(request) if self.endpoint.serves_openai and profile.caching is not False else {}
         if streams := profile.streams is not False:
             fields["stream"] = True
-        known_request = as_known(profile, request)
-        # No variable holds the body during the call: it is as large as the conversation.
+        known = as_known(profile, request)
+        send = partial(self._post, receiver, key, request)
         if request.web_searches or (profile.api or self._first_api) == "responses":
             encrypted = profile.encrypted_reasoning is not False
-            stream = receiver.stream(assemblies.Responses(), read_responses, provider="openai")
-            answer = await self._transport.post(
-                "/responses", responses_content(known_request, fields, encrypted_reasoning=encrypted), stream
-            )
-            self._profiles.saw_stream(request.model, stream.has_begun)
-            return read_reply(read_responses, *answer, provider="openai")
+            content = responses_content(known, fields, encrypted_reasoning=encrypted)
+            return await send("/responses", content, assemblies.Responses(), read_responses)
         if streams:
             fields["stream_options"] = {"include_usage": True}
         if request.reply_schema is not None and profile.replies == "json_object":
             fields["response_format"] = {"type": "json_object"}
-        origin, limit = None if profile.carries_reasoning is False else self._origin, profile.limit or self._first_limit
-        read = partial(read_chat, origin=self._origin)
-        stream = receiver.stream(assemblies.Chat(), read, provider="openai")
-        answer = await self._transport.post(
-            "/chat/completions", chat_content(known_request, fields, limit=limit, origin=origin), stream
-        )
-        self._profiles.saw_stream(request.model, stream.has_begun)
-        return cut_off_unsaid(read_reply(read, *answer, provider="openai"), request)
+        origin = None if profile.carries_reasoning is False else self._origin
+        content = chat_content(known, fields, limit=profile.limit or self._first_limit, origin=origin)
+        return await send("/chat/completions", content, assemblies.Chat(), partial(read_chat, origin=self._origin))
+
+    def _converted(self, error: Exception) -> ProviderError:
+        return provider_error(error)
+
+    def _quota(self, headers: Mapping[str, str]) -> Quota | None:
+        return openai_quota(headers)
 
     def _switch(self, profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
         """To use OpenAI's other API."""
         api = profile.api or self._first_api
         needs_other = _NEEDS_RESPONSES if api == "chat" else _NEEDS_CHAT
         # What searches the web is asked of Responses in any case: Chat Completions has no such tool.
-        if self._endpoint.api != "auto" or request.web_searches or not needs_other.search(text):
+        if self.endpoint.api != "auto" or request.web_searches or not needs_other.search(text):
             return None
         other: Api = "responses" if api == "chat" else "chat"
         return {"api": other} if self._switched.setdefault(request.model, other) == other else None
@@ -113,7 +101,7 @@ class OpenAI(SdkClient):
         return None
 
 
-# ---------------------------------------------------------------------------------------------------------- lessons
+# ------------------------------------- lessons, which nothing but the texts of refusals tells
 
 _NEEDS_RESPONSES = re.compile(r"v1/responses|not a chat model|chatcompletion operation does not work", re.IGNORECASE)
 _NEEDS_CHAT = re.compile(r"responses operation does not work|resource not found", re.IGNORECASE)
@@ -121,23 +109,18 @@ _REFUSES_REASONING = re.compile(rf"\b(?:{'|'.join(CARRIED)})\b")
 _DEMANDS_REASONING = re.compile(r"must be passed back|missing", re.IGNORECASE)
 
 
-def _encrypted_reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
-    refused = profile.encrypted_reasoning is not False and "ncrypted content is not supported" in text
-    return {"encrypted_reasoning": False} if refused else None
-
-
-def _caching(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+def _fields(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+    """To leave out a field that the server or the model doesn't take."""
+    if profile.encrypted_reasoning is not False and "ncrypted content is not supported" in text:
+        return {"encrypted_reasoning": False}
     return {"caching": False} if profile.caching is not False and "prompt_cache" in text else None
 
 
 def _reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, Any] | None:
+    """To send no reasoning back."""
     if profile.carries_reasoning is False or _DEMANDS_REASONING.search(text) or not _REFUSES_REASONING.search(text):
         return None
     return {"carries_reasoning": False}
-
-
-_LESSONS = (_encrypted_reasoning, _caching, effort_lesson, _reasoning)
-"""What the text of a refusal shows. Nothing but the texts identifies these."""
 
 
 # ------------------------------------------------------------------------------------------------------ prompt cache

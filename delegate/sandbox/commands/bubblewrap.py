@@ -5,7 +5,6 @@ program would run without notice. Paths that are known to hold secrets are cover
 """
 
 import os
-import platform
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,27 +32,10 @@ _ALWAYS = (
     "--cap-drop", "ALL", "--ro-bind", "/", "/",
 )  # fmt: skip
 
-_INSTALLERS = {
-    "debian": "apt install", "ubuntu": "apt install", "fedora": "dnf install", "rhel": "dnf install",
-    "centos": "dnf install", "amzn": "dnf install", "arch": "pacman -S", "suse": "zypper install",
-    "opensuse": "zypper install", "alpine": "apk add", "gentoo": "emerge", "void": "xbps-install",
-}  # fmt: skip
-"""How the distributions of each family install a package."""
-
 
 def installed() -> str | None:
     """The path of `bwrap`, or None. An installed `bwrap` may still be forbidden by the kernel."""
     return find_program("bwrap")
-
-
-def how_to_install() -> str | None:
-    """The command line that installs bubblewrap on this machine; None if that isn't known, as on macOS."""
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return None
-    names = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
-    return next((f"sudo {_INSTALLERS[name]} bubblewrap" for name in names if name in _INSTALLERS), None)
 
 
 def wrap(

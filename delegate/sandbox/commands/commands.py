@@ -24,25 +24,20 @@ from typing import Literal
 from delegate._util.threads import run_in_thread
 from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.commands import bubblewrap
-from delegate.sandbox.commands.confinement import CommandSpec, Confinement, Network, execute, shell, works
+from delegate.sandbox.commands.confinement import CommandSpec, Confinement, Network, Sandbox, execute, shell, works
 from delegate.sandbox.commands.launcher import landlock_is_available
 from delegate.sandbox.filesystem.own_program import own_program
 from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits
-from delegate.sandbox.processes.process import ProcessResult
 from delegate.sandbox.tampering.git_files import Repository
 from delegate.types import Author
 
-Mechanism = Literal["bubblewrap", "landlock", "process"]
-SANDBOXES: tuple[Literal["bubblewrap", "landlock"], ...] = ("bubblewrap", "landlock")
+Mechanism = Literal[Sandbox, "process"]
+SANDBOXES: tuple[Sandbox, ...] = ("bubblewrap", "landlock")
 """The mechanisms that protect against a hostile command, best first."""
 RefusalCode = Literal[
-    "commands_not_allowed",
-    "network_not_allowed",
-    "sandbox_unavailable",
-    "network_isolation_unavailable",
-    "platform_not_supported",
-]
+    "commands_not_allowed", "network_not_allowed", "sandbox_unavailable", "network_isolation_unavailable",
+]  # fmt: skip
 _SandboxPolicy = Literal["auto", "require", "off"]
 _NetworkPolicy = Literal["off", "loopback", "open"]
 _Probe = Literal["host", "none", "loopback"]
@@ -125,24 +120,20 @@ class Commands:
         self._probed: dict[tuple[Confinement, _Probe], bool] = {}
         self._has_wanted_network = False
         """Whether the sandbox that was found can do what `network` says."""
-        self._is_probed = sandbox == "off" and sys.platform != "win32"
+        self._is_probed = sandbox == "off"
         self._found: Mechanism | None = "process" if self._is_probed else None
 
     async def mechanism(self) -> Mechanism | None:
-        """What confines a command here. None if nothing may run: on Windows, or without the required sandbox."""
+        """What confines a command here. None if nothing may run, without the required sandbox."""
+        wanted = _WANTED[self.network]
+        networks: list[_Probe] = [] if self._is_probed else [wanted, "host"]
+        for network in networks:
+            for sandbox in SANDBOXES:
+                if not self._is_probed and await self._works(sandbox, network):
+                    self._is_probed, self._found, self._has_wanted_network = True, sandbox, network == wanted
         if not self._is_probed:
-            self._found, self._is_probed = await self._find_mechanism(), True
+            self._is_probed, self._found = True, None if self._sandbox == "require" else "process"
         return self._found
-
-    async def _find_mechanism(self) -> Mechanism | None:
-        if sys.platform == "win32":
-            return None
-        for network in dict.fromkeys((_WANTED[self.network], "host")):
-            for sandbox in SANDBOXES if self._sandbox != "off" else ():
-                if await self._sandbox_works(sandbox, network):
-                    self._has_wanted_network = network == _WANTED[self.network]
-                    return sandbox
-        return None if self._sandbox == "require" else "process"
 
     async def probe(self) -> None:
         """Find out what `refusal` needs to know. Takes a moment where Landlock isn't available."""
@@ -166,8 +157,7 @@ class Commands:
         Starts nothing: what works here is known only after `probe` or a command. `can_ask` says that a person can be
         asked.
         """
-        denied = author == "model" and self._commands == "deny"
-        if not denied and not self._is_probed:
+        if not self._is_probed and not (author == "model" and self._commands == "deny"):
             return None
         refused = self._why_refused(author, self._found, can_ask=can_ask)
         return refused or self._why_not_on(None, author, self._found)
@@ -245,21 +235,25 @@ class Commands:
             case "bubblewrap":
                 return True
             case "landlock":
-                return await self._sandbox_works("landlock", "loopback")
+                return await self._works("landlock", "loopback")
             case _:
                 return False
 
     async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
-        confinement = Confinement(None if mechanism == "process" else mechanism, await self._subreaper_works())
+        confinement = Confinement(None if mechanism == "process" else mechanism, await self._works(None))
         started = time.monotonic()
         try:
             finished = await execute(spec, confinement)
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
+        ended = finished.stdout[-_NOTED_CHARS:] + finished.stderr[-_NOTED_CHARS:]
+        has_missed_network = (
+            spec.network == "none" and finished.exit_code not in (0, None) and _NO_NETWORK.search(ended)
+        )
         return CommandResult(
             exit_code=finished.exit_code,
             stdout=finished.stdout,
-            stderr=finished.stderr + (_NETWORK_NOTE if _missed_network(spec, finished) else ""),
+            stderr=finished.stderr + (_NETWORK_NOTE if has_missed_network else ""),
             timed_out=finished.timed_out,
             seconds=time.monotonic() - started,
             sandbox=mechanism,
@@ -285,10 +279,9 @@ class Commands:
         return mechanism, allowed
 
     async def _network(self, asked: Network | None, mechanism: Mechanism) -> Network:
-        """The network of a command. Raises `CommandsNotAllowed`."""
         if asked is None:
             return "host" if mechanism == "process" or self.network == "open" else "none"
-        if asked == "none" and (mechanism == "process" or not await self._sandbox_works(mechanism, "none")):
+        if asked == "none" and (mechanism == "process" or not await self._works(mechanism, "none")):
             raise CommandsNotAllowed(
                 "network_isolation_unavailable",
                 'network = "none" needs a sandbox that can take the network away, which does not work here; '
@@ -327,10 +320,6 @@ class Commands:
                 'commands = "deny" forbids commands written by a model; commands = "sandboxed" in delegate.toml (or '
                 "DELEGATE_COMMANDS=sandboxed) runs them inside a sandbox.",
             )
-        if sys.platform == "win32":
-            return CommandsNotAllowed(
-                "platform_not_supported", "Commands run on Linux and macOS only; on Windows, run delegate inside WSL."
-            )
         if mechanism is None:
             return CommandsNotAllowed(
                 "sandbox_unavailable",
@@ -350,17 +339,12 @@ class Commands:
             )
         return None
 
-    async def _sandbox_works(self, sandbox: Literal["bubblewrap", "landlock"], network: _Probe) -> bool:
-        return await self._works(Confinement(sandbox, await self._subreaper_works()), network)
-
-    async def _subreaper_works(self) -> bool:
-        return await self._works(Confinement(None, subreaper=True), "host")
-
-    async def _works(self, confinement: Confinement, network: _Probe) -> bool:
+    async def _works(self, sandbox: Sandbox | None, network: _Probe = "host") -> bool:
+        """Whether a command runs in a sandbox with such a network; without one, whether it runs under the subreaper."""
+        confinement = Confinement(sandbox, subreaper=sandbox is None or await self._works(None))
         if (confinement, network) not in self._probed:
-            own_loopback = network == "loopback"
-            found = await works(confinement, "host" if network == "host" else "none", own_loopback=own_loopback)
-            self._probed[confinement, network] = found
+            own_loopback, asked = network == "loopback", "none" if network == "loopback" else network
+            self._probed[confinement, network] = await works(confinement, asked, own_loopback=own_loopback)
         return self._probed[confinement, network]
 
     def _spec(self, command: str, cwd: Path, timeout_seconds: float, network: Network) -> CommandSpec:
@@ -386,14 +370,7 @@ def how_to_get_sandbox(setting: _SandboxPolicy = "auto") -> str:
         return "use a Linux machine or container, where sandboxes work"
     if bubblewrap.installed() is not None:
         return "permit user namespaces, which the installed bubblewrap needs"
-    command = bubblewrap.how_to_install()
-    return f"install bubblewrap (`{command}`)" if command else "install bubblewrap"
-
-
-def _missed_network(spec: CommandSpec, finished: ProcessResult) -> bool:
-    """Whether a command failed, as it seems, since it has no network."""
-    ended = finished.stdout[-_NOTED_CHARS:] + finished.stderr[-_NOTED_CHARS:]
-    return spec.network == "none" and finished.exit_code not in (0, None) and bool(_NO_NETWORK.search(ended))
+    return "install bubblewrap"
 
 
 async def _with_repository(spec: CommandSpec) -> CommandSpec:

@@ -31,12 +31,13 @@ from delegate.sandbox.processes.process import ProcessResult, Stdio, run_process
 from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
 
 Network = Literal["host", "none"]
+Sandbox = Literal["bubblewrap", "landlock"]
 
 
 class Confinement(NamedTuple):
     """What a program runs under. With neither, it only has a process group of its own and limits."""
 
-    sandbox: Literal["bubblewrap", "landlock"] | None
+    sandbox: Sandbox | None
     subreaper: bool
 
 
@@ -103,20 +104,16 @@ async def works(confinement: Confinement, network: Network = "host", *, own_loop
     is, since somebody may have installed or permitted it.
     """
     tried = (bubblewrap.installed(), interpreter(), confinement, network, own_loopback)
-    if tried not in _worked and await _works(confinement, network, own_loopback=own_loopback):
-        _worked.add(tried)
-    return tried in _worked
-
-
-async def _works(confinement: Confinement, network: Network, *, own_loopback: bool) -> bool:
+    if tried in _worked:
+        return True
     env, command = command_environment(os.environ), ":"
-    try:
+    with contextlib.suppress(OSError, SandboxFailed):
         if own_loopback:
             command = f"own=$(readlink /proc/self/ns/net) && [ \"$own\" != '{os.readlink('/proc/self/ns/net')}' ]"
         probe = CommandSpec(["/bin/sh", "-c", command], Path("/"), env, PROBE_SECONDS, 1_000, network=network)
-        return (await execute(probe, confinement)).exit_code == 0
-    except (OSError, SandboxFailed):
-        return False
+        if (await execute(probe, confinement)).exit_code == 0:
+            _worked.add(tried)
+    return tried in _worked
 
 
 async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
@@ -130,12 +127,10 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
         argv, pipes, descriptors = spec.argv, list[StatusPipe](), list[int]()
         if confinement.sandbox is not None:
             pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
-            read_only = stack.enter_context(_read_only(spec))
-            if confinement.sandbox == "bubblewrap":
-                descriptors += [stack.enter_context(_filter(spec.network))] if system_calls.is_supported() else []
-                argv = _in_bubblewrap(spec, pipes[-1].fd, read_only, *descriptors)
-            else:
-                argv = _under_landlock(spec, pipes[-1].fd, read_only)
+            if confinement.sandbox == "bubblewrap" and system_calls.is_supported():
+                descriptors.append(stack.enter_context(_filter(spec.network)))
+            mounts = stack.enter_context(_mounts(spec))
+            argv = _in_sandbox(spec, confinement.sandbox, mounts, pipes[-1].fd, *descriptors)
         argv = limited(argv, timeout_seconds=spec.timeout_seconds)
         if confinement.subreaper:
             pipes.append(stack.enter_context(StatusPipe("the subreaper")))
@@ -165,34 +160,65 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
     return finished
 
 
+class _Mounts(NamedTuple):
+    """What a command in a sandbox can't change in its folder."""
+
+    pinned: Sequence[Path]
+    """Folders that it can't move or replace, outermost first: those with what is mounted read-only."""
+    read_only: Mapping[Path, Path]
+    """What is mounted read-only, and over what: what runs delegate, and of a repository what git runs, with its
+    configuration without the passwords in it."""
+
+
 @contextlib.contextmanager
-def _read_only(spec: CommandSpec) -> Generator[Mapping[Path, Path]]:
-    """What a sandbox mounts read-only, and over what: what runs delegate, and of a repository what git runs, with its
-    configuration without the passwords in it.
-    """
-    program = {path: path for path in _program(spec)}
+def _mounts(spec: CommandSpec) -> Generator[_Mounts]:
+    in_copy = spec.content is not None  # where nothing runs delegate
+    shown = {path: path for path in spec.program if not in_copy and path.is_relative_to(spec.cwd)}
+    pinned = sorted({folder for path in shown for folder in path.parents if spec.cwd in folder.parents})
     if spec.repository is None:
-        yield program
+        yield _Mounts(pinned, shown)
         return
-    shown = program | {path: path for path in spec.repository.read_only}
+    shown |= {path: path for path in spec.repository.read_only}
     with tempfile.TemporaryDirectory(prefix="delegate-git-", ignore_cleanup_errors=True) as folder:
         for path in configurations(spec.cwd):
             with contextlib.suppress(OSError):
                 if (cleaned := without_credentials(path.read_bytes())) is not None:
                     shown[path] = Path(folder, str(len(shown)))
                     shown[path].write_bytes(cleaned)
-        yield shown
+        yield _Mounts([*pinned, *spec.repository.pinned], shown)
 
 
-def _program(spec: CommandSpec) -> Sequence[Path]:
-    """What runs delegate in the folder of the command; in a copy of it, nothing does."""
-    return [path for path in spec.program if spec.content is None and path.is_relative_to(spec.cwd)]
-
-
-def _pinned(spec: CommandSpec) -> Sequence[Path]:
-    """Folders that the command can't move or replace, outermost first: those with what is mounted read-only."""
-    above = {folder for path in _program(spec) for folder in path.parents if spec.cwd in folder.parents}
-    return [*sorted(above), *(spec.repository.pinned if spec.repository is not None else ())]
+def _in_sandbox(
+    spec: CommandSpec, sandbox: Sandbox, mounts: _Mounts, status_fd: int, filter_fd: int | None = None
+) -> list[str]:
+    if sandbox == "landlock":
+        return under_landlock(
+            spec.argv,
+            write=(spec.cwd, *spec.writable),
+            read=bubblewrap.tools_in_tmp(spec.env),
+            hidden=hidden_paths(spec.env, spec.hidden),
+            network=spec.network == "host",
+            pinned=mounts.pinned,
+            read_only=mounts.read_only,
+            placed={spec.cwd: spec.content} if spec.content is not None else {},
+            masked=unusual_kernel_paths(),
+            status_fd=status_fd,
+        )
+    if (bwrap := bubblewrap.installed()) is None:
+        raise FileNotFoundError("bubblewrap is not installed")
+    return bubblewrap.wrap(
+        spec.argv,
+        bwrap=bwrap,
+        cwd=spec.cwd,
+        env=spec.env,
+        network=spec.network,
+        status_fd=status_fd,
+        hidden=spec.hidden,
+        content=spec.content,
+        pinned=mounts.pinned,
+        read_only=mounts.read_only,
+        filter_fd=filter_fd,
+    )
 
 
 @contextlib.contextmanager
@@ -206,41 +232,6 @@ def _filter(network: Network) -> Generator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _in_bubblewrap(
-    spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path], filter_fd: int | None = None
-) -> list[str]:
-    if (bwrap := bubblewrap.installed()) is None:
-        raise FileNotFoundError("bubblewrap is not installed")
-    return bubblewrap.wrap(
-        spec.argv,
-        bwrap=bwrap,
-        cwd=spec.cwd,
-        env=spec.env,
-        network=spec.network,
-        status_fd=status_fd,
-        hidden=spec.hidden,
-        content=spec.content,
-        pinned=_pinned(spec),
-        read_only=read_only,
-        filter_fd=filter_fd,
-    )
-
-
-def _under_landlock(spec: CommandSpec, status_fd: int, read_only: Mapping[Path, Path]) -> list[str]:
-    return under_landlock(
-        spec.argv,
-        write=(spec.cwd, *spec.writable),
-        read=bubblewrap.tools_in_tmp(spec.env),
-        hidden=hidden_paths(spec.env, spec.hidden),
-        network=spec.network == "host",
-        pinned=_pinned(spec),
-        read_only=read_only,
-        placed={spec.cwd: spec.content} if spec.content is not None else {},
-        masked=unusual_kernel_paths(),
-        status_fd=status_fd,
-    )
 
 
 def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:

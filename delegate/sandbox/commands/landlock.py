@@ -90,7 +90,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command in `arguments` under all restrictions, and return its exit code."""
-    status, (rules, command) = int(arguments[0]), _parsed(arguments[1:])
+    status, end = int(arguments[0]), arguments.index("--")
+    command, rules = arguments[end + 1 :], {name: list[str]() for name in _RULES}
+    for name, _, path in (rule.partition("=") for rule in arguments[1:end]):
+        rules[name].append(path)
     os.set_inheritable(status, False)
     for own in (_ALL, _NO_PROCESSES):
         exit_code, is_permitted = _run_in_namespaces(rules, command, status, own)
@@ -102,7 +105,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if rules["place"]:
             raise OSError("a copy of the workspace can't be mounted in its place")
-        temporary = _new_folder()
+        temporary = f"/tmp/delegate-tmp-{os.getpid()}-{os.urandom(4).hex()}"  # noqa: S108 - not guessable
+        os.mkdir(temporary, 0o700)
         _drop_capabilities()
         _become(command, rules, status, own=_NONE, write={*_real(rules["write"]), temporary}, temporary=temporary)
     except OSError as error:
@@ -174,8 +178,7 @@ def _become(
     command: Sequence[str], rules: Mapping[str, list[str]], status: int, *, own: int, write: set[str],
     temporary: str = "",
 ) -> "NoReturn":  # fmt: skip
-    """Restrict this process, and run the command in its place."""
-    _no_new_privileges()
+    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     if own == _NONE:
         _restrict_files(write, _real(rules["read"]), {*rules["hidden"], *_UNREADABLE})
     else:  # what it must not read isn't there
@@ -197,15 +200,6 @@ def _failed(error: OSError) -> int:
     return 1
 
 
-def _parsed(arguments: Sequence[str]) -> tuple[dict[str, list[str]], Sequence[str]]:
-    """The paths of each rule, and the command. Raises KeyError for a rule of another name."""
-    rules: dict[str, list[str]] = {name: [] for name in _RULES}
-    end = arguments.index("--")
-    for name, _, path in (rule.partition("=") for rule in arguments[:end]):
-        rules[name].append(path)
-    return rules, arguments[end + 1 :]
-
-
 def abi() -> int:
     """The version of Landlock in this kernel; 0 if there is none."""
     return max(_libc.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG), 0)
@@ -220,10 +214,6 @@ def _checked(result: int, what: str) -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
     return result
-
-
-def _no_new_privileges() -> None:
-    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
 def _drop_capabilities() -> None:
@@ -256,7 +246,11 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
     _mount_devices(devices)
     if own == _ALL:
         _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-        _limit_processes()
+        try:  # so that root too can have only so many processes and threads
+            with open("/proc/sys/kernel/pid_max", "w") as file:
+                file.write(str(_MAX_PROCESSES))
+        except OSError:  # before Linux 6.14, the limit is one for the whole machine
+            pass
         _set_attributes("/proc", _READ_ONLY)
     for path in rules["masked"]:
         _cover(path)
@@ -267,21 +261,14 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
         _attach(copy, path)
     os.chdir(here)  # as it is mounted now
     if rules["network"] != ["host"]:
-        _start_loopback()
+        import fcntl
+
+        up = b"lo".ljust(16, b"\0") + (_IFF_UP | _IFF_RUNNING).to_bytes(2, sys.byteorder) + bytes(22)
+        control = socket.socket()
+        fcntl.ioctl(control, _SIOCSIFFLAGS, up)
+        control.close()
     _drop_capabilities()
     return {*write, _TMP, _SHARED_MEMORY}
-
-
-def _limit_processes() -> None:
-    """Let the new namespace have only so many numbers of processes and threads, which holds for root too.
-
-    Before Linux 6.14, there is one limit for the whole machine, which isn't permitted to be changed here.
-    """
-    try:
-        with open("/proc/sys/kernel/pid_max", "w") as file:
-            file.write(str(_MAX_PROCESSES))
-    except OSError:
-        return
 
 
 def _hide_and_show(hidden: set[str], shown: Mapping[str, int]) -> None:
@@ -316,7 +303,6 @@ def _mount_devices(devices: Iterable[tuple[str, int]]) -> None:
 
 
 def _cover(path: str) -> None:
-    """Let a folder or a file look empty, if it is there."""
     if os.path.isdir(path):
         _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, _COVER)
     elif os.path.lexists(path):
@@ -350,32 +336,7 @@ def _set_attributes(path: str, attributes: int, folder: int = _AT_FDCWD, *, recu
     _checked(_libc.syscall(_MOUNT_SETATTR, folder, os.fsencode(path), flags, attribute, size), f"mount_setattr {path}")
 
 
-def _new_folder() -> str:
-    """A folder for temporary files. The caller of this program removes it."""
-    path = f"/tmp/delegate-tmp-{os.getpid()}-{os.urandom(4).hex()}"  # noqa: S108 - not guessable, and must not exist
-    os.mkdir(path, 0o700)
-    return path
-
-
-def _start_loopback() -> None:
-    import fcntl
-
-    up = b"lo".ljust(16, b"\0") + (_IFF_UP | _IFF_RUNNING).to_bytes(2, sys.byteorder) + bytes(22)
-    control = socket.socket()
-    fcntl.ioctl(control, _SIOCSIFFLAGS, up)
-    control.close()
-
-
 # ------------------------------------------------------------------------------------------------------------- files
-
-
-class _Attributes(ctypes.Structure):
-    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = [("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32)]
 
 
 def _restrict_files(write: set[str], read: set[str], excluded: set[str], devices: Sequence[str] = _DEVICES) -> None:
@@ -383,9 +344,9 @@ def _restrict_files(write: set[str], read: set[str], excluded: set[str], devices
     if version < MIN_ABI:
         raise OSError(f"this kernel has version {version} of it; {MIN_ABI} is needed")
     everything = _ALL_FS.get(version, (1 << 16) - 1)
-    attributes = _Attributes(everything, 0, _SCOPES if version >= 6 else 0)
+    attributes = (ctypes.c_uint64 * 3)(everything, 0, _SCOPES if version >= 6 else 0)  # of files, ports and scopes
     size = 24 if version >= 6 else 16 if version >= 4 else 8
-    ruleset = _checked(_libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0), "landlock_create_ruleset")
+    ruleset = _checked(_libc.syscall(_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset")
     # A hidden folder in a writable one stays hidden, and a writable folder in a hidden one can be used.
     beside = excluded | write if excluded else excluded
     rules = [(path, _READ) for folder in ("/", *read) for path in _readable(folder, beside)]
@@ -423,8 +384,9 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
         return
     try:
         is_folder = stat.S_ISDIR(os.fstat(parent).st_mode)
-        rule = _PathBeneath(allowed if is_folder else allowed & _ON_FILES, parent)
-        _checked(_libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0), f"landlock_add_rule {path}")
+        rights = allowed if is_folder else allowed & _ON_FILES
+        rule = rights.to_bytes(8, sys.byteorder) + parent.to_bytes(4, sys.byteorder)
+        _checked(_libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0), f"landlock_add_rule {path}")
     finally:
         os.close(parent)
 
@@ -433,7 +395,6 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
 
 
 def _restrict_calls(instructions: bytes) -> None:
-    """Load a filter of `system_calls`."""
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
     length, pointer = len(instructions) // 8, ctypes.addressof(buffer)
     header = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)

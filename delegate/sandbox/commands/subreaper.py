@@ -16,10 +16,10 @@ import os
 TYPE_CHECKING = False  # importing `typing` takes a millisecond; type checkers recognize the name anyway
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 else:
     import _signal as signal  # without the enums of `signal`: starts in 10 ms instead of 14
-    from _collections_abc import Iterator, Sequence  # `os` loads it; `collections` takes 2 ms
+    from _collections_abc import Sequence  # `os` loads it; `collections` takes 2 ms
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -77,16 +77,11 @@ def _start(command: Sequence[str], mask: set[int]) -> int:
 def _wait(child: int) -> int | None:
     """The command's exit code, 128 + n after signal n; None if SIGTERM came first."""
     while signal.sigwait({signal.SIGCHLD, signal.SIGTERM}) != signal.SIGTERM:
-        for pid, code in _reaped():
-            if pid == child:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                code = os.waitstatus_to_exitcode(ended[1])
                 return 128 - code if code < 0 else code
     return None
-
-
-def _reaped() -> Iterator[tuple[int, int]]:
-    """Children that have exited, with their exit codes. Raises ChildProcessError if no children are left."""
-    while (child := os.waitpid(-1, os.WNOHANG))[0]:
-        yield child[0], os.waitstatus_to_exitcode(child[1])
 
 
 def _kill_all(command: int) -> None:
@@ -98,26 +93,21 @@ def _kill_all(command: int) -> None:
     pause, is_first = RETRY_SECONDS, True
     while True:
         try:
-            for _ in _reaped():
+            while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except ChildProcessError:
+        except ChildProcessError:  # nothing is left
             return
         if is_first:
-            _take_precedence()
+            try:  # noqa: SIM105 - to run before thousands of others, where that is permitted: as root
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+            except OSError:
+                pass
             _kill(command, os.getpid())
         for pid, parent in _descendants().items():
             _kill(pid, parent)
         is_first = False
         # Some can't be killed, such as those of other users.
         pause = RETRY_SECONDS if signal.sigtimedwait({signal.SIGCHLD}, pause) else min(2 * pause, MAX_RETRY_SECONDS)
-
-
-def _take_precedence() -> None:
-    """Run before all other processes, where that is permitted: thousands of others may want to run too."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except OSError:  # only for root; others have a limit on their processes
-        return
 
 
 def _descendants() -> dict[int, int]:
@@ -137,7 +127,6 @@ def _descendants() -> dict[int, int]:
 
 
 def _parent(pid: int) -> int:
-    """The parent of a process; 0 if it has exited."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return int(file.read(512).rpartition(b") ")[2].split(b" ", 2)[1])

@@ -7,6 +7,7 @@ import logging
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -130,7 +131,10 @@ def _artifacts(
         elif hashed < MAX_HASHED_FILES and state.size <= bytes_left:
             hashed, bytes_left = hashed + 1, bytes_left - state.size
             if state.size <= KEPT_BYTES and len(contents) < KEPT_FILES:
-                sha256 = _keep(root, path, state.size, contents)
+                with suppress(ToolError):
+                    data = files.read(root, root / path, state.size).data
+                    sha256 = hashlib.sha256(data).hexdigest()
+                    contents |= {path: data} if len(data) == state.size else {}
             else:
                 sha256 = files.digest(root, root / path, state.size)
         yield Artifact(
@@ -140,17 +144,6 @@ def _artifacts(
             sha256=sha256,
             link_to=None if link_to is None else files.shown(link_to),
         )
-
-
-def _keep(root: Path, path: str, size: int, contents: dict[str, bytes]) -> str | None:
-    """Read a small file into `contents` and return its digest; None if it can't be read."""
-    try:
-        data = files.read(root, root / path, size).data
-    except ToolError:
-        return None
-    if len(data) == size:
-        contents[path] = data
-    return hashlib.sha256(data).hexdigest()
 
 
 class ArtifactWatch:
@@ -169,17 +162,17 @@ class ArtifactWatch:
 
     def changed(self) -> list[str]:
         """The artifacts that changed since the last call, or since the start, by content."""
-        return [path for path, (state, sha256) in self._known.items() if self._has_changed(path, state, sha256)]
-
-    def _has_changed(self, path: str, before: FileState | None, sha256: str | None) -> bool:
-        now = state_of(self._root, path)
-        if now == before:
-            return False
-        digest = None
-        if now is not None and stat.S_ISREG(now.mode) and now.size <= MAX_HASHED_BYTES:
-            digest = files.digest(self._root, self._root / path, now.size)
-        self._known[path] = (now, digest)
-        return digest is None or digest != sha256
+        changed: list[str] = []
+        for path, (before, sha256) in self._known.items():
+            now, digest = state_of(self._root, path), None
+            if now == before:
+                continue
+            if now is not None and stat.S_ISREG(now.mode) and now.size <= MAX_HASHED_BYTES:
+                digest = files.digest(self._root, self._root / path, now.size)
+            self._known[path] = (now, digest)
+            if digest is None or digest != sha256:
+                changed.append(path)
+        return changed
 
 
 def state_of(root: Path, path: str) -> FileState | None:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from delegate._util.windows_paths import windows_path_hint
 from delegate.errors import CallError, ToolError
-from delegate.sandbox.filesystem import paths
-from delegate.sandbox.filesystem.files import CHUNK_BYTES
+from delegate.sandbox.filesystem import files, paths
 from delegate.types import Artifact
 
 
@@ -91,8 +90,12 @@ def _copy(workspace: Path, artifact: Artifact, target: Path, within: str, *, for
         mode = 0o777 if status.st_mode & stat.S_IXUSR else 0o666  # no other bit is copied, such as setuid
         try:
             with paths.new_file(target, to, replace=force, mode=mode) as copy:
-                size, digest = _stream(descriptor, copy, artifact.bytes)
-                if size != artifact.bytes or (artifact.sha256 is not None and digest != artifact.sha256):
+                digest, size = hashlib.sha256(), 0
+                for chunk in files.chunks(descriptor, artifact.bytes + 1):
+                    digest.update(chunk)
+                    size += len(chunk)
+                    files.write_all(copy, chunk)
+                if size != artifact.bytes or artifact.sha256 not in (None, digest.hexdigest()):
                     raise ToolError("it changed after the child had ended")
         except NotADirectoryError:
             raise ToolError("a file or a link is where its folder would be") from None
@@ -103,15 +106,3 @@ def _below(folder: Path, path: str) -> Path:
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
         raise ToolError("it isn't a plain path in the workspace")
     return folder / path
-
-
-def _stream(source: int, copy: int, limit: int) -> tuple[int, str]:
-    """Copy at most one byte more than `limit`. Returns the size and the SHA-256."""
-    digest, size = hashlib.sha256(), 0
-    while size <= limit and (chunk := os.read(source, min(CHUNK_BYTES, limit + 1 - size))):
-        digest.update(chunk)
-        size += len(chunk)
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[os.write(copy, rest) :]
-    return size, digest.hexdigest()

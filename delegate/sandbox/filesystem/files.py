@@ -5,7 +5,7 @@ Paths given here are already resolved (`paths.resolve`), and opening them follow
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def read(root: Path, real: Path, limit: int) -> Excerpt:
         descriptor, status = paths.open_file(root, real, os.O_RDONLY)
         with descriptor:
             size = status.st_size
-            data = b"".join(_chunks(descriptor, min(limit, size or UNSIZED_BYTES)))
+            data = b"".join(chunks(descriptor, min(limit, size or UNSIZED_BYTES)))
     except OSError as problem:
         raise ToolError(f"{real.name} can't be read: {problem.strerror}") from problem
     return Excerpt(data, max(size, len(data)))
@@ -66,7 +66,7 @@ def digest(root: Path, real: Path, size: int) -> str | None:
     try:
         descriptor, _ = paths.open_file(root, real, os.O_RDONLY)
         with descriptor:
-            for chunk in _chunks(descriptor, size):
+            for chunk in chunks(descriptor, size):
                 digest.update(chunk)
     except (OSError, ToolError):
         return None
@@ -88,23 +88,30 @@ def write(root: Path, real: Path, data: bytes) -> int:
                 )
             if status.st_size:  # ext4 writes a truncated file to the disk at once when it is closed, even a new one
                 os.ftruncate(descriptor, 0)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            write_all(descriptor, data)
     except OSError as problem:
         raise ToolError(f"{real.name} can't be written: {problem.strerror}") from problem
     return status.st_size
 
 
-def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
-    """The first `size` bytes, or as many as there are."""
+def chunks(descriptor: int, size: int) -> Iterator[bytes]:
     while size > 0 and (chunk := os.read(descriptor, min(size, CHUNK_BYTES))):
         yield chunk
         size -= len(chunk)
 
 
-def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Regular files and links under `root`, with their relative paths; links to folders aren't followed.
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write the data, in as many steps as the system needs."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def walk(
+    root: Path, unseen: set[str] | None = None, *, without: Collection[str] = IGNORED_FOLDERS
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Regular files and links under `root`, with their relative paths; links to folders aren't followed, nor those
+    called as in `without`.
 
     An entry is valid only until the next one is yielded. Folders that can't be read are added to `unseen`, as `path/`.
     """
@@ -117,7 +124,7 @@ def walk(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, os.D
             with paths.entries(root, folder) as entries:
                 for entry in entries:
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    if entry.name in IGNORED_FOLDERS and (is_folder or entry.name == ".git"):
+                    if entry.name in without and (is_folder or entry.name == ".git"):
                         continue  # in a worktree, `.git` is a file
                     if is_folder:
                         folders.append(f"{folder}{entry.name}/")

@@ -98,14 +98,6 @@ def attachment(
     return Attachment(kind, excerpt.data, path), describe(kind, excerpt.data, path)
 
 
-def _png(data: bytes) -> tuple[int, int]:
-    return struct.unpack_from(">II", data, 16)
-
-
-def _gif(data: bytes) -> tuple[int, int]:
-    return struct.unpack_from("<HH", data, 6)
-
-
 def _jpeg(data: bytes) -> tuple[int, int]:
     """The size is in one of the segments at the start, each of which begins with a marker and its length."""
     position = 2
@@ -139,8 +131,8 @@ def _webp(data: bytes) -> tuple[int, int]:
 
 
 _SIZES: dict[MediaType, Callable[[bytes], tuple[int, int]]] = {
-    "image/png": _png,
+    "image/png": lambda data: struct.unpack_from(">II", data, 16),
     "image/jpeg": _jpeg,
-    "image/gif": _gif,
+    "image/gif": lambda data: struct.unpack_from("<HH", data, 6),
     "image/webp": _webp,
 }

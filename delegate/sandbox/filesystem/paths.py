@@ -39,7 +39,19 @@ def resolve(root: Path, path: str) -> Path:
 
     Raises `ToolDenied` if it is outside `root`, is where credentials usually are, or can't be a path.
     """
-    _validate(path)
+    if not path.strip():
+        raise ToolDenied("the path is empty; use '.' for the workspace itself")
+    try:
+        data = os.fsencode(path)
+    except UnicodeEncodeError as problem:  # a lone surrogate
+        raise ToolDenied(f"{_shown(path)} is not a valid path: {problem}") from problem
+    if b"\0" in data:
+        raise ToolDenied(f"{_shown(path)} is not a valid path: it contains a NUL byte")
+    if len(data) > MAX_PATH_BYTES or max(map(len, data.split(b"/"))) > MAX_NAME_BYTES:
+        raise ToolDenied(
+            f"the path {_shown(path)} … is too long; use at most {MAX_NAME_BYTES} bytes per name and "
+            f"{MAX_PATH_BYTES:,} in total"
+        )
     real = _follow(str(root), path)
     if _below(str(root), real) is None:
         raise ToolDenied(f"{_shown(path)} is outside the workspace; use paths inside it, such as 'notes.md'")
@@ -165,22 +177,6 @@ def _shown(path: str) -> str:
     return repr(redactor.beginning(path, _SHOWN))
 
 
-def _validate(path: str) -> None:
-    if not path.strip():
-        raise ToolDenied("the path is empty; use '.' for the workspace itself")
-    try:
-        data = os.fsencode(path)
-    except UnicodeEncodeError as problem:  # a lone surrogate
-        raise ToolDenied(f"{_shown(path)} is not a valid path: {problem}") from problem
-    if b"\0" in data:
-        raise ToolDenied(f"{_shown(path)} is not a valid path: it contains a NUL byte")
-    if len(data) > MAX_PATH_BYTES or max(map(len, data.split(b"/"))) > MAX_NAME_BYTES:
-        raise ToolDenied(
-            f"the path {_shown(path)} … is too long; use at most {MAX_NAME_BYTES} bytes per name and "
-            f"{MAX_PATH_BYTES:,} in total"
-        )
-
-
 def _parts(root: Path, real: Path) -> list[str]:
     """The names from `root` to a resolved path in it. Raises `ValueError` if it isn't in it."""
     below = _below(str(root), str(real))
@@ -209,10 +205,10 @@ def _follow(start: str, path: str) -> str:
         if name == "..":
             at = at.rpartition("/")[0]
         elif name not in ("", "."):
-            below = f"{at}/{name}"
-            target = _link(below)
-            if target is None:
-                at = below
+            try:
+                target = os.readlink(f"{at}/{name}")
+            except OSError:  # it is no link, or isn't there
+                at = f"{at}/{name}"
                 continue
             links += 1
             if links > MAX_LINKS:
@@ -220,14 +216,6 @@ def _follow(start: str, path: str) -> str:
             at = "" if target.startswith("/") else at
             ahead += target.split("/")[::-1]
     return at or "/"
-
-
-def _link(path: str) -> str | None:
-    """The target of a link; None if `path` is no link, doesn't exist or can't be read."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
 
 
 def _open_folder(root: Path, folders: Sequence[str], *, create: bool = False, flags: int = _FOLDER) -> Descriptor:

@@ -47,8 +47,12 @@ def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
     for path, size in sorted(find_files(root, glob)):
         if size > MAX_FILE_BYTES:
             continue
+        lines = list[str]()
+        with contextlib.suppress(ToolError):  # a link, or not readable
+            excerpt = files.read(root, root / path, MAX_FILE_BYTES)
+            lines = excerpt.text.split("\n") if excerpt.is_text else []
         blank = matches("")  # once, since a file may have millions of blank lines
-        for number, line in enumerate(_lines(root, path), start=1):
+        for number, line in enumerate(lines, start=1):
             if matches(line) if line else blank:
                 short = line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + " …"
                 yield f"{files.shown(path)}:{number}: {short}"
@@ -85,14 +89,6 @@ class _Matcher:
             raise ToolError(
                 f"the search took over {SECONDS:g} s; use a simpler pattern or a narrower glob"
             ) from problem
-
-
-def _lines(root: Path, path: str) -> list[str]:
-    try:
-        excerpt = files.read(root, root / path, MAX_FILE_BYTES)
-    except ToolError:  # a link, or not readable
-        return []
-    return excerpt.text.split("\n") if excerpt.is_text else []
 
 
 def glob_pattern(glob: str) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from delegate import trust
 
@@ -55,18 +54,13 @@ def secrets_in(root: str, home: str) -> frozenset[str]:
     """The real paths of secrets in the folder `root` (a real path) of somebody with this home folder, also of those
     that aren't there yet. There are none in a workspace that is itself among secrets.
     """
-    return _secrets_in(root, home, _period())
+    return _secrets_in(root, home, int(time.monotonic() / _KNOWN_SECONDS))
 
 
 @lru_cache(64)
 def _secrets_in(root: str, home: str, period: int) -> frozenset[str]:
     usual = _usual_real_paths(home, tuple(map(os.environ.get, _NAMED_BY)), period)
     return frozenset(path for path in usual if path != root and _below(root, path) is not None)
-
-
-def _period() -> int:
-    """Changes when what is known of the machine's files has to be found again."""
-    return int(time.monotonic() / _KNOWN_SECONDS)
 
 
 @lru_cache(4)
@@ -81,7 +75,9 @@ def is_secret_by_another_name(root: str, status: os.stat_result) -> bool:
     """
     if status.st_nlink < 2:
         return False
-    return (status.st_dev, status.st_ino) in _secret_files(root, os.environ.get("HOME", ""), _period())
+    return (status.st_dev, status.st_ino) in _secret_files(
+        root, os.environ.get("HOME", ""), int(time.monotonic() / _KNOWN_SECONDS)
+    )
 
 
 @lru_cache(4)
@@ -106,9 +102,11 @@ def _secret_files(root: str, home: str, period: int) -> frozenset[tuple[int, int
 
 
 def _usual_paths(env: Mapping[str, str]) -> Iterator[str | Path]:
+    homes = dict.fromkeys([env["HOME"]] if env.get("HOME") else [])
+    with suppress(KeyError):  # the system's user database may say something else
+        homes[pwd.getpwuid(os.getuid()).pw_dir] = None
     named = [part for name in _NAMED_BY for part in os.environ.get(name, "").split(os.pathsep) if part]
-    in_home = (f"{home}/{name}" for home in _homes(env) for name in IN_HOME)
-    return iter((*_ON_THE_MACHINE, *in_home, *named))
+    return iter((*_ON_THE_MACHINE, *(f"{home}/{name}" for home in homes for name in IN_HOME), *named))
 
 
 def hidden_paths(env: Mapping[str, str], hidden: Iterable[Path]) -> Iterator[Path]:
@@ -121,46 +119,29 @@ def mounted_at(paths: Iterable[Path], table: str | None = None) -> Iterator[Path
 
     `table` is the text of /proc/self/mountinfo, which is read by default.
     """
-    mounts = _mounts(table)
-    deepest_first, devices = mounts[::-1], Counter(mount.device for mount in mounts)
+    if table is None:
+        table = ""
+        with suppress(OSError):  # not on Linux
+            table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    fields = (line.split(" ", 5) for line in table.splitlines())
+    mounts = [(part[2], _unescaped(part[3]), _unescaped(part[4])) for part in fields if len(part) == 6]
+    mounts.sort(key=lambda mount: len(mount[2]))  # deeper ones and those that cover others last
+    deepest_first, devices = mounts[::-1], Counter(device for device, _, _ in mounts)
     names: dict[str, None] = {}
     for path in map(str, paths):
         names[path] = None
-        around = (
-            item for item in deepest_first if path.startswith(item.point) and _below(item.point, path) is not None
-        )
-        mount = next(around, None)
-        if mount is None or devices[mount.device] == 1:
+        around = (one for one in deepest_first if path.startswith(one[2]) and _below(one[2], path) is not None)
+        device, shown, point = next(around, ("", "", ""))
+        if devices[device] < 2:
             continue
-        inside = mount.root.rstrip("/") + (_below(mount.point, path) or "")
-        for other in mounts:
-            if other.device == mount.device and other.point != "/":
-                if (rest := _below(other.root, inside)) is not None:
-                    names[other.point + rest] = None
-                elif _below(inside, other.root) is not None:
-                    names[other.point] = None
+        inside = shown.rstrip("/") + (_below(point, path) or "")
+        for other_device, other_shown, other_point in mounts:
+            if other_device == device and other_point != "/":
+                if (rest := _below(other_shown, inside)) is not None:
+                    names[other_point + rest] = None
+                elif _below(inside, other_shown) is not None:
+                    names[other_point] = None
     yield from map(Path, names)
-
-
-class _Mount(NamedTuple):
-    device: str
-    root: str
-    """The folder of the file system that is mounted."""
-    point: str
-
-
-def _mounts(table: str | None) -> list[_Mount]:
-    """All mounts, deeper ones and those that cover others last."""
-    if table is None:
-        try:
-            table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-        except OSError:  # not on Linux
-            return []
-    fields = (line.split(" ", 5) for line in table.splitlines())
-    mounts = [
-        _Mount(columns[2], _unescaped(columns[3]), _unescaped(columns[4])) for columns in fields if len(columns) == 6
-    ]
-    return sorted(mounts, key=lambda mount: len(mount.point))
 
 
 def _unescaped(path: str) -> str:
@@ -177,11 +158,3 @@ def _below(folder: str, path: str) -> str | None:
 def real_path(path: str | Path) -> Path:
     """The path without symbolic links."""
     return Path(os.path.realpath(path))
-
-
-def _homes(env: Mapping[str, str]) -> dict[str, None]:
-    """The home folder by the environment and by the system's user database, which may differ."""
-    homes = dict.fromkeys([env["HOME"]] if env.get("HOME") else [])
-    with suppress(KeyError):
-        homes[pwd.getpwuid(os.getuid()).pw_dir] = None
-    return homes

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from delegate._util.threads import run_in_daemon_thread
 from delegate.errors import CallError
+from delegate.sandbox.filesystem.paths import Descriptor
 from delegate.sandbox.filesystem.secret_paths import is_secret_by_another_name
 
 MAX_COPY_BYTES = 1 << 30
@@ -40,11 +41,13 @@ def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Col
 
     Raises `CallError` if something can't be copied or the limits are exceeded; `target` is then incomplete.
     """
-    copy = _Copy(source, target, stop, without)
+    copy, home = _Copy(source, stop), str(target.parent)  # the folder of all workspaces may be in `source`
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name in without or os.path.join(folder, name) == home}
+
     try:
-        shutil.copytree(
-            source, target, symlinks=True, dirs_exist_ok=True, ignore=copy.ignore, copy_function=copy.copy_file
-        )
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=ignored, copy_function=copy.copy_file)
     except shutil.Error as problem:
         for name, _, why in problem.args[0]:
             if os.path.lexists(name):
@@ -56,40 +59,29 @@ def copy_tree(source: Path, target: Path, stop: threading.Event, *, without: Col
 
 
 class _Copy:
-    """The progress of one copy."""
-
-    def __init__(self, source: Path, target: Path, stop: threading.Event, without: Collection[str]) -> None:
-        self._source, self._target, self._stop, self._without = source, target, stop, without
+    def __init__(self, source: Path, stop: threading.Event) -> None:
+        self._source, self._stop = source, stop
         self._reflinks = sys.platform == "linux"
-        self._bytes = 0
-        self._files = 0
-
-    def ignore(self, folder: str, names: list[str]) -> set[str]:
-        """Skip the folder of all workspaces, which may be inside `source`: a copy must not copy itself."""
-        home = str(self._target.parent)
-        return {name for name in names if name in self._without or os.path.join(folder, name) == home}
+        self._bytes = self._files = 0
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy `source` if it is a regular file, and still there."""
         with suppress(FileNotFoundError):
-            self._copy_file(source, target)
-
-    def _copy_file(self, source: str, target: str) -> None:
-        found = os.lstat(source)
-        if not stat.S_ISREG(found.st_mode) or is_secret_by_another_name(str(self._source), found):
-            return
-        if self._stop.is_set():
-            raise CallError("workspace_not_copied", f"the copy of {self._source} was stopped", field="workspace")
-        self._bytes += found.st_size
-        self._files += 1
-        if self._bytes > MAX_COPY_BYTES or self._files > MAX_COPY_FILES:
-            bound = f"{MAX_COPY_BYTES:,} bytes or {MAX_COPY_FILES:,} files"
-            message = f"workspace {self._source} is too large to copy (over {bound})"
-            raise CallError("workspace_too_large", message, field="workspace")
-        self._reflinks = self._reflinks and _reflink(source, target)
-        if not self._reflinks:
-            shutil.copyfile(source, target)
-        shutil.copystat(source, target)
+            found = os.lstat(source)
+            if not stat.S_ISREG(found.st_mode) or is_secret_by_another_name(str(self._source), found):
+                return
+            if self._stop.is_set():
+                raise CallError("workspace_not_copied", f"the copy of {self._source} was stopped", field="workspace")
+            self._bytes += found.st_size
+            self._files += 1
+            if self._bytes > MAX_COPY_BYTES or self._files > MAX_COPY_FILES:
+                bound = f"{MAX_COPY_BYTES:,} bytes or {MAX_COPY_FILES:,} files"
+                message = f"workspace {self._source} is too large to copy (over {bound})"
+                raise CallError("workspace_too_large", message, field="workspace")
+            self._reflinks = self._reflinks and _reflink(source, target)
+            if not self._reflinks:
+                shutil.copyfile(source, target)
+            shutil.copystat(source, target)
 
 
 def _reflink(source: str, target: str) -> bool:
@@ -105,57 +97,36 @@ def _reflink(source: str, target: str) -> bool:
 
 
 def tree_bytes(root: Path, enough: float = math.inf) -> int:
-    """How much room the files and folders in `root` take up, at any depth. Stops counting above `enough`."""
-    return _Size(enough).add(str(root))
+    """How much room the files and folders in `root` take up, at any depth. Stops counting above `enough`.
+
+    What has several names counts once, and what can't be read counts as nothing.
+    """
+    return _added_bytes(str(root), enough, 0, set())
 
 
-class _Size:
-    """The sum of one count. What has several names counts once, and what can't be read counts as nothing."""
-
-    def __init__(self, enough: float) -> None:
-        self._enough = enough
-        self._linked: set[tuple[int, int]] = set()
-        self._bytes = 0
-
-    def add(self, root: str) -> int:
-        """Add what is in `root`, and return the sum so far."""
-        waiting = [root]
-        while waiting and self._bytes <= self._enough:
-            folder = waiting.pop()
-            with suppress(OSError):
-                if len(folder) <= _LONG_PATH:
-                    waiting += self._folders_in(folder)
-                else:
-                    self._add_below(folder)
-        return self._bytes
-
-    def _add_below(self, folder: str) -> None:
-        """Go on from a descriptor, where the path gets too long for the system."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            self.add(f"/dev/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
-
-    def _folders_in(self, folder: str) -> list[str]:
-        folders: list[str] = []
-        with os.scandir(folder) as entries:
+def _added_bytes(root: str, enough: float, total: int, linked: set[tuple[int, int]]) -> int:
+    """The sum with what is in `root`. `linked` are the files with several names that are counted already."""
+    waiting = [root]
+    while waiting and total <= enough:
+        folder = waiting.pop()
+        if len(folder) > _LONG_PATH:  # too long for the system soon: go on from a descriptor
+            with suppress(OSError), Descriptor(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as at:
+                total = _added_bytes(f"/dev/fd/{at}", enough, total, linked)
+            continue
+        with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                with suppress(OSError):  # deleted in the meantime
-                    self._count(entry.stat(follow_symlinks=False))
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                if self._bytes > self._enough:
+                if total > enough:
                     break
-        return folders
-
-    def _count(self, found: os.stat_result) -> None:
-        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-            if (file := (found.st_dev, found.st_ino)) in self._linked:
-                return
-            self._linked.add(file)
-        # A sparse file takes up less than its size.
-        self._bytes += found.st_blocks * 512 if hasattr(found, "st_blocks") else found.st_size
+                with suppress(OSError):  # deleted in the meantime
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode):
+                        waiting.append(entry.path)
+                    elif found.st_nlink > 1:
+                        if (file := (found.st_dev, found.st_ino)) in linked:
+                            continue
+                        linked.add(file)
+                    total += found.st_blocks * 512  # a sparse file takes up less than its size
+    return total
 
 
 async def remove_soon(root: Path) -> None:
@@ -184,9 +155,8 @@ def remove_rest(home: Path) -> None:
 
 def _remove(root: Path) -> None:
     try:
-        remove_tree(root)
-    except FileNotFoundError:  # another process removes it too
-        pass
+        with suppress(FileNotFoundError):  # another process removes it too
+            remove_tree(root)
     except OSError as problem:
         _log.warning("%s can't be removed: %s", root, problem)
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from delegate._util.secret_names import is_secret_name
 
@@ -47,18 +48,16 @@ def find_program(name: str) -> str | None:
     environment: a child that works there could put a program of this name in them. In a home folder, or above it, those
     with absolute paths count.
     """
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        program = shutil.which(name, path=folder) if os.path.isabs(folder) else None
-        if program is not None and not _is_in_working_folder(folder):
+    left_out, home = None, _real_folder(os.path.expanduser("~"))
+    with suppress(OSError):  # the working folder was removed
+        here = _real_folder(os.getcwd())
+        left_out = None if home.startswith(here) else here
+    for folder in filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)):
+        is_left_out = left_out is not None and _real_folder(folder).startswith(left_out)
+        if not is_left_out and (program := shutil.which(name, path=folder)):
             return program
     return None
 
 
-def _is_in_working_folder(folder: str) -> bool:
-    """Whether it is there, unless that is a home folder or above it."""
-    try:
-        here = os.path.join(os.path.realpath(os.getcwd()), "")
-    except OSError:  # it was removed
-        return False
-    real, home = (os.path.join(os.path.realpath(path), "") for path in (folder, os.path.expanduser("~")))
-    return real.startswith(here) and not home.startswith(here)
+def _real_folder(path: str) -> str:
+    return os.path.join(os.path.realpath(path), "")

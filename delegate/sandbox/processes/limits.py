@@ -33,6 +33,7 @@ _SCRIPT = (
     'echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null; shift 3; exec "$@"'
 )
 _RESIDENT = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
+_MEMINFO = "meminfo"
 _AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 _SHARE = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 
@@ -44,7 +45,10 @@ def limited(argv: Sequence[str], *, timeout_seconds: float) -> list[str]:
     The CPU limit only ends processes that outlive the timeout: until then, all processors may be busy.
     """
     cpu_seconds = math.ceil(timeout_seconds) * (os.cpu_count() or 1) + 5
-    numbers = (MAX_FILE_BYTES // 512, cpu_seconds, _running_threads() + MAX_THREADS)
+    running_threads = 2 * MAX_THREADS
+    with suppress(OSError, IndexError, ValueError):  # of all users, which are at least as many as those of this one
+        running_threads = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    numbers = (MAX_FILE_BYTES // 512, cpu_seconds, running_threads + MAX_THREADS)
     return ["/bin/sh", "-c", _SCRIPT, "sh", *map(str, numbers), *argv]
 
 
@@ -75,9 +79,11 @@ class Watch:
 
     def __init__(self, limits: ProcessLimits, folder: Path) -> None:
         self._limits, self._folder = limits, folder
-        self._total_bytes = min(limits.total_memory_bytes, _machine_memory() * 4 // 5)
-        self._meminfo = Path("/proc/meminfo")
-        available = self._available_memory()
+        self._total_bytes = limits.total_memory_bytes
+        with suppress(OSError, ValueError):
+            machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            self._total_bytes = min(self._total_bytes, machine * 4 // 5)
+        available = _memory(_MEMINFO, _AVAILABLE, math.inf)
         self._memory_reserve = limits.memory_reserve_bytes if available >= 2 * limits.memory_reserve_bytes else 0
         space, inodes = _left_on_disk(folder)
         self._reserve = limits.disk_reserve_bytes if space >= 2 * limits.disk_reserve_bytes else 0
@@ -93,42 +99,21 @@ class Watch:
                 return f"it ran more than {self._limits.processes:,} processes at a time"
             if threads > self._limits.threads:
                 return f"it ran more than {self._limits.threads:,} threads at a time"
-        memory = [_memory(child, "status", _RESIDENT) for child in pids]
+        memory = [_memory(f"{child}/status", _RESIDENT) for child in pids]
         if max(memory) > self._limits.memory_bytes:
             return f"a process used more than {self._limits.memory_bytes / 1e9:.2g} GB of memory"
         # What processes share since a fork is counted for each of them; only if it matters, it is divided.
-        if sum(memory) > self._total_bytes < sum(_memory(child, "smaps_rollup", _SHARE) for child in pids):
+        if sum(memory) > self._total_bytes < sum(_memory(f"{child}/smaps_rollup", _SHARE) for child in pids):
             return f"its processes used more than {self._total_bytes / 1e9:.2g} GB of memory"
-        if self._available_memory() < self._memory_reserve:
+        if _memory(_MEMINFO, _AVAILABLE, math.inf) < self._memory_reserve:
             return "the machine's memory was almost used up"
         space, inodes = _left_on_disk(self._folder)
         if space < self._reserve or inodes < self._inode_reserve:
             return "the disk of the workspace was almost full"
         return ""
 
-    def _available_memory(self) -> float:
-        with suppress(OSError):
-            if match := _AVAILABLE.search(self._meminfo.read_text()):
-                return int(match[1]) * 1024
-        return math.inf
-
-
-def _running_threads() -> int:
-    """Those of all users, which are at least as many as those of this one."""
-    with suppress(OSError, IndexError, ValueError):
-        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-    return 2 * MAX_THREADS
-
-
-def _machine_memory() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return MAX_TOTAL_MEMORY_BYTES * 2
-
 
 def _left_on_disk(folder: Path) -> tuple[float, float]:
-    """Bytes and files that can be written to the disk of `folder`."""
     try:
         status = os.statvfs(folder)
     except OSError:
@@ -136,11 +121,12 @@ def _left_on_disk(folder: Path) -> tuple[float, float]:
     return status.f_bavail * status.f_frsize, status.f_favail if status.f_files else math.inf  # btrfs counts no files
 
 
-def _memory(pid: int, file: str, line: re.Pattern[str]) -> int:
+def _memory(file: str, line: re.Pattern[str], otherwise: float = 0) -> float:
+    """The bytes that a file of /proc says in kB."""
     with suppress(OSError):
-        if match := line.search(Path(f"/proc/{pid}/{file}").read_text()):
+        if match := line.search(Path("/proc", file).read_text()):
             return int(match[1]) * 1024
-    return 0
+    return otherwise
 
 
 def _with_children(pid: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -90,21 +90,21 @@ async def run_process(
     stdout = _Pipe(loop, process.stdout, max_output_bytes) if process.stdout is not None else None
     pipes = [pipe for pipe in (stdout, stderr) if pipe is not None]
     ended = _watch(loop, process)
-    stop = _terminate if graceful else _kill_group
     try:
         in_time, exceeded = await _ended_in(ended, process.pid, timeout_seconds, watch)
-        stop(process)
+        _stop(process, graceful=graceful)
         await asyncio.wait([ended], timeout=DEATH_SECONDS)
         await asyncio.wait([pipe.closed for pipe in pipes], timeout=DRAIN_SECONDS)
     finally:
-        stop(process)
+        _stop(process, graceful=graceful)
         for pipe in pipes:
             pipe.close()
         gone, _ = await asyncio.wait([ended], timeout=DEATH_SECONDS)
         if (left := not gone) and not graceful:  # otherwise the leader goes on ending what it started, as only it can
-            _kill_group(process)
+            _stop(process, graceful=False)
             await asyncio.wait([ended], timeout=DEATH_SECONDS)
-    exit_code = _shell_exit_code(process.returncode) if in_time else None
+    code = process.returncode
+    exit_code = None if not in_time or code is None else 128 - code if code < 0 else code
     seconds = time.monotonic() - started
     said = stdout.text() if stdout is not None else ""
     return ProcessResult(exit_code, said, stderr.text(), not in_time, seconds, left and graceful, exceeded)
@@ -168,48 +168,38 @@ def _watch(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) ->
     """
     ended: asyncio.Future[None] = loop.create_future()
 
-    def finish() -> None:
+    def finish(pidfd: int | None = None) -> None:
+        if pidfd is not None:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
         _signal_group(process.pid)
         process.wait()
         if not ended.done():
             ended.set_result(None)
 
+    def wait_in_thread() -> None:
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        else:  # macOS before Python 3.13 can't wait without reaping
+            process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the process
+            loop.call_soon_threadsafe(finish)
+
     try:
         pidfd = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # macOS, old kernels, some containers
-        threading.Thread(target=_wait_in_thread, args=(loop, process, finish), daemon=True).start()
+        threading.Thread(target=wait_in_thread, daemon=True).start()
         return ended
-
-    def readable() -> None:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
-        finish()
-
-    loop.add_reader(pidfd, readable)
+    loop.add_reader(pidfd, finish, pidfd)
     return ended
 
 
-def _wait_in_thread(
-    loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], finish: Callable[[], None]
-) -> None:
-    if hasattr(os, "waitid"):
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    else:  # macOS before Python 3.13 can't wait without reaping
-        process.wait()
-    with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the process
-        loop.call_soon_threadsafe(finish)
-
-
-def _terminate(process: subprocess.Popen[bytes]) -> None:
-    # `process.terminate` isn't used: it may reap, see `_watch`.
-    if process.returncode is None:
+def _stop(process: subprocess.Popen[bytes], *, graceful: bool) -> None:
+    if process.returncode is None and graceful:  # `process.terminate` isn't used: it may reap, see `_watch`
         os.kill(process.pid, signal.SIGTERM)
         os.kill(process.pid, signal.SIGCONT)  # it may have been stopped by SIGSTOP
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if process.returncode is None:
+    elif process.returncode is None:
         _signal_group(process.pid)
 
 
@@ -217,7 +207,3 @@ def _signal_group(pid: int) -> None:
     # macOS returns EPERM if only zombies are left in the group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _shell_exit_code(returncode: int | None) -> int | None:
-    return 128 - returncode if returncode is not None and returncode < 0 else returncode

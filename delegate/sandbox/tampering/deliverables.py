@@ -9,7 +9,7 @@ somebody says so.
 
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -118,9 +118,14 @@ class Deliverables:
             return False
         if role == "environment":  # packages that were installed because there were none
             return not any(path.startswith(_environment_of(change.path)) for path in self._before)
-        if role == "test" and (nothing_ran or self._is_run(change.path)):
+        words = _words(self.criterion.command)
+        modules = {part for word in words for part in word.split(".")}
+        is_run = _is_word(change.path, words) or basename(change.path).partition(".")[0] in modules
+        if role == "test" and (nothing_ran or is_run):
             return True
-        return role in ("test", "config") and not self._has_checks
+        if role not in ("test", "config"):
+            return False
+        return not any(self._role(path) in ("test", "script", "protected") for path in self._before)
 
     def role(self, change: Difference) -> Role | None:
         """What a changed file is to the command; None for work."""
@@ -152,11 +157,11 @@ class Deliverables:
     @cached_property
     def _mentioned(self) -> frozenset[str]:
         """The same, whatever the file is to the command. A folder counts if no file is named."""
-        matches = {
-            path
-            for path in self._plain
-            if self._names(path) or any(matches_glob(path) for matches_glob in self._named_globs)
-        }
+        globs = [criterion.path for criterion in self.task.criteria if isinstance(criterion, FileCriterion)]
+        abouts = (getattr(criterion, "about", None) for criterion in self.task.criteria)
+        globs += [about.file for about in abouts if isinstance(about, AboutFile)]
+        is_meant = [Globs([glob]) for glob in globs if not glob.startswith("/")]
+        matches = {path for path in self._plain if self._names(path) or any(matches(path) for matches in is_meant)}
         return frozenset(matches or filter(self._is_in_named_folder, self._plain))
 
     @cached_property
@@ -165,7 +170,8 @@ class Deliverables:
 
     def _is_in_named_folder(self, path: str) -> bool:
         """Whether the task names a folder with the file in it. Build products count only if it names theirs."""
-        folders = [f"{folder}/" for folder in _folders(path) if f"{folder}/" in self._words]
+        ends = (at + 1 for at, char in enumerate(path) if char == "/")
+        folders = [path[:end] for end in ends if path[:end] in self._words]
         return any(_is_product(folder + "_") for folder in folders) or (bool(folders) and not _is_product(path))
 
     def _is_reference(self, path: str) -> bool:
@@ -181,7 +187,6 @@ class Deliverables:
 
     @cached_property
     def _data_of_command(self) -> frozenset[str]:
-        """The files of before, other than code, that the command names."""
         words = _words(self.criterion.command)
         return frozenset(path for path in self._before if not _is_code(path) and _is_word(path, words, any_name=True))
 
@@ -209,13 +214,6 @@ class Deliverables:
         is_known = path in self._before or role_of_name(basename(path)) is not None
         return _is_word(path, self._words, any_name=is_known)
 
-    def _is_run(self, path: str) -> bool:
-        """Whether the command names the file, or the module that it is."""
-        words = _words(self.criterion.command)
-        return _is_word(path, words) or basename(path).partition(".")[0] in {
-            part for word in words for part in word.split(".")
-        }
-
     # --------------------------------------------------------------------------------------------------------- parts
 
     @cached_property
@@ -224,22 +222,11 @@ class Deliverables:
 
     @cached_property
     def _machinery(self) -> Machinery:
-        start = self.frozen.start
-        shell = [criterion for criterion in self.task.criteria if isinstance(criterion, ShellCriterion)]
-        commands = (
-            [criterion.command.replace(self.root, str(start.tree)) for criterion in shell] if start is not None else []
-        )
-        return Machinery(
-            protect=self.criterion.protect,
-            may_change=self.criterion.may_change,
-            scripts=scripts_of(start.tree, commands) if start is not None else {},
-            on_path=self.on_path,
-        )
-
-    @cached_property
-    def _has_checks(self) -> bool:
-        """Whether there was anything before to check the work with: tests, or scripts that the command runs."""
-        return any(self._role(path) in ("test", "script", "protected") for path in self._before)
+        scripts: dict[str, Role] = {}
+        if (start := self.frozen.start) is not None:
+            shell = [criterion.command for criterion in self.task.criteria if isinstance(criterion, ShellCriterion)]
+            scripts = scripts_of(start.tree, [command.replace(self.root, str(start.tree)) for command in shell])
+        return Machinery(self.criterion.protect, self.criterion.may_change, scripts, self.on_path)
 
     def _role(self, path: str) -> Role | None:
         machinery, inherited, folder = self._machinery, None, ""
@@ -262,19 +249,14 @@ class Deliverables:
         packages = {path.rpartition("/")[0] for path in self._before if path.endswith("/__init__.py")}
         folders = _IMPORT_FOLDERS | {f"{folder}/" for folder in own - packages if folder}
         root = str(self.frozen.end.tree)
-        shadowing = {
-            path: f"{match[1] or ''}{match[2]}"
-            for path, match in modules.items()
-            if (match[1] or "") in folders and (shadows(match[2], root) or self._hides(match, path))
-        }
-        return frozenset(
-            path for path in new_paths for own in shadowing.values() if path.startswith((f"{own}.", f"{own}/"))
-        )
-
-    def _hides(self, match: re.Match[str], path: str) -> bool:
-        """Whether a new package takes the place of a module that is still there."""
-        module = f"{match[1] or ''}{match[2]}.py"
-        return "/__init__." in path and module in self._before and module in self.frozen.end.origin
+        both = self._before.keys() & self.frozen.end.origin.keys()
+        shadowing: list[str] = []
+        for path, match in modules.items():
+            module = f"{match[1] or ''}{match[2]}"
+            hides = "/__init__." in path and f"{module}.py" in both  # a new package, and a module that is still there
+            if (match[1] or "") in folders and (hides or shadows(match[2], root)):
+                shadowing += [f"{module}.", f"{module}/"]
+        return frozenset(path for path in new_paths if path.startswith(tuple(shadowing)))
 
     def _is_usual(self, change: Difference) -> bool:
         """Whether a file that isn't named is usually the work: source files, and new files with a suffix."""
@@ -291,7 +273,6 @@ class Deliverables:
         return change.change == "added" or not change.path.endswith(_RECORDS)
 
     def _is_link(self, change: Difference) -> bool:
-        """Whether it is a link now, or something else that is no file."""
         if change.change == "deleted":
             return change.path in self.frozen.replaced
         return stat.S_ISLNK(self.frozen.end.origin[change.path].mode)
@@ -302,16 +283,8 @@ class Deliverables:
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        """The words of the goal, the context and the other criteria that may be paths."""
         texts = [criterion.describe() for criterion in self.task.criteria if not isinstance(criterion, ShellCriterion)]
         return _words("\n".join([self.task.goal, self.task.context or "", *texts]))
-
-    @cached_property
-    def _named_globs(self) -> Sequence[Callable[[str], bool]]:
-        globs = [criterion.path for criterion in self.task.criteria if isinstance(criterion, FileCriterion)]
-        abouts = (getattr(criterion, "about", None) for criterion in self.task.criteria)
-        globs += [about.file for about in abouts if isinstance(about, AboutFile)]
-        return [Globs([path]) for path in globs if not path.startswith("/")]
 
     def _with_references(self, named: Collection[str], changed: Collection[str], usual: Collection[str]) -> set[str]:
         """Those of the named files that changed, and of the usual ones those that the work refers to, also by others.
@@ -319,20 +292,16 @@ class Deliverables:
         A new file counts where a deliverable refers to it. One that was there counts where a file referred to it
         before, so that the child can't bring in a helper of the tests by naming it.
         """
-        work = [path for path in named if self._role(path) in _WORK]
-        result, waiting, seen = set(changed), list(work), set(named)
+        result, waiting, seen = set(changed), [path for path in named if self._role(path) in _WORK], set(named)
         sources = {path for path in self._before if _SOURCE.fullmatch(path) and self._role(path) in _WORK}
+        new = [path for path in usual if path not in self._before]
         while waiting:
             path = waiting.pop()
             before = self._text_before(path)
             reached = {source for source in sources - seen if _refers(before, source)}
             if path in result:
                 now = self._text(self.frozen.end.tree, path)
-                reached |= {
-                    source
-                    for source in usual
-                    if source not in self._before and source not in seen and _refers(now, source)
-                }
+                reached |= {source for source in new if source not in seen and _refers(now, source)}
             result |= reached & set(usual)
             seen |= reached
             waiting += reached
@@ -369,18 +338,11 @@ def _is_word(path: str, words: Collection[str], *, any_name: bool = False) -> bo
 
 
 def _is_product(path: str) -> bool:
-    """Whether programs write such a file, or one that this glob names, unless somebody asks for it."""
     return _PRODUCT.fullmatch(path) is not None
 
 
 def _is_code(path: str) -> bool:
     return _SOURCE.fullmatch(path) is not None and not _PROSE.fullmatch(path)
-
-
-def _folders(path: str) -> Iterator[str]:
-    """The folders that a path is in, outermost first."""
-    parts = path.split("/")[:-1]
-    return ("/".join(parts[: n + 1]) for n in range(len(parts)))
 
 
 _GENERIC = frozenset({"__init__", "__main__", "index", "mod", "lib", "main"})
@@ -395,7 +357,6 @@ def _refers(text: str, path: str) -> bool:
 
 
 def _environment_of(path: str) -> str:
-    """The outermost folder of installed packages."""
     parts, machinery = path.split("/"), Machinery()
     place = next((n for n, part in enumerate(parts) if machinery.folder_role("", part) == "environment"), 0)
     return "/".join(parts[: place + 1]) + "/"

@@ -48,7 +48,10 @@ def named_in(root: Path, configurations: Iterable[Path], git_folders: Iterable[P
     Blocks, for some milliseconds if a configuration wasn't seen before; never raises.
     """
     files, folders, git_folders = list[Path](), list[Path](), tuple(git_folders)
-    waiting, seen = [*_of_user(), *configurations], set[Path]()
+    home = os.path.expanduser("~")
+    of_user = Path(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git", "config")
+    by_name = Path(os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(home, ".gitconfig"))
+    waiting, seen = [of_user, by_name, *configurations], set[Path]()
     while waiting and len(seen) < _MAX_INCLUDED:
         if (file := waiting.pop()) in seen:
             continue
@@ -60,7 +63,8 @@ def named_in(root: Path, configurations: Iterable[Path], git_folders: Iterable[P
             if key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
                 waiting.append(file.parent / os.path.expanduser(value))
             elif key == "core.hookspath":
-                folders.append(_hooks_folder(work / os.path.expanduser(value)))
+                hooks = work / os.path.expanduser(value)
+                folders.append(hooks.parent if hooks.name == "_" else hooks)  # husky's has only their starters
             elif _PROGRAM.fullmatch(key) or (key.startswith("alias.") and value.startswith("!")):
                 files += _programs(work, value)
     for folder in git_folders:
@@ -69,12 +73,6 @@ def named_in(root: Path, configurations: Iterable[Path], git_folders: Iterable[P
         with suppress(OSError):
             files += [path for path in hooks.iterdir() if path.is_symlink()]
     return Named(_inside(root, files, git_folders), _inside(root, folders, git_folders))
-
-
-def _of_user() -> Iterator[Path]:
-    home = os.path.expanduser("~")
-    yield Path(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git", "config")
-    yield Path(os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(home, ".gitconfig"))
 
 
 def _content(file: Path) -> bytes:
@@ -101,13 +99,7 @@ def _values(configuration: bytes) -> tuple[tuple[str, str], ...]:
     return tuple((key.lower(), value) for key, _, value in pairs if key)
 
 
-def _hooks_folder(folder: Path) -> Path:
-    """The folder with the hooks: husky's `.husky/_` has only their starters."""
-    return folder.parent if folder.name == "_" else folder
-
-
 def _programs(work: Path, command: str) -> Iterator[Path]:
-    """The words of a command line that are files in `work`, or could be."""
     for word in _WORD.findall(command):
         path = work / os.path.expanduser(word)
         if path.is_file() or ("/" in word and word[0] not in "-$%"):

@@ -72,7 +72,8 @@ class Repository:
         folders = tuple(_git_folders(root))
         if named is None:
             named = named_in(root, configurations(root), folders)
-        pinned = tuple(dict.fromkeys(above for folder in folders for above in _down_to(root, folder)))
+        above = ([folder, *folder.parents] for folder in folders)
+        pinned = tuple(dict.fromkeys(path for chain in above for path in reversed(chain) if root in path.parents))
         deciding = [folder / name for folder in folders for name in DECIDING]
         deciding += [] if pointer in folders else [pointer]
         read_only = tuple(path for path in deciding if _is_plain(path))
@@ -84,12 +85,9 @@ class Repository:
         deciding += _irregular(others, others)
         return cls(root, pinned, read_only, _state(deciding, others), nested, named)
 
-    def changed_since(self) -> dict[Path, str]:
+    def changed_since(self, *, nested: bool | None = None) -> dict[Path, str]:
         """What was added, changed or deleted since, by path. Blocks; never raises."""
-        return self._changed_since(nested=self.nested)
-
-    def _changed_since(self, *, nested: bool) -> dict[Path, str]:
-        now = Repository.of(self.root, nested=nested, named=self.named)
+        now = Repository.of(self.root, nested=self.nested if nested is None else nested, named=self.named)
         after: State = now.state if now is not None else {}
         changes = {path: "added" if path not in self.state else "changed" for path in after
                  if self.state.get(path) != after[path]}  # fmt: skip
@@ -115,7 +113,7 @@ class Repository:
         Returns what was removed. Blocks; never raises.
         """
         removed = dict[Path, str]()
-        for path, change in self._changed_since(nested=nested).items():
+        for path, change in self.changed_since(nested=nested).items():
             mode = _mode(path)
             if change != "deleted" and not stat.S_ISREG(mode) and path.name != ".git" and not self.named.has(path):
                 with suppress(OSError, ToolError):
@@ -199,12 +197,9 @@ def configurations(root: Path) -> Iterator[Path]:
 
 def _git_folders(root: Path) -> Iterator[Path]:
     """The repository's own folder and those of its submodules, as far as they are in `root`."""
-    top = root / ".git"
-    if not stat.S_ISDIR(_mode(top)):
-        pointed = _pointed_to(root)
-        if pointed is None:
-            return
-        top = pointed
+    top = root / ".git" if stat.S_ISDIR(_mode(root / ".git")) else _pointed_to(root)
+    if top is None:
+        return
     yield top
     waiting = [top / "modules"]
     for _ in range(MAX_FILES):
@@ -212,13 +207,10 @@ def _git_folders(root: Path) -> Iterator[Path]:
             return
         folder = waiting.pop()
         with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    below = folder / entry.name
-                    is_repository = os.path.lexists(below / "HEAD")
-                    if is_repository:
-                        yield below
-                    waiting.append(below / "modules" if is_repository else below)
+            for below in [folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]:
+                if is_repository := os.path.lexists(below / "HEAD"):
+                    yield below
+                waiting.append(below / "modules" if is_repository else below)
 
 
 def _repositories_below(root: Path) -> Iterator[Path]:
@@ -243,7 +235,6 @@ def _repositories_below(root: Path) -> Iterator[Path]:
 
 
 def _operations(folder: Path) -> list[Path]:
-    """The operations in a git folder that wait to be continued."""
     with suppress(OSError):
         return [folder / name for name in os.listdir(folder) if _OPERATION.fullmatch(name)]
     return []
@@ -292,12 +283,6 @@ def _line(path: Path) -> str:
     return ""
 
 
-def _down_to(root: Path, folder: Path) -> Iterator[Path]:
-    """The folders between `root` and `folder`, and that one."""
-    below = folder.relative_to(root).parts
-    return (root.joinpath(*below[:n]) for n in range(1, len(below) + 1))
-
-
 def _mode(path: Path) -> int:
     try:
         return os.lstat(path).st_mode
@@ -329,15 +314,12 @@ def _state(deciding: list[Path], repositories: Iterable[Path] = ()) -> State:
                 with suppress(OSError):
                     waiting += [path / name for name in sorted(os.listdir(path)) if not name.endswith(".sample")]
         elif mode and path.parts[-2:] != ("info", "refs"):  # `git gc` writes it
-            contents[path] = mode, _content(path, mode)
+            content = b""
+            with suppress(OSError):
+                if stat.S_ISLNK(mode):
+                    content = os.fsencode(os.readlink(path))
+                elif stat.S_ISREG(mode):
+                    with open(path, "rb") as file:
+                        content = file.read(MAX_BYTES)
+            contents[path] = mode, content
     return contents
-
-
-def _content(path: Path, mode: int) -> bytes:
-    with suppress(OSError):
-        if stat.S_ISLNK(mode):
-            return os.fsencode(os.readlink(path))
-        if stat.S_ISREG(mode):
-            with open(path, "rb") as file:
-                return file.read(MAX_BYTES)
-    return b""

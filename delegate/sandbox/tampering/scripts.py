@@ -216,7 +216,8 @@ class _Search:
         with suppress(ToolError, ValueError, OSError):
             path = word if word.startswith("/") else folder + word
             real = paths.resolve(self._root, path)
-            relative = str(Path(_lexical(path, self._root)))
+            # With links kept: a link to a script decides as much as the script.
+            relative = os.path.relpath(os.path.join(self._root, path), self._root)
             inside = real if relative.startswith("..") else self._root / relative
             name = str(inside.relative_to(self._root))
             return "" if name == "." else name + ("/" if word.endswith("/") else "")
@@ -227,11 +228,6 @@ class _Search:
             excerpt = files.read(self._root, paths.resolve(self._root, path), _MAX_BYTES)
             return excerpt.text if excerpt.is_text else ""
         return ""
-
-
-def _lexical(path: str, root: Path) -> str:
-    """The path relative to the workspace, with links kept: a link to a script decides as much as the script."""
-    return os.path.relpath(os.path.join(root, path), root)
 
 
 def _simple_commands(text: str) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -79,10 +79,8 @@ class Folder:
     """Whether it is a fresh one, so that everything in it is the child's."""
     _only_written: bool = False
     """Whether it is a fresh one in which nothing but `write` has created anything, so that its size is known."""
-    _files_written: int = 0
     _most_added: int = 0
     """As long as it is `_only_written`: the most that can have been added."""
-    _largest_file: int = 0
     _states: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
     """The artifacts' files, as `artifacts` saw them."""
     _contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -114,22 +112,21 @@ class Folder:
         """
         home = _real(home)
         if workspace is None or workspace.path is None:
-            root = _new_path(home)
-            return cls(
-                root, True, max_bytes=max_bytes, _exists=False, _started_empty=True, _only_written=True, _home=home
-            )
+            fresh = cls(home / secrets.token_hex(8), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
+            fresh._started_empty = fresh._only_written = True
+            return fresh
         given = existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
             writer = write_locks.join(who) if write_locks is not None else None
             folder = cls(given, owned=False, max_bytes=max_bytes, _home=home, _writer=writer)
         else:
-            folder = cls(_new_path(home), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
+            folder = cls(home / secrets.token_hex(8), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
         try:
             folder.make()
             await folder._fill(given, workspace)
         except BaseException:
-            await folder._abandon()
+            await folder.remove()
             raise
         return folder
 
@@ -157,14 +154,10 @@ class Folder:
         self.make()
         inputs = Inputs(self.root, self.copies, given)
         await run_in_thread(inputs.place)
-        self._note_inputs(inputs)
         self.inputs, self._started_empty = inputs, False
+        self._before = {**self._before, **inputs.states}
         if self.max_bytes < math.inf:
             self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
-
-    def _note_inputs(self, inputs: "Inputs") -> None:
-        others = {path: state for path, state in self._before.items() if not is_in_inputs(path)}
-        self._before = {**others, **inputs.states}
 
     def is_given(self, path: str) -> bool:
         """Whether a path in the folder is of what other tasks left, and so isn't the child's work."""
@@ -183,7 +176,7 @@ class Folder:
 
         Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder.
         """
-        if self._worktree is not None and path == _diff_name(self._worktree):
+        if self._worktree is not None and path == f"../{self._worktree.diff_path.name}":
             from delegate.sandbox.workspace.worktree import MAX_DIFF_BYTES, without_binary  # loaded only for worktrees
 
             shown = without_binary(files.read(self.root.parent, self._worktree.diff_path, MAX_DIFF_BYTES).data)
@@ -195,11 +188,9 @@ class Folder:
 
         Raises `ToolError` as `read` does.
         """
-        kept = self._contents.get(artifact.path)
-        if kept is None or len(kept) > limit:
-            return self.read(artifact.path, limit)
-        if changes.state_of(self.root, artifact.path) != self._states.get(artifact.path):
-            return self.read(artifact.path, limit)
+        path, kept = artifact.path, self._contents.get(artifact.path)
+        if kept is None or len(kept) > limit or changes.state_of(self.root, path) != self._states.get(path):
+            return self.read(path, limit)
         return Excerpt(kept, len(kept))
 
     def write(self, path: str, data: bytes) -> None:
@@ -223,8 +214,6 @@ class Folder:
             self._make()
         except OSError as problem:
             raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
-        self._files_written += 1
-        self._largest_file = max(self._largest_file, len(data))
         # Every part of the path may be a new folder.
         self._most_added += len(data) + _BLOCK_BYTES * (1 + path.count("/"))
         if self._added + len(data) > self.max_bytes:  # unless it replaces enough
@@ -262,8 +251,8 @@ class Folder:
         """
         if not self.owned or len(self._before) > _SMALL_FOLDER:
             return False
-        if self._only_written and self._files_written <= _SMALL_FOLDER:
-            return self._largest_file <= _SMALL_FILE_BYTES
+        if not self._exists:
+            return True
         with suppress(OSError), os.scandir(self.root) as entries:
             few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
             return len(few) <= _SMALL_FOLDER and all(
@@ -296,12 +285,17 @@ class Folder:
 
     def _make(self) -> None:
         if not self._exists:
+            self.root.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):  # by another tool call, at the same time
-                _make_folder(self.root)
+                self.root.mkdir(0o700)
             self._exists = True
 
     def _too_large(self, have: str) -> str:
         return f"the child {have} added more than {self.max_bytes / 1e6:,.6g} MB to its workspace"
+
+    @property
+    def _foreign(self) -> Collection[Path]:
+        return self._writer.foreign if self._writer is not None else ()
 
     def changes(self) -> tuple[Artifact, ...]:
         """What was created, changed or deleted since `open`, sorted by path, without files that siblings wrote.
@@ -310,8 +304,7 @@ class Folder:
         """
         if not self._exists:
             return ()
-        foreign = self._writer.foreign if self._writer is not None else ()
-        found = changes.changes_since(self._before, self.root, without=foreign)
+        found = changes.changes_since(self._before, self.root, without=self._foreign)
         self.unlisted, self._states, self._contents = found.unlisted, found.states, found.contents
         self._left = found.left
         return found.artifacts
@@ -324,8 +317,7 @@ class Folder:
         if self._left is None:
             return True
         real = self.resolve(path)
-        foreign = self._writer.foreign if self._writer is not None else ()
-        if real in foreign or not real.is_relative_to(self.root):
+        if real in self._foreign or not real.is_relative_to(self.root):
             return True
         relative = real.relative_to(self.root).as_posix()
         if not files.IGNORED_FOLDERS.isdisjoint(relative.split("/")):
@@ -338,7 +330,7 @@ class Folder:
         """Files that changed since `artifacts` listed them, and new and missing ones, at most so many. Blocks."""
         if self._left is None or not self._exists:
             return []
-        foreign = {str(path) for path in self._writer.foreign} if self._writer is not None else set[str]()
+        foreign = {str(path) for path in self._foreign}
         found = changes.changed_paths(self._left, self.root, most + len(foreign))
         return [path for path in found if str(self.root / path) not in foreign][:most]
 
@@ -355,7 +347,8 @@ class Folder:
         if not self._exists:
             return ()
         if self.inputs is not None and await run_in_thread(self.inputs.put_back):
-            self._note_inputs(self.inputs)
+            others = {path: state for path, state in self._before.items() if not is_in_inputs(path)}
+            self._before = {**others, **self.inputs.states}
         if self.repository is not None:
             self.removed_links |= await run_in_thread(partial(self.repository.remove_links, nested=False))
         found = await run_in_thread_if(not self.is_small, self.changes)
@@ -363,8 +356,14 @@ class Folder:
             self.no_take_over = "the workspace is a copy; take what you want from it"
         if self._worktree is None or not found:
             return found
+        diff = self._worktree.diff_path
         self.no_take_over = await self._worktree.write_diff(without=INPUTS if self.inputs is not None else None)
-        return (*await run_in_thread(partial(_diff_artifact, self._worktree)), *found)
+        try:
+            size = diff.stat().st_size
+        except OSError:  # `write_diff` logged why
+            return found
+        sha256 = await run_in_thread(partial(files.digest, diff.parent, diff, size))
+        return (Artifact(path=f"../{diff.name}", change="created", bytes=size, sha256=sha256), *found)
 
     async def record_start(self) -> None:
         """Copy the files, by which the child's work is measured. To be called before the child starts.
@@ -393,8 +392,7 @@ class Folder:
         if not knows_start:
             return Frozen(None, end, self.copies, (), knows_start=False)
         changed = await run_in_thread(partial(differences, self.before, end))
-        written = self._writer.foreign if self._writer is not None else ()
-        foreign = {one.path for one in changed if self.root / one.path in written}
+        foreign = {one.path for one in changed if self.root / one.path in self._foreign}
         deleted = (self.root / one.path for one in changed if one.change == "deleted")
         special = {str(path.relative_to(self.root)) for path in deleted if path.exists() and not path.is_dir()}
         return Frozen(self.before, end, self.copies, changed, foreign, special)
@@ -412,11 +410,7 @@ class Folder:
         With `keep`, the folder stays without a search for changes. A worktree that stays is a plain folder then, which
         its repository doesn't know. What takes long to remove is removed in the background.
         """
-        if self._writer is not None:
-            self._writer.leave()
-        if self.before is not None:
-            with suppress(OSError):
-                await self.before.remove()
+        await self._leave()
         if self._exists and self.owned:
             if keep or await run_in_thread(partial(changes.has_changes, self._before, self.root)):
                 self._unregister()
@@ -425,10 +419,16 @@ class Folder:
 
     async def remove(self) -> None:
         """Remove an owned folder, whatever is in it, and what is kept of its start."""
+        await self._leave()
+        if self.owned:
+            await self._remove()
+
+    async def _leave(self) -> None:
+        if self._writer is not None:
+            self._writer.leave()
         if self.before is not None:
             with suppress(OSError):
                 await self.before.remove()
-        await self._abandon()
 
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
@@ -443,20 +443,13 @@ class Folder:
         if self.max_bytes < math.inf:
             self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
 
-    async def _abandon(self) -> None:
-        if self._writer is not None:
-            self._writer.leave()
-        if self.owned:
-            await self._remove()
-
     async def _remove(self) -> None:
         try:
             self._unregister()
             if self._worktree is not None:
                 self._worktree.diff_path.unlink(missing_ok=True)
-            await remove_soon(self.root)
-        except FileNotFoundError:  # the child removed it
-            return
+            with suppress(FileNotFoundError):  # the child removed it
+                await remove_soon(self.root)
         except OSError as problem:
             _log.warning("the workspace %s can't be removed: %s", self.root, problem)
 
@@ -490,37 +483,9 @@ def existing(path: Path) -> Path:
     raise CallError("workspace_not_found", f"workspace {name} is not a folder", field="workspace", hint=hint)
 
 
-def _new_path(home: Path) -> Path:
-    """A path in `home` with an unguessable name, where nothing is."""
-    return home / secrets.token_hex(8)
-
-
 @lru_cache(16)
 def _real(home: Path) -> Path:
     """The real path. The first time, what earlier processes couldn't remove there is removed."""
     real = Path(os.path.realpath(home))
     remove_rest(real)
     return real
-
-
-def _make_folder(root: Path) -> None:
-    """Create a folder that only this user can read."""
-    try:
-        root.mkdir(0o700)
-    except FileNotFoundError:
-        root.parent.mkdir(parents=True, exist_ok=True)
-        root.mkdir(0o700)
-
-
-def _diff_name(of: Worktree) -> str:
-    """The diff's path relative to the worktree."""
-    return f"../{of.diff_path.name}"
-
-
-def _diff_artifact(of: Worktree) -> tuple[Artifact, ...]:
-    try:
-        size = of.diff_path.stat().st_size
-    except OSError:  # `write_diff` logged why
-        return ()
-    sha256 = files.digest(of.diff_path.parent, of.diff_path, size)
-    return (Artifact(path=_diff_name(of), change="created", bytes=size, sha256=sha256),)

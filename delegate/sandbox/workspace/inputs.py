@@ -61,25 +61,18 @@ class Inputs:
             for one in self.given:
                 report = self.root / INPUTS / one.id / REPORT
                 with paths.new_file(self.root, report, replace=False) as descriptor:
-                    rest = memoryview(one.report.encode(errors="replace"))
-                    while rest:
-                        rest = rest[os.write(descriptor, rest) :]
-                self.left_out[one.id] = self._copy_files(one)
+                    files.write_all(descriptor, one.report.encode(errors="replace"))
+                left = [artifact for artifact in one.artifacts if artifact.change != "deleted"]
+                known = [artifact for artifact in left if artifact.sha256 is not None and one.workspace is not None]
+                place = posixpath.join(INPUTS, one.id, "files")
+                copied = copy_out(one.workspace or self.root, known, self.root, within=place).copied
+                self.left_out[one.id] = len(left) - len(copied)
             for path in (self.root / name for name in _states(self.root)):
                 os.chmod(path, _READ_ONLY | (path.lstat().st_mode & 0o111))
         except OSError as problem:
             message = f"{INPUTS}/ can't be created in the workspace: {problem.strerror}"
             raise CallError("workspace_not_copied", message, field="needs") from problem
         self.states = _states(self.root)
-
-    def _copy_files(self, one: Given) -> int:
-        """Copy the files that a task left. Returns how many weren't."""
-        left = [artifact for artifact in one.artifacts if artifact.change != "deleted"]
-        known = [artifact for artifact in left if artifact.sha256 is not None]
-        if one.workspace is None:
-            return len(left)
-        copied = copy_out(one.workspace, known, self.root, within=posixpath.join(INPUTS, one.id, "files")).copied
-        return len(left) - len(copied)
 
     def put_back(self) -> bool:
         """Undo what was changed in the folder, and note it. Returns whether anything was. Blocks.

@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 import tomllib
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from delegate._util.threads import run_in_thread
 from delegate.errors import CallError
-from delegate.sandbox.filesystem import files, paths
+from delegate.sandbox.filesystem import files
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon, remove_tree
 from delegate.types import JsonObject
@@ -137,43 +137,27 @@ def _is_same(start: Snapshot, end: Snapshot, path: str) -> bool:
 
 def _decides(old: Path, new: Path) -> bool:
     """Whether what changed in a file may decide a command: not if it is only a package's dependencies or the like."""
-    deciding = _DECIDING.get(old.name)
-    if deciding is None or old.is_symlink() or new.is_symlink():
+    if old.name not in ("package.json", "pyproject.toml") or old.is_symlink() or new.is_symlink():
         return True
     try:
-        before = deciding(old.read_bytes())
-        return before is None or before != deciding(new.read_bytes())
-    except OSError:
+        return _deciding(old) != _deciding(new)
+    except (OSError, ValueError, RecursionError):
         return True
 
 
-def _deciding_package(content: bytes) -> object:
-    try:
-        fields = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(fields, dict):
-        return None
-    known = cast("dict[str, object]", fields)
+def _deciding(path: Path) -> object:
+    """The parts of such a file that decide a command. Raises OSError, ValueError and RecursionError."""
+    if path.name == "pyproject.toml":
+        fields = tomllib.loads(path.read_bytes().decode())
+        project: Any = fields.get("project")
+        # Plugins of pytest are entry points.
+        points = cast("dict[str, object]", project).get("entry-points") if isinstance(project, dict) else None
+        return [fields.get("tool"), fields.get("build-system"), points]
+    package: object = json.loads(path.read_bytes())
+    if not isinstance(package, dict):
+        raise ValueError("no object")
+    known = cast("dict[str, object]", package)
     return {key: known[key] for key in _PACKAGE_KEYS if key in known}
-
-
-def _deciding_pyproject(content: bytes) -> object:
-    try:
-        fields = tomllib.loads(content.decode())
-    except (ValueError, RecursionError):
-        return None
-    project: Any = fields.get("project")
-    # Plugins of pytest are entry points.
-    points = cast("dict[str, object]", project).get("entry-points") if isinstance(project, dict) else None
-    return [fields.get("tool"), fields.get("build-system"), points]
-
-
-_DECIDING: Mapping[str, Callable[[bytes], object]] = {
-    "package.json": _deciding_package,
-    "pyproject.toml": _deciding_pyproject,
-}
-"""The parts of a file that decide a command, where others don't; None if the file can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,17 +216,13 @@ async def copy_of(snapshot: Snapshot | None, home: Path) -> AsyncGenerator[Path]
     """
     tree, stop = home / f"{secrets.token_hex(8)}.copy", threading.Event()
     try:
-        await run_in_thread(partial(_copy, snapshot, tree, stop), stop=stop)
+        _make_folder(tree)
+        if snapshot is not None:
+            await run_in_thread(partial(copy_tree, snapshot.tree, tree, stop), stop=stop)
         yield tree
     finally:
         with suppress(FileNotFoundError):
             await remove_soon(tree)
-
-
-def _copy(snapshot: Snapshot | None, tree: Path, stop: threading.Event) -> None:
-    _make_folder(tree)
-    if snapshot is not None:
-        copy_tree(snapshot.tree, tree, stop)
 
 
 def _apply(one: Difference, source: Path, tree: Path) -> None:
@@ -284,28 +264,15 @@ def _make_folder(tree: Path) -> None:
 
 
 def _states(root: Path) -> dict[str, FileState]:
-    """The state of every file and link in `root`, without caches. Raises `CallError` if not all can be seen."""
-    states: dict[str, FileState] = {}
-    for path, entry in _walk(root):
+    """The state of every file and link in `root`, without caches. Raises `CallError` or OSError if one can't be."""
+    states, unseen = dict[str, FileState](), set[str]()
+    for path, entry in files.walk(root, unseen, without=CACHES):
         with suppress(FileNotFoundError):  # deleted in the meantime
             found = entry.stat(follow_symlinks=False)
             states[path] = FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
         if len(states) > MAX_FILES:
             message = f"{root} has over {MAX_FILES:,} files"
             raise CallError("workspace_too_large", message, field="workspace", hint="name a smaller folder")
+    if unseen:
+        raise OSError(f"{files.shown(min(unseen))} can't be read")
     return states
-
-
-def _walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        if folder.count("/") > files.MAX_DEPTH:
-            raise OSError(f"over {files.MAX_DEPTH} folders deep")
-        with suppress(FileNotFoundError), paths.entries(root, folder) as entries:  # deleted in the meantime
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in CACHES:
-                        folders.append(f"{folder}{entry.name}/")
-                elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
-                    yield folder + entry.name, entry

@@ -31,21 +31,17 @@ MAX_STORED = 20_000
 
 def start_state(folder: Folder) -> JsonObject | None:
     """The state of a folder that was just opened, as JSON; None if it has too many files. Blocks."""
-    stored, before = folder.start, folder.before
+    stored, before, repository, git = folder.start, folder.before, folder.repository, None
     if len(stored["files"]) + (len(before.origin) if before is not None else 0) > MAX_STORED:
         return None
-    git = folder.repository and _git_state(folder.repository)
+    if repository is not None:  # what git runs there, by digests: configuration may contain passwords
+        own = Repository.of(repository.root, named=repository.named) or repository
+        git = {
+            "own": _digest(sorted(own.state.items())),
+            "state": {str(path): _digest(found) for path, found in repository.state.items()},
+            "named": [[str(path) for path in paths] for paths in repository.named],
+        }
     return {**stored, "before": before and before.to_json(), "knows_start": folder.knows_start, "git": git}
-
-
-def _git_state(repository: Repository) -> JsonObject:
-    """What git runs in a workspace, by digests: configuration may contain passwords."""
-    own = Repository.of(repository.root, named=repository.named)
-    return {
-        "own": _digest(sorted((own or repository).state.items())),
-        "state": {str(path): _digest(found) for path, found in repository.state.items()},
-        "named": [[str(path) for path in paths] for paths in repository.named],
-    }
 
 
 def _digest(found: object) -> str:

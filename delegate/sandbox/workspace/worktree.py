@@ -38,6 +38,8 @@ _HARMLESS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
     "-c", "submodule.recurse=false", "-c", "worktree.useRelativePaths=false",
 )  # fmt: skip
+_SPARSE = ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false")
+"""The repository's configuration stays as it is."""
 _QUIET = {
     "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
 }  # fmt: skip
@@ -93,8 +95,12 @@ class Worktree:
                 added = await _git(args, repository, env, ADD_SECONDS)
                 if added.exit_code == 0:  # other configuration may apply there: `includeIf "gitdir:…"`
                     env = await _environment(root)
-                    sparse = _limit(worktree.admin, only) if only else ()
-                    added = await _git((*sparse, "reset", "--hard", "--quiet"), root, env, ADD_SECONDS)
+                    if only:
+                        (worktree.admin / "info").mkdir(exist_ok=True)
+                        escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", only)
+                        (worktree.admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
+                    reset = (*(_SPARSE if only else ()), "reset", "--hard", "--quiet")
+                    added = await _git(reset, root, env, ADD_SECONDS)
             if added.exit_code != 0:
                 message = f"git can't create a worktree of {repository}: {_failure(added, ADD_SECONDS)}"
                 raise CallError("workspace_git_failed", message, field="workspace")
@@ -156,14 +162,6 @@ class Worktree:
         _remove_entry(self.admin)
 
 
-def _limit(admin: Path, folder: str) -> tuple[str, ...]:
-    """Limit a worktree to a folder. Returns git's options for it: the repository's configuration stays as it is."""
-    (admin / "info").mkdir(exist_ok=True)
-    escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", folder)
-    (admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
-    return ("-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false")
-
-
 def without_binary(diff: bytes) -> bytes:
     """A diff for readers: of binary files, it has the names."""
     return _BINARY.sub(b"Binary content\n", diff) if b"GIT binary patch" in diff else diff
@@ -171,17 +169,11 @@ def without_binary(diff: bytes) -> bytes:
 
 def unregister(root: Path) -> None:
     """Remove the entry of the worktree in `root` from its repository, if both refer to each other. Raises `OSError`."""
-    pointer = _line(root, ".git")
-    admin = Path(pointer.removeprefix("gitdir: "))
-    if admin.is_absolute() and _line(admin, "gitdir") == str(root / ".git"):
-        _remove_entry(admin)
-
-
-def _line(folder: Path, name: str) -> str:
-    try:
-        return files.read(folder, folder / name, 4_096).text.rstrip("\n")
-    except ToolError:
-        return ""
+    with suppress(ToolError):
+        pointer = files.read(root, root / ".git", 4_096).text.rstrip("\n")
+        admin = Path(pointer.removeprefix("gitdir: "))
+        if admin.is_absolute() and files.read(admin, admin / "gitdir", 4_096).text.rstrip("\n") == str(root / ".git"):
+            _remove_entry(admin)
 
 
 def _remove_entry(admin: Path) -> None:
@@ -300,11 +292,8 @@ async def _environment(repository: Path, *options: str) -> Mapping[str, str]:
     asked = (*options, "config", "--null", "--name-only", "--get-regexp", r"^filter\.")
     listed = await _git(asked, repository, env, ADD_SECONDS)
     drivers = sorted({name.rpartition(".")[0] for name in listed.stdout.split("\0") if name})
-    settings = [
-        setting
-        for driver in drivers
-        for setting in ((f"{driver}.{action}", "") for action in ("clean", "smudge", "process"))
-    ] + [(f"{driver}.required", "false") for driver in drivers]
+    off = {"clean": "", "smudge": "", "process": "", "required": "false"}
+    settings = [(f"{driver}.{key}", value) for driver in drivers for key, value in off.items()]
     env["GIT_CONFIG_COUNT"] = str(len(settings))
     for n, (key, value) in enumerate(settings):
         env |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value}

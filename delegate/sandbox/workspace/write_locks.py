@@ -7,6 +7,7 @@ import os
 import threading
 import unicodedata
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 from delegate.errors import ToolDenied
@@ -60,16 +61,13 @@ class Writer:
 
     def holds(self, path: Path) -> bool:
         """Whether it holds `path`, also under another name that the file system treats as the same file."""
-        return any(own == path or _same_file(own, path) for own in self._own.get(_fold(path), ()))
+        for own in self._own.get(_fold(path), ()):
+            with suppress(OSError):
+                if own == path or os.path.samefile(own, path):
+                    return True
+        return False
 
 
 def _fold(path: Path) -> str:
     """Equal for names that some file systems treat as the same: they differ only in case or Unicode normalization."""
     return unicodedata.normalize("NFKC", str(path)).casefold()
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False

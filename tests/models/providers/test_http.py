@@ -152,7 +152,7 @@ async def test_a_key_that_only_one_request_may_have_is_not_repeated(sdk: Any, cl
             for header, known in (({"Idempotency-Key": "one"}, False), ({}, True)):
                 with http.asking(url, None):
                     await client.post(url, cast_to=object, content=b"{}", options={"headers": header})
-                repeated = http.repeat(url, b"{}")
+                repeated = await http.repeat(url, b"{}")
                 assert (repeated is not None) is known
                 if repeated is not None:
-                    assert (await repeated).status == 200
+                    assert repeated.status == 200

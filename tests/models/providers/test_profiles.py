@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from delegate.models.providers._profile import KEPT_SECONDS, MAX_PROFILES, Profi
 from delegate.ports import ChatClient, ChatRequest, Message
 from delegate.testing import Scripted
 from tests.models.providers.conftest import KEY, WIRES, Opener
+from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 SCHEMA: dict[str, Any] = {"type": "object", "required": ["ok"]}
@@ -84,9 +84,8 @@ async def test_a_delegator_keeps_profiles_in_its_home_and_one_with_a_client_has_
         "{",
         "[]",
         "null",
-        '{"version": 99, "profiles": []}',
-        '{"version": 1, "profiles": {"a": 1}}',
-        '{"version": 1, "profiles": [1, null, {}, {"key": "k", "learned": {"replies": ["x"]}}]}',
+        '{"a": 1}',
+        '{"k": {"host": "a", "model": "m", "since": 1e300, "profile": {}}}',
         "[" * 100_000,
         "\ud800".encode("utf-16", "surrogatepass").decode("latin-1"),
     ],
@@ -96,22 +95,31 @@ async def test_a_damaged_file_is_ignored_and_replaced(damage: str, open_at: Open
     file.write_text(damage)
     with ModelServer(without_schemas) as server:
         await open_at(server, ProfileStore(file)).complete(ASK)
-    assert [one["learned"]["replies"] for one in json.loads(file.read_text())["profiles"]] == ["json_object"]
+    assert [one["profile"]["replies"] for one in json.loads(file.read_text()).values()] == ["json_object"]
 
 
 def edited(file: Path, **learned: object) -> None:
-    document = json.loads(file.read_text())
-    document["profiles"][0]["learned"] = learned
-    file.write_text(json.dumps(document))
+    [(key, entry)] = json.loads(file.read_text()).items()
+    file.write_text(json.dumps({key: {**entry, "profile": learned}}))
 
 
-async def test_values_of_another_version_are_ignored_one_by_one(open_at: OpenAt, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("learned", "known"),
+    [
+        ({"efforts": ["low", "default"], "streams": False}, Profile(efforts=("low", "default"), streams=False)),
+        ({"efforts": ["ultra"], "streams": False}, Profile()),
+        ({"replies": "xml"}, Profile()),
+        ({"streams": False, "novel": 7}, Profile()),
+    ],
+)
+async def test_a_file_of_another_version_is_ignored(
+    learned: dict[str, Any], known: Profile, open_at: OpenAt, tmp_path: Path
+) -> None:
     file = tmp_path / "endpoints.json"
     with ModelServer(without_schemas) as server:
         await open_at(server, ProfileStore(file)).complete(ASK)
-        edited(file, replies="xml", efforts=["low", "ultra"], streams=False, novel=7, limit="max_completion_tokens")
-        endpoint = Endpoint("openai", server.openai_url, "another key")
-        assert ProfileStore(file).at(endpoint).of("m") == Profile(streams=False, limit="max_completion_tokens")
+        edited(file, **learned)
+        assert ProfileStore(file).at(Endpoint("openai", server.openai_url, "another key")).of("m") == known
 
 
 async def test_a_server_that_was_upgraded_is_tried_anew_after_some_days(open_at: OpenAt, tmp_path: Path) -> None:
@@ -215,12 +223,12 @@ asyncio.run(main(*sys.argv[1:]))
 
 def test_processes_that_write_at_once_leave_a_whole_file(tmp_path: Path) -> None:
     file = tmp_path / "home" / "endpoints.json"
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file.parent), name]) for name in "ab"]
+    writers = [subprocess.Popen([*warm.python(), "-c", WRITER, str(file.parent), name]) for name in "ab"]
     while any(writer.poll() is None for writer in writers):
         with suppress(FileNotFoundError):
             json.loads(file.read_bytes())
     assert [writer.returncode for writer in writers] == [0, 0]
-    names = {one["model"] for one in json.loads(file.read_bytes())["profiles"]}
+    names = {one["model"] for one in json.loads(file.read_bytes()).values()}
     assert names & {"a-19", "b-19"}
     assert os.listdir(file.parent) == ["endpoints.json"]
 
@@ -245,7 +253,7 @@ def test_the_oldest_profiles_are_dropped(tmp_path: Path) -> None:
         now[0] += 1
         profiles.learn(f"m{n}", streams=True)
     store.save()
-    kept = [one["model"] for one in json.loads((tmp_path / "endpoints.json").read_text())["profiles"]]
+    kept = [one["model"] for one in json.loads((tmp_path / "endpoints.json").read_text()).values()]
     assert kept == [f"m{n}" for n in range(5, MAX_PROFILES + 5)]
 
 

@@ -25,8 +25,6 @@ _SETTLE_SECONDS = 0.5
 """How long killed processes may take to leave the process table."""
 _DEPTH = 1_500
 _TOO_MUCH_BYTES = 200_000_000
-Succeeded = Callable[[CommandScene, ProcessResult], bool]
-"""Whether an attack succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,6 @@ class CommandAttack:
 
     name: str
     command: str
-    succeeded: Succeeded
     stopped: str
     possible: str = ""
     needs: tuple[str, ...] = ()
@@ -44,6 +41,7 @@ class CommandAttack:
     uses_network: bool = False
     limits: ProcessLimits = COMMAND_LIMITS
     """An attack tries lower limits than commands have, so that it doesn't take the machine's memory."""
+    succeeded: Callable[[CommandScene, ProcessResult], bool] = lambda _, finished: finished.exit_code == 0
 
 
 # ------------------------------------------------------------------------------------------------- detecting success
@@ -65,14 +63,6 @@ def _goes_on(scene: CommandScene, finished: ProcessResult) -> bool:
     return counted.stat().st_size > size
 
 
-def _holds_up(scene: CommandScene, finished: ProcessResult) -> bool:
-    return finished.timed_out or _survives(scene, finished)
-
-
-def _overruns(scene: CommandScene, finished: ProcessResult) -> bool:
-    return finished.seconds > ATTACK_SECONDS or _survives(scene, finished)
-
-
 def _shows_canary(scene: CommandScene, finished: ProcessResult) -> bool:
     return scene.canary in finished.stdout + finished.stderr
 
@@ -87,17 +77,9 @@ def _links(scene: CommandScene, finished: ProcessResult) -> bool:
     return any((scene.work / ".git" / name).is_symlink() for name in ("logs/HEAD", "COMMIT_EDITMSG"))
 
 
-def _plants_operation(scene: CommandScene, finished: ProcessResult) -> bool:
-    return (scene.work / ".git" / "rebase-merge" / "git-rebase-todo").exists()
-
-
 def _changes_named(scene: CommandScene, finished: ProcessResult) -> bool:
     files = (scene.work / "included", *(scene.work / ".husky").iterdir())
     return any("evil" in file.read_text() for file in files)
-
-
-def _changes_program(scene: CommandScene, finished: ProcessResult) -> bool:
-    return "evil" in (scene.program / "main.py").read_text()
 
 
 def _adds_unnoticed(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -105,28 +87,8 @@ def _adds_unnoticed(scene: CommandScene, finished: ProcessResult) -> bool:
     return repository is None or scene.work / "sub" / "config" not in repository.state
 
 
-def _exits_with_0(scene: CommandScene, finished: ProcessResult) -> bool:
-    return finished.exit_code == 0
-
-
-def _writes_outside(scene: CommandScene, finished: ProcessResult) -> bool:
-    return (scene.folder / "written").exists()
-
-
 def _changes_start_files(scene: CommandScene, finished: ProcessResult) -> bool:
     return any((scene.home / name).exists() for name in (".bashrc", ".profile", ".config/autostart", ".local/lib"))
-
-
-def _writes_through(scene: CommandScene, finished: ProcessResult) -> bool:
-    return "evil" in (scene.home / "notes").read_text()
-
-
-def _leaves_files(scene: CommandScene, finished: ProcessResult) -> bool:
-    return any(path.exists() for path in scene.left)
-
-
-def _replaces_workspace(scene: CommandScene, finished: ProcessResult) -> bool:
-    return scene.work.is_symlink()
 
 
 def _resists_removal(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -144,14 +106,6 @@ def _kills_host(scene: CommandScene, finished: ProcessResult) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
         scene.host.wait(0.1)
     return scene.host.returncode is not None
-
-
-def _forges(scene: CommandScene, finished: ProcessResult) -> bool:
-    return finished.exit_code != 3
-
-
-def _floods(scene: CommandScene, finished: ProcessResult) -> bool:
-    return len(finished.stdout) > 100_000
 
 
 def _makes_large_file(scene: CommandScene, finished: ProcessResult) -> bool:
@@ -176,10 +130,6 @@ def _leaves_memory(scene: CommandScene, finished: ProcessResult) -> bool:
     if (id := kernel.shmget(int(scene.marker), 0, 0)) >= 0:
         kernel.shmctl(id, 0, None)  # removes it
     return id >= 0
-
-
-def _makes_setuid(scene: CommandScene, finished: ProcessResult) -> bool:
-    return any(path.stat().st_mode & 0o6000 for path in scene.work.glob("program*"))
 
 
 _CHAINS = """
@@ -210,335 +160,313 @@ _PYTHON = ("python3",)
 _AS_ROOT = "delegate runs as root on this machine"
 
 ATTACKS = (
-    CommandAttack("a background process that keeps the output open", "sleep {marker} & echo done", _holds_up, _KILLED),
-    CommandAttack("a background process", "sleep {marker} >/dev/null 2>&1 &", _survives, _KILLED),
     CommandAttack(
-        "a daemon in its own session",
-        "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT,
-        _survives, _KILLED, "without a subreaper, only the process group is killed", ("setsid",),
+        "a background process that keeps the output open", "sleep {marker} & echo done", _KILLED,
+        succeeded=lambda scene, finished: finished.timed_out or _survives(scene, finished),
+    ),
+    CommandAttack("a background process", "sleep {marker} >/dev/null 2>&1 &", _KILLED, succeeded=_survives),
+    CommandAttack(
+        "a daemon in its own session", "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT, _KILLED,
+        "without a subreaper, only the process group is killed", ("setsid",), succeeded=_survives,
     ),
     CommandAttack(
-        "a double-forked daemon",
-        "(setsid sh -c '(: > up; exec sleep {marker}) & exit' >/dev/null 2>&1 &) ; " + _WAIT,
-        _survives, _KILLED, "without a subreaper, only the process group is killed", ("setsid",),
+        "a double-forked daemon", "(setsid sh -c '(: > up; exec sleep {marker}) & exit' >/dev/null 2>&1 &) ; " + _WAIT,
+        _KILLED, "without a subreaper, only the process group is killed", ("setsid",), succeeded=_survives,
     ),
     CommandAttack(
         "a daemon that kills its supervisor",
         "setsid sh -c ': > up; exec sleep {marker}' >/dev/null 2>&1 & " + _WAIT + "; "
-        "[ $PPID = {self} ] || kill -9 $PPID; sleep 0.2",
-        _survives, "the sandbox keeps it from the supervisor",
+        "[ $PPID = {self} ] || kill -9 $PPID; sleep 0.2", "the sandbox keeps it from the supervisor",
         "the command runs as the user and can kill the subreaper; the check is then an error, never met", ("setsid",),
+        succeeded=_survives,
     ),
     CommandAttack(
         "chains of forks, each in a session of its own", "{python} -c '" + _CHAINS + "' > forks & sleep 0.2",
-        _goes_on, "the kernel kills all processes of the command's namespace",
-        "they start faster than they can be found; the check is then an error, never met", _PYTHON,
-        timeout_seconds=0.5,
+        "the kernel kills all processes of the command's namespace",
+        "they start faster than they can be found; the check is then an error, never met", _PYTHON, timeout_seconds=0.5,
+        succeeded=_goes_on,
     ),
     CommandAttack(
-        "a command that ignores all signals",
-        "trap '' TERM INT HUP QUIT; while :; do sleep {marker}; done",
-        _overruns, "it is killed at its deadline", timeout_seconds=0.3,
+        "a command that ignores all signals", "trap '' TERM INT HUP QUIT; while :; do sleep {marker}; done",
+        "it is killed at its deadline", timeout_seconds=0.3,
+        succeeded=lambda scene, finished: finished.seconds > ATTACK_SECONDS or _survives(scene, finished),
     ),
     CommandAttack(
-        "300 background processes",
-        f"i=0; while [ $i -lt {FORKS} ]; do sleep {{marker}} & i=$((i+1)); done",
-        _survives, _KILLED,
+        "300 background processes", f"i=0; while [ $i -lt {FORKS} ]; do sleep {{marker}} & i=$((i+1)); done", _KILLED,
+        succeeded=_survives,
     ),
     CommandAttack(
         "too many concurrent processes",
         f"i=0; while [ $i -lt {FORKS} ]; do sleep {{marker}} & i=$((i+1)); done; sleep 3; kill -0 $!",
-        _exits_with_0, "what runs too many is ended", "no limit on this machine",
-        limits=ProcessLimits(processes=FORKS // 2),
-    ),
-    CommandAttack("reading a key from its own environment", "env; cat /proc/self/environ", _shows_canary, _ENVIRONMENT),
-    CommandAttack(
-        "reading a key from another process's environment",
-        "grep -aho 'canary[0-9a-f]*' /proc/[0-9]*/environ",
-        _shows_canary, _OWN_PROCESSES, _ALL_PROCESSES,
+        "what runs too many is ended", "no limit on this machine", limits=ProcessLimits(processes=FORKS // 2),
     ),
     CommandAttack(
-        "reading a file that usually holds secrets", "cat ~/.ssh/id ~/.netrc ~/.bash_history",
-        _shows_canary, _HIDDEN, _AS_USER,
+        "reading a key from its own environment", "env; cat /proc/self/environ", _ENVIRONMENT, succeeded=_shows_canary,
     ),
     CommandAttack(
-        "reading delegate's records and other children's files",
-        "cat ../../records ../other/notes",
-        _shows_canary, _HIDDEN, _AS_USER,
+        "reading a key from another process's environment", "grep -aho 'canary[0-9a-f]*' /proc/[0-9]*/environ",
+        _OWN_PROCESSES, _ALL_PROCESSES, succeeded=_shows_canary,
     ),
     CommandAttack(
-        "reading other files of the user",
-        "cat ~/notes",
-        _shows_canary, "only the workspace is visible",
-        "toolchains are in the home folder, so only known secrets are hidden",
+        "reading a file that usually holds secrets", "cat ~/.ssh/id ~/.netrc ~/.bash_history", _HIDDEN, _AS_USER,
+        succeeded=_shows_canary,
     ),
     CommandAttack(
-        "writing a file outside the workspace", "echo > {outside}/written",
-        _writes_outside, _READ_ONLY, "the command runs as the user",
+        "reading delegate's records and other children's files", "cat ../../records ../other/notes", _HIDDEN, _AS_USER,
+        succeeded=_shows_canary,
     ),
     CommandAttack(
-        "writing into a named pipe of another program", "echo > {outside}/pipe",
-        _fills_pipe, "the sandbox denies it", "a folder that is mounted read-only doesn't protect pipes in it",
+        "reading other files of the user", "cat ~/notes", "only the workspace is visible",
+        "toolchains are in the home folder, so only known secrets are hidden", succeeded=_shows_canary,
     ),
     CommandAttack(
-        "locking a file of the user", "flock -n ~/notes true",
-        _exits_with_0, "only the workspace is visible", "what can be read can be locked, until the command ends",
-        ("flock",),
+        "writing a file outside the workspace", "echo > {outside}/written", _READ_ONLY, "the command runs as the user",
+        succeeded=lambda scene, _: (scene.folder / "written").exists(),
     ),
     CommandAttack(
-        "connecting to localhost",
-        "exec 3<>/dev/tcp/127.0.0.1/{port}",
-        _exits_with_0, "commands in a sandbox have no network", "the command has the machine's network",
-        ("bash",), uses_network=True,
+        "writing into a named pipe of another program", "echo > {outside}/pipe", "the sandbox denies it",
+        "a folder that is mounted read-only doesn't protect pipes in it", succeeded=_fills_pipe,
     ),
     CommandAttack(
-        "reaching other machines",
-        "exec 3<>/dev/udp/192.0.2.1/9",  # sends nothing: it only asks the kernel for a route to a test address
-        _exits_with_0, "commands in a sandbox have no network, or this machine has none",
+        "locking a file of the user", "flock -n ~/notes true", "only the workspace is visible",
+        "what can be read can be locked, until the command ends", ("flock",),
+    ),
+    CommandAttack(
+        "connecting to localhost", "exec 3<>/dev/tcp/127.0.0.1/{port}", "commands in a sandbox have no network",
         "the command has the machine's network", ("bash",), uses_network=True,
+    ),
+    # Sends nothing: it only asks the kernel for a route to a test address.
+    CommandAttack(
+        "reaching other machines", "exec 3<>/dev/udp/192.0.2.1/9",
+        "commands in a sandbox have no network, or this machine has none", "the command has the machine's network",
+        ("bash",), uses_network=True,
     ),
     CommandAttack(
         "planting a git hook",
         "echo 'exit 0' > .git/hooks/pre-commit; rm -rf .git/hooks; mkdir -p .git/hooks; echo > .git/hooks/pre-push",
-        _plants, _GIT, _CHANGES,
+        _GIT, _CHANGES, succeeded=_plants,
     ),
     CommandAttack(
         "naming a program in git's configuration",
-        "echo '[core] fsmonitor = x' >> .git/config; echo '[core] fsmonitor = x' > new && mv -f new .git/config",
-        _plants, _GIT, _CHANGES,
+        "echo '[core] fsmonitor = x' >> .git/config; echo '[core] fsmonitor = x' > new && mv -f new .git/config", _GIT,
+        _CHANGES, succeeded=_plants,
     ),
     CommandAttack(
         "putting another git repository in place",
         "mkdir -p evil/hooks; echo > evil/hooks/pre-commit; echo '[core] fsmonitor = x' > evil/config; "
-        "echo ../evil > .git/commondir; mv .git old; mv evil .git",
-        _plants, _GIT, _CHANGES,
+        "echo ../evil > .git/commondir; mv .git old; mv evil .git", _GIT, _CHANGES, succeeded=_plants,
     ),
     CommandAttack(
         "linking what git writes to a file outside",
         "mkdir .git/logs; ln -s {outside}/written .git/logs/HEAD; ln -s {outside}/written .git/COMMIT_EDITMSG",
-        _links, "links in git's folder are removed when the command ends",
+        "links in git's folder are removed when the command ends",
         "the command runs as the user; such links are removed only when the child ends",
+        succeeded=_links,
     ),
     CommandAttack(
         "hiding a bare git repository in a folder",
         "mkdir -p sub/objects sub/refs; cp .git/HEAD sub; echo '[core] fsmonitor = x' > sub/config",
-        _adds_unnoticed, "it isn't removed, but the verdict names it (`git_changed`)",
+        "it isn't removed, but the verdict names it (`git_changed`)", succeeded=_adds_unnoticed,
     ),
     CommandAttack(
         "reading a password in git's configuration", "cat .git/config",
-        _shows_canary, "the sandbox shows the configuration without it", _AS_USER,
+        "the sandbox shows the configuration without it", _AS_USER, succeeded=_shows_canary,
     ),
+    # `sleep` holds it.
     CommandAttack(
-        "allocating too much memory",
-        f"head -c {_TOO_MUCH_BYTES} /dev/zero | tail -c {_TOO_MUCH_BYTES} | sleep 3",  # which holds it
-        _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
-        timeout_seconds=5, limits=ProcessLimits(memory_bytes=_TOO_MUCH_BYTES // 2),
+        "allocating too much memory", f"head -c {_TOO_MUCH_BYTES} /dev/zero | tail -c {_TOO_MUCH_BYTES} | sleep 3",
+        "what uses too much is ended", "no limit on this machine", ("head", "tail"), timeout_seconds=5,
+        limits=ProcessLimits(memory_bytes=_TOO_MUCH_BYTES // 2),
     ),
     CommandAttack(
         "allocating too much memory in several processes",
         f"for i in 1 2 3 4; do head -c {_TOO_MUCH_BYTES} /dev/zero | tail -c {_TOO_MUCH_BYTES} | sleep 3 & done; wait",
-        _exits_with_0, "what uses too much is ended", "no limit on this machine", ("head", "tail"),
-        timeout_seconds=5, limits=ProcessLimits(total_memory_bytes=3 * _TOO_MUCH_BYTES),
+        "what uses too much is ended", "no limit on this machine", ("head", "tail"), timeout_seconds=5,
+        limits=ProcessLimits(total_memory_bytes=3 * _TOO_MUCH_BYTES),
     ),
     CommandAttack(
-        "writing a huge file",
-        f"dd if=/dev/zero of=large bs=1 count=1 seek={MAX_FILE_BYTES}",
-        _makes_large_file, "the kernel limits the size of a file", "no limit on this machine", ("dd",),
+        "writing a huge file", f"dd if=/dev/zero of=large bs=1 count=1 seek={MAX_FILE_BYTES}",
+        "the kernel limits the size of a file", "no limit on this machine", ("dd",), succeeded=_makes_large_file,
     ),
     CommandAttack(
-        "endless output", "yes",
-        _floods, "all output is read, and only its end is kept", timeout_seconds=0.3, needs=("yes",),
+        "endless output", "yes", "all output is read, and only its end is kept", needs=("yes",), timeout_seconds=0.3,
+        succeeded=lambda _, finished: len(finished.stdout) > 100_000,
     ),
-    CommandAttack("killing the host process", "kill -9 {host}", _kills_host, _OWN_PROCESSES, _ALL_PROCESSES),
+    CommandAttack("killing the host process", "kill -9 {host}", _OWN_PROCESSES, _ALL_PROCESSES, succeeded=_kills_host),
     CommandAttack(
-        "forging the exit code",
-        "[ $PPID = {self} ] && exit 3; "
-        "for way in /proc/self/fd/* /proc/$PPID/fd/*; do "
+        "forging the exit code", "[ $PPID = {self} ] && exit 3; " "for way in /proc/self/fd/* /proc/$PPID/fd/*; do "
         "[ ${{way##*/}} -gt 2 ] && echo '{{\"exit-code\": 0}}' > $way; done 2>/dev/null; exit 3",
-        _forges, "a reported exit code must equal that of the kernel",
+        "a reported exit code must equal that of the kernel", succeeded=lambda _, finished: finished.exit_code != 3,
     ),
+    CommandAttack("opening the user's terminal", ": < /dev/tty", "commands run in a session without a terminal"),
+    # In a mount namespace, so that nothing changes on this machine.
     CommandAttack(
-        "opening the user's terminal", ": < /dev/tty", _exits_with_0, "commands run in a session without a terminal"
+        "mounting a file system", "unshare --mount mount -t tmpfs none .",
+        "only root can mount, and the sandbox drops that privilege", _AS_ROOT, ("unshare", "mount"),
     ),
+    # Opens it, and writes nothing.
     CommandAttack(
-        "mounting a file system",
-        "unshare --mount mount -t tmpfs none .",  # in a mount namespace, so that nothing changes on this machine
-        _exits_with_0, "only root can mount, and the sandbox drops that privilege", _AS_ROOT,
-        ("unshare", "mount"),
-    ),
-    CommandAttack(
-        "changing a setting of the kernel", "exec 3<>/proc/sys/vm/swappiness",  # opens it, and writes nothing
-        _exits_with_0, "only root can change them, and they are read-only in the sandbox", _AS_ROOT,
+        "changing a setting of the kernel", "exec 3<>/proc/sys/vm/swappiness",
+        "only root can change them, and they are read-only in the sandbox", _AS_ROOT,
     ),
     CommandAttack(
         "reading which keys the kernel holds", "grep -q . /proc/keys",
-        _exits_with_0, "the sandbox shows the usual files of the kernel", "they belong to the user",
+        "the sandbox shows the usual files of the kernel", "they belong to the user",
     ),
-    CommandAttack(
-        "storing a key in the kernel", "{probe} store_key",
-        _exits_with_0, _CALLS, "the command runs as the user", _PYTHON,
-    ),
+    CommandAttack("storing a key in the kernel", "{probe} store_key", _CALLS, "the command runs as the user", _PYTHON),
     CommandAttack(
         "making a program setuid", "cp /bin/true program; chmod 4755 program; install -m 2755 /bin/true program2",
-        _makes_setuid, _CALLS, "the command runs as the user", ("install",),
+        _CALLS, "the command runs as the user", ("install",),
+        succeeded=lambda scene, _: any(path.stat().st_mode & 0o6000 for path in scene.work.glob("program*")),
     ),
     CommandAttack(
         "changing mode and times of the user's file", "chmod 604 ~/notes; touch -d @1 ~/notes",
-        _changes_notes, "all but the workspace is mounted read-only",
-        "without user namespaces, Landlock doesn't restrict them", ("touch",),
+        "all but the workspace is mounted read-only", "without user namespaces, Landlock doesn't restrict them",
+        ("touch",), succeeded=_changes_notes,
     ),
     CommandAttack(
-        "reading another terminal", "exec 3< {terminal}",
-        _exits_with_0, "the sandbox shows only the command's own terminals", "they belong to the user",
+        "reading another terminal", "exec 3< {terminal}", "the sandbox shows only the command's own terminals",
+        "they belong to the user",
     ),
     CommandAttack(
-        "leaving shared memory behind", "{probe} shared_memory {marker}",
-        _leaves_memory, "it is the command's own, or denied", "it stays until the machine is restarted", _PYTHON,
+        "leaving shared memory behind", "{probe} shared_memory {marker}", "it is the command's own, or denied",
+        "it stays until the machine is restarted", _PYTHON, succeeded=_leaves_memory,
     ),
     CommandAttack(
         "changing limits and priority of the host process",
-        "prlimit --pid {host} --nofile=64:64; renice -n 19 -p {host}; chrt --batch --pid 0 {host}",
-        _changes_host, _OWN_PROCESSES, _ALL_PROCESSES, ("prlimit", "renice"),
+        "prlimit --pid {host} --nofile=64:64; renice -n 19 -p {host}; chrt --batch --pid 0 {host}", _OWN_PROCESSES,
+        _ALL_PROCESSES, ("prlimit", "renice"), succeeded=_changes_host,
     ),
     CommandAttack(
-        "connecting to a service on this machine", "{probe} service {service}",
-        _exits_with_0, _NO_SOCKETS, _SOCKETS, _PYTHON, uses_network=True,
+        "connecting to a service on this machine", "{probe} service {service}", _NO_SOCKETS, _SOCKETS, _PYTHON,
+        uses_network=True,
     ),
     CommandAttack(
-        "connecting to a service without a file, such as X11", "{probe} service @{abstract}",
-        _exits_with_0, _NO_SOCKETS, _SOCKETS, _PYTHON, uses_network=True,
-    ),
-    CommandAttack(
-        "taking a port of this machine", "{probe} port {port}",
-        _exits_with_0, "commands in a sandbox have no network", "the command has the machine's network",
+        "connecting to a service without a file, such as X11", "{probe} service @{abstract}", _NO_SOCKETS, _SOCKETS,
         _PYTHON, uses_network=True,
     ),
     CommandAttack(
-        "opening a socket for raw packets or the hypervisor", "{probe} raw_socket",
-        _exits_with_0, "the sandbox denies such sockets", "the command runs as the user", _PYTHON, uses_network=True,
+        "taking a port of this machine", "{probe} port {port}", "commands in a sandbox have no network",
+        "the command has the machine's network", _PYTHON, uses_network=True,
     ),
     CommandAttack(
-        "reading or tracing another process's memory", "{probe} memory {host}",
-        _exits_with_0, _OWN_PROCESSES, _ALL_PROCESSES, _PYTHON,
+        "opening a socket for raw packets or the hypervisor", "{probe} raw_socket", "the sandbox denies such sockets",
+        "the command runs as the user", _PYTHON, uses_network=True,
     ),
     CommandAttack(
-        "reaching files through another process", "{probe} files_of {host}",
-        _exits_with_0, _OWN_PROCESSES, _ALL_PROCESSES, _PYTHON,
+        "reading or tracing another process's memory", "{probe} memory {host}", _OWN_PROCESSES, _ALL_PROCESSES, _PYTHON,
     ),
     CommandAttack(
-        "taking an open file of another process", "{probe} descriptor_of {host}",
-        _exits_with_0, _OWN_PROCESSES, _ALL_PROCESSES, _PYTHON,
+        "reaching files through another process", "{probe} files_of {host}", _OWN_PROCESSES, _ALL_PROCESSES, _PYTHON,
+    ),
+    CommandAttack(
+        "taking an open file of another process", "{probe} descriptor_of {host}", _OWN_PROCESSES, _ALL_PROCESSES,
+        _PYTHON,
     ),
     CommandAttack(
         "reading the arguments of other processes",
         "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -x '[6]0.{marker}' || ps -axww | grep '[6]0.{marker}'",
-        _exits_with_0, _OWN_PROCESSES, "without a namespace of its own, it sees all processes",
+        _OWN_PROCESSES, "without a namespace of its own, it sees all processes",
     ),
     CommandAttack(
         "opening the machine's memory, disks and other devices",
         "for device in {outside}/device /dev/mem /dev/port /dev/fuse /dev/kvm /dev/loop-control /dev/[shv]d[a-z] "
-        "/dev/nvme[0-9]*; do (exec 3< $device) && exit 0; done; exit 1",
-        _exits_with_0, "the sandbox shows only the usual devices", "the user may open some of them",
+        "/dev/nvme[0-9]*; do (exec 3< $device) && exit 0; done; exit 1", "the sandbox shows only the usual devices",
+        "the user may open some of them",
     ),
     CommandAttack(
-        "making a device", "mknod device c 1 5",
-        _exits_with_0, "only root can, and the sandbox drops that privilege", _AS_ROOT, ("mknod",),
+        "making a device", "mknod device c 1 5", "only root can, and the sandbox drops that privilege", _AS_ROOT,
+        ("mknod",),
     ),
     CommandAttack(
         "opening controls of the kernel in /sys and /proc",
         "for control in /proc/sysrq-trigger /sys/power/state /sys/kernel/mm/transparent_hugepage/enabled "
         "/sys/module/*/parameters/*; do (exec 3>> $control) && exit 0; done; exit 1",
-        _exits_with_0, "only root can change them, and they are read-only in the sandbox", _AS_ROOT,
+        "only root can change them, and they are read-only in the sandbox", _AS_ROOT,
     ),
     CommandAttack(
-        "moving to another control group", "{probe} control_group",
-        _exits_with_0, _READ_ONLY, "the user may write to control groups", _PYTHON,
+        "moving to another control group", "{probe} control_group", _READ_ONLY, "the user may write to control groups",
+        _PYTHON,
     ),
     CommandAttack(
-        "reading the kernel's messages", "{probe} messages",
-        _exits_with_0, "the sandbox denies the call and the device", "the user may read them", _PYTHON,
+        "reading the kernel's messages", "{probe} messages", "the sandbox denies the call and the device",
+        "the user may read them", _PYTHON,
     ),
     CommandAttack(
-        "watching the machine with bpf, perf or fanotify", "{probe} watch",
-        _exits_with_0, _CALLS, "the command runs as the user", _PYTHON,
+        "watching the machine with bpf, perf or fanotify", "{probe} watch", _CALLS, "the command runs as the user",
+        _PYTHON,
     ),
     CommandAttack(
-        "evading the filter of system calls with io_uring", "{probe} ring",
-        _exits_with_0, _CALLS, "there is no filter", _PYTHON,
+        "evading the filter of system calls with io_uring", "{probe} ring", _CALLS, "there is no filter", _PYTHON,
     ),
     CommandAttack(
         "evading the filter with calls of another architecture", "{probe} other_architecture",
-        _exits_with_0, "the sandbox kills what makes such a call", "there is no filter", _PYTHON,
+        "the sandbox kills what makes such a call", "there is no filter", _PYTHON,
     ),
+    CommandAttack("opening a file by its number on the disk", "{probe} handle", _CALLS, _AS_ROOT, _PYTHON),
+    CommandAttack("setting the clock or the machine's name", "{probe} clock", _CALLS, _AS_ROOT, _PYTHON),
+    CommandAttack("loading a module into the kernel", "{probe} module", _CALLS, _AS_ROOT, _PYTHON),
     CommandAttack(
-        "opening a file by its number on the disk", "{probe} handle", _exits_with_0, _CALLS, _AS_ROOT, _PYTHON,
-    ),
-    CommandAttack("setting the clock or the machine's name", "{probe} clock", _exits_with_0, _CALLS, _AS_ROOT, _PYTHON),
-    CommandAttack("loading a module into the kernel", "{probe} module", _exits_with_0, _CALLS, _AS_ROOT, _PYTHON),
-    CommandAttack(
-        "becoming root in a namespace of its own", "unshare --user --map-root-user true",
-        _exits_with_0, _CALLS, "this machine permits it to every user", ("unshare",),
+        "becoming root in a namespace of its own", "unshare --user --map-root-user true", _CALLS,
+        "this machine permits it to every user", ("unshare",),
     ),
     CommandAttack(
         "gaining rights from a setuid program", "grep -q 'NoNewPrivs:.*0' /proc/self/status",
-        _exits_with_0, "the sandbox sets `no_new_privs`, which prevents it", "the command runs as the user",
+        "the sandbox sets `no_new_privs`, which prevents it", "the command runs as the user",
     ),
     CommandAttack(
-        "raising its own limits",
-        "(ulimit -H -f unlimited) || (echo -1000 > /proc/self/oom_score_adj)",
-        _exits_with_0, "only root can, and the sandbox drops that privilege", _AS_ROOT,
+        "raising its own limits", "(ulimit -H -f unlimited) || (echo -1000 > /proc/self/oom_score_adj)",
+        "only root can, and the sandbox drops that privilege", _AS_ROOT,
     ),
     CommandAttack(
-        "reading a file that its mode protects", "cat ~/sealed",
-        _shows_canary, "only root can, and the sandbox drops that privilege", _AS_ROOT,
+        "reading a file that its mode protects", "cat ~/sealed", "only root can, and the sandbox drops that privilege",
+        _AS_ROOT, succeeded=_shows_canary,
     ),
+    CommandAttack("reading the machine's password hashes", "grep -q . /etc/shadow", _HIDDEN, _AS_ROOT),
     CommandAttack(
-        "reading the machine's password hashes", "grep -q . /etc/shadow", _exits_with_0, _HIDDEN, _AS_ROOT,
-    ),
-    CommandAttack(
-        "reading temporary files of other programs", "cat {temporary}",
-        _shows_canary, "its /tmp is its own, or hidden", _AS_USER,
+        "reading temporary files of other programs", "cat {temporary}", "its /tmp is its own, or hidden", _AS_USER,
+        succeeded=_shows_canary,
     ),
     CommandAttack(
         "leaving files in /tmp and /dev/shm", "for file in {left}; do echo > $file; done",
-        _leaves_files, "they are the command's own, or hidden", _CHANGES,
+        "they are the command's own, or hidden", _CHANGES,
+        succeeded=lambda scene, _: any(path.exists() for path in scene.left),
     ),
     CommandAttack(
         "writing through a hard link to the user's file", "ln ~/notes linked; echo evil >> linked",
-        _writes_through, "the sandbox prevents links into the workspace", _CHANGES,
+        "the sandbox prevents links into the workspace", _CHANGES,
+        succeeded=lambda scene, _: "evil" in (scene.home / "notes").read_text(),
     ),
     CommandAttack(
         "planting what the user's shell, session or Python starts",
         "echo >> ~/.bashrc; echo >> ~/.profile; mkdir -p ~/.config/autostart ~/.local/lib/python3/site-packages",
-        _changes_start_files, _READ_ONLY, _CHANGES,
+        _READ_ONLY, _CHANGES, succeeded=_changes_start_files,
     ),
     CommandAttack(
         "putting a link in place of the workspace", "cd ..; mv own away && ln -s {outside} own",
-        _replaces_workspace, "the sandbox keeps the folder in its place", _CHANGES,
+        "the sandbox keeps the folder in its place", _CHANGES, succeeded=lambda scene, _: scene.work.is_symlink(),
     ),
     CommandAttack(
         "changing the program that runs delegate",
         "echo evil >> tool/env/main.py; mv tool/env old || mv tool old; mkdir -p tool/env; "
-        "echo evil > tool/env/main.py",
-        _changes_program, "it is mounted read-only",
-        "without namespaces, nothing in the workspace can be read-only", 
+        "echo evil > tool/env/main.py", "it is mounted read-only",
+        "without namespaces, nothing in the workspace can be read-only",
+        succeeded=lambda scene, _: "evil" in (scene.program / "main.py").read_text(),
     ),
     CommandAttack(
-        "folders too deep or too locked to be removed",
-        "mkdir locked; echo > locked/file; chmod 0 locked; "
-        f"mkdir -p $(printf 'd/%.0s' $(seq {_DEPTH}))",
-        _resists_removal, "they are removed all the same",
+        "folders too deep or too locked to be removed", "mkdir locked; echo > locked/file; chmod 0 locked; "
+        f"mkdir -p $(printf 'd/%.0s' $(seq {_DEPTH}))", "they are removed all the same", succeeded=_resists_removal,
     ),
     CommandAttack(
         "leaving a rebase that runs commands when it is continued",
         "mkdir .git/rebase-merge; echo 'exec evil' > .git/rebase-merge/git-rebase-todo",
-        _plants_operation, "it is moved away when the command ends",
-        "the command runs as the user; the verdict names it (`git_changed`)",
+        "it is moved away when the command ends", "the command runs as the user; the verdict names it (`git_changed`)",
+        succeeded=lambda scene, _: (scene.work / ".git" / "rebase-merge" / "git-rebase-todo").exists(),
     ),
     CommandAttack(
         "changing hooks and configuration that git's configuration names",
         "echo '[core] fsmonitor = evil' >> included; echo evil >> .husky/pre-commit; mv .husky old; mkdir .husky; "
-        "echo evil > .husky/pre-push",
-        _changes_named, "they are put back when the command ends", _CHANGES, ("git",),
+        "echo evil > .husky/pre-push", "they are put back when the command ends", _CHANGES, ("git",),
+        succeeded=_changes_named,
     ),
 )  # fmt: skip

@@ -36,7 +36,6 @@ CONCURRENCY = 4
 class Row(NamedTuple):
     """The outcome of one attack under one mechanism on this machine."""
 
-    kind: str
     attack: str
     mechanism: str
     outcome: AttackOutcome
@@ -84,13 +83,13 @@ async def mechanisms() -> list[MechanismUnderTest]:
 async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, semaphore: asyncio.Semaphore) -> Row:
     for program in attack.needs:
         if shutil.which(program) is None:
-            return Row("shell", attack.name, mechanism.name, "n/a", f"{program} is not installed")
+            return Row(attack.name, mechanism.name, "n/a", f"{program} is not installed")
     async with semaphore, open_scene() as scene:
         finished = await _run(attack, mechanism, scene)
         succeeded = await asyncio.to_thread(attack.succeeded, scene, finished)
     if succeeded:
-        return Row("shell", attack.name, mechanism.name, "possible", attack.possible)
-    return Row("shell", attack.name, mechanism.name, "stopped", attack.stopped)
+        return Row(attack.name, mechanism.name, "possible", attack.possible)
+    return Row(attack.name, mechanism.name, "stopped", attack.stopped)
 
 
 async def _run(attack: CommandAttack, mechanism: MechanismUnderTest, scene: CommandScene) -> ProcessResult:

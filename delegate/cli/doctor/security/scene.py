@@ -14,13 +14,15 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from delegate.sandbox.commands.launcher import interpreter
 
+_VISIBLE = os.path.realpath("/var/tmp")  # noqa: S108 - random names below it
+"""Outside /tmp: the sandboxes hide all of /tmp, so everything in it would look safe."""
 _ZERO = (1, 5)
 """The numbers of the device /dev/zero on Linux."""
 
@@ -105,13 +107,17 @@ async def open_scene() -> AsyncGenerator[CommandScene]:
     prefix = f"delegate-attacks-{os.getpid()}-"
     canary, marker = f"canary{secrets.token_hex(8)}", f"9{secrets.randbelow(10**8):08d}"
     async with contextlib.AsyncExitStack() as stack:
-        root = stack.enter_context(_folder(prefix))
+        visible = _VISIBLE if os.access(_VISIBLE, os.W_OK) else None
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=visible)))
         temporary = stack.enter_context(tempfile.NamedTemporaryFile(prefix=prefix))  # noqa: SIM115 - the stack closes it
-        terminal = stack.enter_context(_terminal())
+        os.mkfifo(root / "pipe")
+        pipe = os.open(root / "pipe", os.O_RDWR | os.O_NONBLOCK)
+        for descriptor in (pipe, *(pair := os.openpty())):
+            stack.callback(os.close, descriptor)
         server = await stack.enter_async_context(await asyncio.start_server(_hang_up, "127.0.0.1", 0))
-        host = stack.enter_context(_host(canary, seconds=f"60.{marker}"))
-        port = server.sockets[0].getsockname()[1]
-        pipe = stack.enter_context(_pipe(root / "pipe"))
+        port, terminal = server.sockets[0].getsockname()[1], os.ttyname(pair[1])
+        host = stack.enter_context(_host(canary, marker))
+        stack.callback(host.kill)
         scene = CommandScene(root, host, port, terminal, Path(temporary.name), pipe, canary, marker)
         _create_targets(scene)
         for address in (str(scene.service), f"\0{scene.abstract}")[: 2 if sys.platform == "linux" else 1]:
@@ -126,42 +132,9 @@ async def open_scene() -> AsyncGenerator[CommandScene]:
                     os.kill(pid, signal.SIGKILL)
 
 
-@contextmanager
-def _folder(prefix: str) -> Generator[Path]:
-    """A folder outside /tmp: the sandboxes hide all of /tmp, so everything in it would look safe."""
-    visible = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None  # noqa: S108 - random names below it
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=visible) as folder:
-        yield Path(folder).resolve()
-
-
-@contextmanager
-def _pipe(path: Path) -> Generator[int]:
-    os.mkfifo(path)
-    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _terminal() -> Generator[str]:
-    here, there = os.openpty()
-    try:
-        yield os.ttyname(there)
-    finally:
-        os.close(here)
-        os.close(there)
-
-
-@contextmanager
-def _host(canary: str, *, seconds: str) -> Generator[subprocess.Popen[bytes]]:
+def _host(canary: str, marker: str) -> subprocess.Popen[bytes]:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "OPENAI_API_KEY": canary}
-    with subprocess.Popen(["sleep", seconds], env=environment, stdin=subprocess.DEVNULL) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return subprocess.Popen(["sleep", f"60.{marker}"], env=environment, stdin=subprocess.DEVNULL)
 
 
 def _create_targets(scene: CommandScene) -> None:
