@@ -226,13 +226,9 @@ class Looks:
             for n, line in enumerate(lines, start=1)
             if any(map(str.isalnum, line)) and not EXIT_CODE.fullmatch(folded(line))
         }
-        if not telling:
-            return look, ""
-        look = await self._tried(look, list(telling.values()))
-        same = [str(n) for n, line in telling.items() if prints_without_work(look, line)]
-        if not same:
-            return look, ""
-        return look, f"\n[{_REMARK.format(name=look.name, lines=', '.join(same))}]"
+        look = await self._tried(look, list(telling.values())) if telling else look
+        same = ", ".join(str(n) for n, line in telling.items() if prints_without_work(look, line))
+        return look, f"\n[{_REMARK.format(name=look.name, lines=same)}]" if same else ""
 
     async def _made(self, call: ToolCall, name: str, model: Model, room: int) -> Look:
         """One look, whatever comes of it."""
@@ -296,7 +292,11 @@ class Looks:
         """The look with its record."""
         header = self._shown(found.header)
         whole = "\n".join(filter(None, (header, self._shown(found.text))))
-        text = _begun(whole, room) if call.name == work.LIST.name else bounded(whole, room)
+        text = bounded(whole, room)
+        if call.name == work.LIST.name and len(whole) > room:  # the rest can be read, as a source of its own
+            stop = whole.rfind("\n", 0, room - _NOTE_CHARS) + 1
+            more = len(whole) - stop
+            text = f"{whole[:stop]}[\u2026 {more} more characters: `read` this look from offset {stop} on \u2026]"
         data = whole.encode("utf-8", "replace")
         receipt = JudgeLook(
             n=int(name.partition(":")[2]),
@@ -313,11 +313,3 @@ class Looks:
         if text != whole:  # then it isn't known what was shown of which source
             found = replace(found, spans=())
         return Look(receipt, kind, text, found, header, is_cut=found.is_cut or text != whole)
-
-
-def _begun(text: str, chars: int) -> str:
-    """As many lines as there is room for. The rest can be read, as a source of its own."""
-    if len(text) <= chars:
-        return text
-    stop = text.rfind("\n", 0, chars - _NOTE_CHARS) + 1
-    return f"{text[:stop]}[\u2026 {len(text) - stop} more characters: `read` this look from offset {stop} on \u2026]"

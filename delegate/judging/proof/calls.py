@@ -251,10 +251,10 @@ class Calls:
         return bool(with_id) and all(text.contains(name) for text in with_id)
 
     def _lookups_with(self, name: str) -> list[Receipt]:
-        return [receipt for receipt in self._lookups if self._text(receipt)[1].contains(name)]
+        return [receipt for receipt in self.lookups if self._text(receipt)[1].contains(name)]
 
     @cached_property
-    def _lookups(self) -> list[Receipt]:
+    def lookups(self) -> list[Receipt]:
         """The look-ups of before the child wrote or ran anything: later ones may show a file of its own."""
         makes_files = (
             n for n, receipt in enumerate(self.succeeded) if self.effect(receipt) in ("files", "commands", None)

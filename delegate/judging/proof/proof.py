@@ -53,8 +53,6 @@ _EMPTY_WORDS = frozenset({
 arXiv 2507.08794). They show nothing about a report."""
 _EMPTY_CHARS = 100
 """Length of a report that may be one of these."""
-
-
 _PROPER_NAME = re.compile(r"[^\W\d_]+(?:[ '.-]+[^\W\d_]+)*\.?")
 """Letters only: no id, address, number or date."""
 
