@@ -19,6 +19,7 @@ shows: a text, the result of a command, the state of things (`seen.py`).
 import json
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from posixpath import basename
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ class Proof(Subject):
 
         None if the quote stands nowhere, and nothing else shows the part.
         """
-        call = self._call() if self.part.about == "deed" else None
+        call = self._call if self.part.about == "deed" else None
         if call is not None and call.code == "met":
             return call
         refusal: Refused | None = None
@@ -101,7 +102,7 @@ class Proof(Subject):
         calls, or only the writing of a file is on record), it is met, but unverified. A command that nothing names is
         any command: it counts only if the judge quotes it.
         """
-        call = self._call()
+        call = self._call
         if call is None:
             nearly = [receipt for receipt in self.calls.succeeded if self._nearly_shows(receipt)]
             return Shown(f"receipt:{nearly[-1].n}", "unlinked") if nearly else None
@@ -115,6 +116,7 @@ class Proof(Subject):
             return Shown(call.source, "unconfirmed")
         return None
 
+    @cached_property
     def _call(self) -> Shown | None:
         """The latest recorded call that shows a deed, or that wrote a file that can't be seen. It needs no quote."""
         match self.part.about:
