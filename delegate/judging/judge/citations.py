@@ -17,7 +17,7 @@ from delegate._util.resources import schema, text
 from delegate.judging.citations.compare import numbers, plain
 from delegate.judging.citations.decide import Cited, Examination, decided
 from delegate.judging.judge import prompt
-from delegate.judging.judge.evidence import Evidence, is_prewritten
+from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, one_object, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.submission import result
@@ -94,8 +94,7 @@ def read_reply(
         answers = parse_reply(reply.reply.text, list(cited))
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error))
-    prewritten = evidence.prewritten_answers()
-    if any(a.verdict == "met" and is_prewritten(a.evidence, a.reason, prewritten) for a in answers.values()):
+    if evidence.has_prewritten(answers.values()):
         reason = "the judge's answer is a copy of one that stands in a source"
         return result(criterion, "error", "nobody", "judge_unparseable", reason)
     return {

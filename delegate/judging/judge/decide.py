@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from delegate._util.redaction import redactor
 from delegate.codes import VerdictCode
 from delegate.judging.judge import prompt
-from delegate.judging.judge.evidence import Evidence, is_prewritten
+from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.looks.looks import Looks
@@ -97,11 +97,7 @@ def build_question(
 
 
 def read_reply(
-    submission: Submission,
-    open: Sequence[OpenCriterion],
-    calls: Calls,
-    reply: JudgeReply,
-    evidence: Evidence,
+    submission: Submission, open: Sequence[OpenCriterion], calls: Calls, reply: JudgeReply, evidence: Evidence
 ) -> list[CriterionResult]:
     """The results of the criteria, in their order: the judge's answers, as far as code confirms them."""
 
@@ -116,9 +112,7 @@ def read_reply(
         answers = parse_reply(reply.reply.text, ids)
     except UnparseableReply as error:
         return unusable("judge_unparseable", str(error))
-    prewritten = evidence.prewritten_answers()
-    met = (answer for answer in answers.values() if answer.verdict == "met")
-    if any(is_prewritten(answer.evidence, answer.reason, prewritten) for answer in met):
+    if evidence.has_prewritten(answers.values()):
         return unusable("judge_unparseable", "the judge's answer is a copy of one that the worker wrote")
     return [_verified(submission, entry, calls, answers, evidence) for entry in open]
 
@@ -132,14 +126,7 @@ def _opened(submission: Submission, calls: Calls, criterion: AnyCriterion, readi
         text = criterion.describe() if is_single else part.text
         if is_single and isinstance(criterion, QuestionCriterion):
             text = f"The answer to this question is yes: {criterion.question}"
-        decision = absences.check(part, own_reading.by, submission, calls)
-        settled = decision and PartResult(
-            text=part.text,
-            outcome=decision.outcome,
-            code=decision.outcome,
-            reason=decision.reason,
-            source=decision.source,
-        )
+        settled = absences.check(part, own_reading.by, submission, calls)
         by_commands = part.about == "deed" and any(calls.effects.get(tool) == "commands" for tool in part.tools)
         parts.append(OpenPart(id if is_single else f"{id}.{n}", text, part, settled, by_commands))
     return OpenCriterion(criterion, own_reading, parts)

@@ -8,11 +8,12 @@ can make a real quote fail or an invented one succeed.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from delegate.judging.judge.reply import CriterionAnswer
 from delegate.judging.judge.sources import (
     EARLIER_RECEIPTS,
     OUR_TEXT,
@@ -128,13 +129,17 @@ class Evidence:
         text = self.sources[name].strip()
         return 2 * len(quote) >= len(text) or any(folded(line) == quote for line in text.splitlines())
 
-    def prewritten_answers(self) -> list[str]:
-        """The sources that may contain answers written for the judge, for `is_prewritten`; usually none."""
-        return [
-            _normalized_json(text)
-            for text in self.sources.values()
-            if '"' in text and ("reason" in text or "\\u" in text)
-        ]
+    def has_prewritten(self, answers: Iterable[CriterionAnswer]) -> bool:
+        """Whether a source contains both the quote and the reason of a "met" as JSON fields, so that the worker wrote
+        the answer.
+        """
+        may_contain = (text for text in self.sources.values() if '"' in text and ("reason" in text or "\\u" in text))
+        written = [_normalized_json(text) for text in may_contain]
+        for answer in answers if written else ():
+            fields = [_normalized_json(json.dumps({key: getattr(answer, key)})) for key in ("evidence", "reason")]
+            if answer.verdict == "met" and any(all(field in text for field in fields) for text in written):
+                return True
+        return False
 
 
 def printed(look: Look, quote: str) -> str:
@@ -157,14 +162,6 @@ def prints_without_work(look: Look, quote: str, *, whole: bool = False) -> bool:
             trial == text or (not whole and trial.split()[:most] == text.split()) for trial in trials
         )
     return bool(trials) and all(text in trial for trial in trials)
-
-
-def is_prewritten(evidence: str, reason: str, prewritten: Sequence[str]) -> bool:
-    """Whether one source contains both the quote and the reason as JSON fields, so that the worker wrote the answer."""
-    if not prewritten:
-        return False
-    fields = [_normalized_json(json.dumps({"evidence": evidence})), _normalized_json(json.dumps({"reason": reason}))]
-    return any(all(field in text for field in fields) for text in prewritten)
 
 
 def _normalized_json(text: str) -> str:

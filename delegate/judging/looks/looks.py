@@ -55,7 +55,7 @@ _log = logger(__name__)
 class Looking:
     """What judges may look at for one verdict. `record` gets all that they looked at."""
 
-    __slots__ = ("_commands", "_frozen", "_left", "_made", "_sealed", "_state_tools", "limits", "record", "submission")
+    __slots__ = ("_commands", "_frozen", "_made", "_sealed", "_state_tools", "left", "limits", "record", "submission")
 
     def __init__(
         self,
@@ -67,7 +67,8 @@ class Looking:
     ) -> None:
         self.submission, self.limits, self.record = submission, limits, record
         self._commands, self._frozen = commands, frozen
-        self._left = {False: limits.looks, True: limits.looks}
+        self.left = {False: limits.looks, True: limits.looks}
+        """How many looks a judge, and a second one (True), have left for all questions together."""
         self._made: dict[str, Look | None] = {}
         self._sealed: SealedCommands | None = None
         self._state_tools: Mapping[str, Tool] | None = None
@@ -78,7 +79,7 @@ class Looking:
         """What a judge, or a `second` one, may look at to decide these parts; None if the page has it all, or nothing
         may be looked at.
         """
-        if not (self.left(second=second) and self.limits.turns):
+        if not (self.left[second] and self.limits.turns):
             return None
         folder = self.submission.folder
         beyond = {part.about for part in parts} - {"report"}
@@ -91,14 +92,6 @@ class Looking:
             named = self.state_tools.items()
             tools += tuple(ToolSpec(name, tool.description, tool.parameters) for name, tool in named)
         return Looks(self, work, tools, second=second) if tools else None
-
-    def left(self, *, second: bool) -> int:
-        """How many looks a judge, or a second one, has left for all questions together."""
-        return self._left[second]
-
-    def take(self, looks: int, *, second: bool) -> None:
-        """Count looks that are made; a negative number gives back those of a judge that never answered."""
-        self._left[second] -= looks
 
     def next_name(self) -> str:
         """The name of the next look. Several questions may be asked at once."""
@@ -153,7 +146,7 @@ class Looks:
     @property
     def is_used_up(self) -> bool:
         """Whether no look is left."""
-        return self._looking.left(second=self._second) <= 0
+        return self._looking.left[self._second] <= 0
 
     @property
     def any_made(self) -> bool:
@@ -162,13 +155,11 @@ class Looks:
 
     def begin(self) -> None:
         """Another judge is asked. It didn't see what one before it saw that failed, and may look as much."""
-        self._looking.take(-len(self._seen), second=self._second)
+        self._looking.left[self._second] += len(self._seen)
         self._seen = NO_LOOKS
 
     def added_to(self, evidence: Evidence) -> Evidence:
         """The evidence with what the judge looked at. Blocks."""
-        if not self._seen:
-            return evidence
         return evidence.with_looks(tuple(self._seen.values()), self._work)
 
     async def try_commands(self, quotes: Sequence[str]) -> None:
@@ -203,7 +194,7 @@ class Looks:
                 why = "no look is left" if self.is_used_up else "no room is left"
                 replies.append(ToolReply(call.id, call.name, f"not made: {why}. Answer now.", is_error=True))
                 continue
-            self._looking.take(1, second=self._second)
+            self._looking.left[self._second] -= 1
             look = await self._made(call, self._looking.next_name(), model, min(LOOK_CHARS, room))
             self._looking.add(look)
             look, remark = await self._with_remark(look)

@@ -47,10 +47,7 @@ class Calls:
     """
 
     def __init__(
-        self,
-        receipts: Sequence[Receipt],
-        effects: Mapping[str, ToolEffect],
-        tools: Mapping[str, Tool] | None = None,
+        self, receipts: Sequence[Receipt], effects: Mapping[str, ToolEffect], tools: Mapping[str, Tool] | None = None
     ) -> None:
         self.receipts, self.effects, self.tools = receipts, effects, tools or {}
         self._acts: dict[int, ToolEffect] = {}

@@ -154,7 +154,7 @@ class CallReading:
         self._open = {task.key: open for task in tasks if (open := self._to_read(task, tools)) is not None}
         # Most of this is for what is unread. Of hundreds of calls at once, those that read nothing hold nothing.
         self._tools = tools if self._open else ()
-        self._effects_key = _effects_key(self._tools) if self._open else ""
+        self._effects_key = _key("effects", [(tool.name, tool.description) for tool in tools]) if self._open else ""
         self._templates = {task.key: task.template for task in tasks if task.template is not None}
         self._session = JudgeSession(reader.pool, worker, ceiling, ledger, ignore_event) if self._open else None
         self._work: asyncio.Task[None] | None = None
@@ -326,10 +326,6 @@ def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:
 
 def _keys(tasks: Iterable[_Open]) -> list[str]:
     return [key for entry in tasks for key in entry.key_of.values()]
-
-
-def _effects_key(tools: Sequence[ToolInfo]) -> str:
-    return _key("effects", [(tool.name, tool.description) for tool in tools])
 
 
 def _key(*parts: object) -> str:

@@ -163,9 +163,7 @@ async def test_a_call_in_the_middle_of_hundreds_is_found() -> None:
     ]
     reading = {"about": "deed", "tools": ["set_price"], "names": ["S0042"]}
     first = LookingJudge(
-        [look("search", pattern="S0042")],
-        [look("read", source="receipt:42")],
-        answer=met(by="S0042 costs 42 EUR"),
+        [look("search", pattern="S0042")], [look("read", source="receipt:42")], answer=met(by="S0042 costs 42 EUR")
     )
     verdict = await given(first, "The price of S0042 is 42 EUR", reading, output="Done as asked.", receipts=calls)
     assert verdict.verdict == "PASS"
