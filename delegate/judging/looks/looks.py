@@ -8,8 +8,8 @@ decide something.
 import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from delegate._util.fencing import clean, fence
 from delegate._util.redaction import logger, redactor
@@ -52,26 +52,20 @@ _OWN_NAMES = frozenset(spec.name for spec in OWN_TOOLS)
 _log = logger(__name__)
 
 
+@dataclass
 class Looking:
     """What judges may look at for one verdict. `record` gets all that they looked at."""
 
-    __slots__ = ("_commands", "_frozen", "_made", "_sealed", "_state_tools", "left", "limits", "record", "submission")
+    submission: Submission
+    commands: Commands
+    frozen: FrozenWork
+    limits: LookLimits
+    record: list[JudgeLook]
 
-    def __init__(
-        self,
-        submission: Submission,
-        commands: Commands,
-        frozen: FrozenWork,
-        limits: LookLimits,
-        record: list[JudgeLook],
-    ) -> None:
-        self.submission, self.limits, self.record = submission, limits, record
-        self._commands, self._frozen = commands, frozen
-        self.left = {False: limits.looks, True: limits.looks}
+    def __post_init__(self) -> None:
+        self.left = {False: self.limits.looks, True: self.limits.looks}
         """How many looks a judge, and a second one (True), have left for all questions together."""
         self._made: dict[str, Look | None] = {}
-        self._sealed: SealedCommands | None = None
-        self._state_tools: Mapping[str, Tool] | None = None
 
     def offer(
         self, work: Work, parts: Sequence[StatementPart], evidence: Evidence, *, second: bool = False
@@ -86,7 +80,7 @@ class Looking:
         tools: tuple[ToolSpec, ...] = ()
         if evidence.cut or (beyond and folder is not None and folder.exists):
             tools = _TEXTS
-        if beyond and may_run(self.submission, self._commands):
+        if beyond and may_run(self.submission, self.commands):
             tools = OWN_TOOLS
         if beyond & {"deed", "absence"}:
             named = self.state_tools.items()
@@ -113,24 +107,19 @@ class Looking:
                 n = next(n for n, receipt in enumerate(self.record) if receipt.n == look.receipt.n)
                 self.record[n] = self.record[n].model_copy(update={"output": look.text})
 
-    @property
+    @cached_property
     def sealed(self) -> SealedCommands:
         """Commands in copies of the workspace."""
-        self._sealed = self._sealed or SealedCommands(self.submission, self._commands, self._frozen)
-        return self._sealed
+        return SealedCommands(self.submission, self.commands, self.frozen)
 
-    @property
+    @cached_property
     def state_tools(self) -> Mapping[str, Tool]:
         """The worker's own look-up tools."""
-        if self._state_tools is None:
-            self._state_tools = state.state_tools(self.submission, _OWN_NAMES)
-        return self._state_tools
+        return state.state_tools(self.submission, _OWN_NAMES)
 
 
 class Looks:
     """The looks of the judge that answers one question."""
-
-    __slots__ = ("_looking", "_second", "_seen", "_work", "max_turns", "tools")
 
     def __init__(self, looking: Looking, work: Work, tools: tuple[ToolSpec, ...], *, second: bool) -> None:
         self.tools = tools

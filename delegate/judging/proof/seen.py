@@ -172,10 +172,9 @@ class Seen:
             case "file":
                 return Shown(look.name, self._worth(words))
             case "report":
-                names_file = any(basename(path) in str(look.receipt.args.get("command")) for path in part.files)
-                return (
-                    Shown(look.name, self._worth(words)) if names_file else "a command doesn't see what the report says"
-                )
+                if not any(basename(path) in str(look.receipt.args.get("command")) for path in part.files):
+                    return "a command doesn't see what the report says"
+                return Shown(look.name, self._worth(words))
             case _:
                 return self._deed_by_command(words)
 
@@ -209,14 +208,11 @@ class Seen:
     def _worth(self, words: str) -> WorkCode:
         """What a part of what the command printed is worth for what it may show."""
         look, part = self._look, self._part
-        if not look.without_work:
+        if not look.without_work or (EXIT_CODE.fullmatch(words) and part.about != "deed"):
             return "unconfirmed"
-        if EXIT_CODE.fullmatch(words) and part.about != "deed":
-            return "unconfirmed"
-        programs = [
-            path for path in look.found.own_programs if part.about != "file" or not self._subject.is_meant(path)
-        ]
-        return "own_tests_only" if look.found.own_checks or programs else "met"
+        is_file, is_meant = part.about == "file", self._subject.is_meant
+        has_own = look.found.own_checks or any(not (is_file and is_meant(path)) for path in look.found.own_programs)
+        return "own_tests_only" if has_own else "met"
 
     def _could_be_elsewhere(self) -> bool:
         """Whether the child could do anything besides working in its folder."""
