@@ -155,13 +155,15 @@ def printed(look: Look, quote: str) -> str:
 def prints_without_work(look: Look, quote: str, *, whole: bool = False) -> bool:
     """Whether a command prints that whatever the work is, as far as it was tried; with `whole`, all that it printed."""
     text = folded(look.receipt.whole_output[len(look.header) :]) if whole else printed(look, quote)
-    trials = tuple(map(folded, look.without_work))
-    if whole or EXIT_CODE.fullmatch(text):
-        most = len(text.split())
-        return bool(trials) and all(
-            trial == text or (not whole and trial.split()[:most] == text.split()) for trial in trials
-        )
-    return bool(trials) and all(text in trial for trial in trials)
+    trials = list(map(folded, look.without_work))
+    if not trials:
+        return False
+    if whole:
+        return all(trial == text for trial in trials)
+    if EXIT_CODE.fullmatch(text):
+        words = text.split()
+        return all(trial.split()[: len(words)] == words for trial in trials)
+    return all(text in trial for trial in trials)
 
 
 def _normalized_json(text: str) -> str:
@@ -181,9 +183,9 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
     cut = [name for name in by_name if name not in contents and not name.startswith("receipt:")]
     for name, content in contents.items():
         limit = limits[name]
-        if len(content.text) > limit or content.is_partial:
+        is_cut = len(content.text) > limit
+        if is_cut or content.is_partial:
             cut.append(name)
-            is_cut = len(content.text) > limit
             spans.append(Span(name, 0, limit // 2 if is_cut else len(content.text)))
             if is_cut and not content.is_partial:  # of a part of a file, it isn't known where the end is
                 spans.append(Span(name, len(content.text) - limit // 2, len(content.text)))
@@ -198,35 +200,26 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
 
 
 def _limits(sources: Mapping[str, Source], contents: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:
-    """How many characters are shown of each source: all, or its share of the page."""
+    """How many characters are shown of each source: all, or its share of the page.
+
+    Short ones are shown whole, and long ones share what is left. Those that a criterion is about come first.
+    """
     limits = {
         name: CHECK_CHARS if name.startswith("check:") else len(content.text) for name, content in contents.items()
     }
     if sum(limits.values()) <= page_tokens:  # a character is at most about a token
         return limits
     tokens = {name: tokens_of(content.text) for name, content in contents.items() if not name.startswith("check:")}
-    shares = _share([(length, sources[name].is_meant) for name, length in tokens.items()], page_tokens)
-    for (name, length), share in zip(tokens.items(), shares, strict=True):
-        limits[name] = limits[name] if share >= length else limits[name] * share // length
-    return limits
-
-
-def _share(sources: Sequence[tuple[int, bool]], tokens: int) -> list[int]:
-    """How much of each source is shown. A source is given as its length and whether a criterion is about it.
-
-    Short ones are shown whole, and long ones share what is left. Those that are meant come first.
-    """
-    if sum(length for length, _ in sources) <= tokens:
-        return [length for length, _ in sources]
-    limits = [min(length, LEAST_TOKENS) for length, _ in sources]
-    room = max(0, tokens - sum(limits))
+    shown = {name: min(length, LEAST_TOKENS) for name, length in tokens.items()}
+    room = max(0, page_tokens - sum(shown.values()))
     for is_meant in (True, False):
-        group = sorted((n for n, source in enumerate(sources) if source[1] is is_meant), key=lambda n: sources[n][0])
-        for position, n in enumerate(group):
-            more = min(sources[n][0] - limits[n], room // (len(group) - position))
-            limits[n] += more
+        group = sorted((name for name in tokens if sources[name].is_meant is is_meant), key=tokens.__getitem__)
+        for position, name in enumerate(group):
+            more = min(tokens[name] - shown[name], room // (len(group) - position))
+            shown[name] += more
             room -= more
-    return limits
+    cut = {name: limits[name] * shown[name] // length for name, length in tokens.items() if shown[name] < length}
+    return limits | cut
 
 
 def bounded(text: str, limit: int) -> str:
