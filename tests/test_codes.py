@@ -1,10 +1,8 @@
-"""docs/verdicts.md lists every code of `delegate.codes`, and no other. Pyright checks that no other is given."""
+"""docs/verdicts.md and docs/why-fail.md list every code of `delegate.codes`. Pyright checks that no other is given."""
 
 import re
 from pathlib import Path
 from typing import Any, get_args
-
-import pytest
 
 import delegate
 from delegate import Report, TaskResult, Verdict, codes
@@ -12,30 +10,31 @@ from delegate.cli import exits
 from delegate.types import LOWERED, CriterionResult
 from tests.support.pages import DOCS
 
-PAGE = DOCS / "verdicts.md"
+PAGE, WHY = ((DOCS / name).read_text(encoding="utf-8") for name in ("verdicts.md", "why-fail.md"))
+MET = {"met", "trusted"}
 
 
-def codes_of_the_page(*headings: str) -> set[str]:
-    """The codes in the first column of the tables below these headings, or of the whole page."""
-    text = PAGE.read_text(encoding="utf-8").partition("## Codes of verdicts and criteria")[2]
-    parts = re.split(r"^##+ (.+)$", text, flags=re.MULTILINE)
-    sections = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
-    rows = (line for name in headings or sections for line in sections[name].splitlines() if line.startswith("| `"))
+def codes_below(page: str, heading: str) -> set[str]:
+    """The codes in the first column of the tables below a heading."""
+    section = re.split(r"^##+ ", page.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
+    rows = (line for line in section.splitlines() if line.startswith("| `"))
     return {code for row in rows for code in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-LOOKED: dict[str, object] = {
-    "The work": codes.WorkCode,
-    "The gate": codes.GateCode,
-    "Checks that the work or the criterion stopped": codes.StoppedCode,
-}
-NOBODY_LOOKED: dict[str, object] = {
-    "Checks that could not look": codes.UnableCheckCode,
-    "Judges that could not decide": codes.UnableJudgeCode,
+def codes_below_all(headings: tuple[str, ...]) -> set[str]:
+    """The same of several tables of verdicts' codes."""
+    return {code for heading in headings for code in codes_below(WHY, heading)}
+
+
+BAD_WORK = ("The work isn't good enough, or doesn't show it", "It is met, but rests on too little")
+NOBODY_LOOKED = "Nobody could look"
+OF_VERDICTS: dict[tuple[str, ...], object] = {
+    BAD_WORK: codes.WorkCode,
+    ("The gate refused it",): codes.GateCode,
+    ("A check could not end",): codes.StoppedCode,
+    (NOBODY_LOOKED,): codes.NobodyLookedCode,
 }
 TABLES: dict[str, object] = {
-    **LOOKED,
-    **NOBODY_LOOKED,
     "Findings": codes.FindingCode,
     "Errors of children": codes.ChildCode,
     "Refused calls": codes.CallCode,
@@ -43,12 +42,17 @@ TABLES: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("heading", TABLES)
-def test_each_table_lists_the_codes_of_its_type(heading: str) -> None:
-    # The table of children's errors has those of workspaces by a note.
-    noted = set(get_args(codes.WorkspaceCode)) if heading == "Errors of children" else set[str]()
-    assert codes_of_the_page(heading) == set(get_args(TABLES[heading])) - noted
-    assert codes_of_the_page() == set(get_args(codes.Code))
+def test_each_table_lists_the_codes_of_its_type() -> None:
+    for headings, kind in OF_VERDICTS.items():
+        assert codes_below_all(headings) == _codes(kind) - MET
+    for heading, kind in TABLES.items():
+        # The table of children's errors has those of workspaces by a note.
+        noted = _codes(codes.WorkspaceCode) if heading == "Errors of children" else set[str]()
+        assert codes_below(PAGE, heading) == _codes(kind) - noted
+
+
+def _codes(kind: object) -> set[str]:
+    return set(get_args(kind))
 
 
 def test_every_code_is_given_somewhere() -> None:
@@ -58,16 +62,16 @@ def test_every_code_is_given_somewhere() -> None:
 
 
 def test_a_fail_is_examined_exactly_where_the_page_says_so() -> None:
-    for headings, examined in ((LOOKED, True), (NOBODY_LOOKED, False)):
-        for code in codes_of_the_page(*headings) - {"skipped"}:
+    for headings in OF_VERDICTS:
+        for code in codes_below_all(headings) - {"skipped"}:
+            examined = headings != (NOBODY_LOOKED,)
             assert _verdict(code, code).examined is examined, code
             assert _verdict(code).examined is examined, f"{code} of the verdict itself"
             assert _verdict(code, code, "not_met").examined, f"{code} and bad work"
 
 
 def test_what_is_met_on_less_has_the_level_that_the_page_says() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("| code | level |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| (`.+`) \| `(\w+)` \|$", section, re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+) \| `(\w+)` \| .+ \| .+ \|$", WHY, re.MULTILINE)
     shown = {code: level for codes_of_row, level in rows for code in re.findall(r"\w+", codes_of_row)}
     elsewhere = {"check_tampered", "trusted"}  # the first of these is not met
     assert shown == {code: level for code, (level, _) in LOWERED.items() if code not in elsewhere}
@@ -83,7 +87,7 @@ def _verdict(code: Any, *criteria: Any) -> Verdict:
 
 
 def test_a_child_that_failed_has_the_exit_code_that_the_page_says() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("## Errors of children")[2].partition("\n## ")[0]
+    section = PAGE.partition("## Errors of children")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     assert len(rows) == 7
     for listed, status, *_, exit_code in rows:

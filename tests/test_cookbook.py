@@ -1,7 +1,9 @@
 """docs/cookbook.md: of each job's criteria, work that does it passes, and work that only claims to fails."""
 
+import asyncio
 import re
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import yaml
 
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
-from delegate.testing import judge_reply
+from delegate.testing import ChatRequest, judge_reply
 from tests.support.pages import DOCS
 from tests.support.words import asked_ids
 
@@ -38,7 +40,10 @@ class T(unittest.TestCase):
 ROWS = "name,email\nAda,ada@example.com\nBob,\n"
 CITIES = "city,country\nOslo,\nRome,\n"
 SCHEMA = "create table users (name text);\n"
+REFUND, ARCHIVED = ("refund", {"order": "A-17"}), ("archive_ticket", {"id": 1})
+PRICES = "https://example.com/prices"
 
+# What does the job, and what only claims to.
 TRIED: dict[str, tuple[Work, Work]] = {
     "Fix a bug": (
         Work({"calc.py": "def half(n): return n / 2\n", "test_calc.py": TEST}),
@@ -69,9 +74,7 @@ TRIED: dict[str, tuple[Work, Work]] = {
         Work({"app.py": "API_KEY = 'sk-" + "12345678'\n"}),
     ),
     "Review code": (
-        Work(
-            report="calc.py:3 divides by zero when the list is empty.", quote="divides by zero when the list is empty"
-        ),
+        Work(report="calc.py:3 divides by zero when the list is empty.", quote="divides by zero when the list"),
         Work(report="The code has problems, such as an empty list.", quote="an empty list"),
     ),
     "Extract values as JSON": (
@@ -93,44 +96,52 @@ TRIED: dict[str, tuple[Work, Work]] = {
     "Sort into classes": (Work(report="bug"), Work(report="It is a bug, or a feature.")),
     "Rename files": (Work({"2026-notes.txt": "tide\n"}), Work({"2026-notes.txt": "tide\n", "notes.txt": "tide\n"})),
     "Write a document": (
-        Work(
-            {"report.md": "# Outage\n\n## Summary\n\nThe disk was full for two hours.\n\n## Timeline\n\n- 10:00 full\n"}
-        ),
-        Work(
-            {"report.md": "# Outage\n\n## Summary\n\nThe disk was full for two hours, and then it wasn't any more.\n"}
-        ),
+        Work({"report.md": "## Summary\n\nThe disk was full for two hours.\n\n## Timeline\n\n- 10:00 full\n"}),
+        Work({"report.md": "## Summary\n\nThe disk was full for two hours, and then it wasn't any more.\n"}),
     ),
     "Summarize": (
-        Work(
-            report="The office moves in May, and the landlord pays for the move.",
-            quote="the landlord pays for the move",
-        ),
+        Work(report="The office moves, and the landlord pays for the move.", quote="the landlord pays for the move"),
         Work(report="The office moves in May, and all are glad.", quote="the landlord pays for the move"),
     ),
     "Translate an interface": (
         Work({"en.json": '{"ok": "Yes", "no": "No"}', "de.json": '{"ok": "Ja", "no": "Nein"}'}),
         Work({"en.json": '{"ok": "Yes", "no": "No"}', "de.json": '{"ok": "Ja"}'}),
     ),
-    "Do something exactly once": (
-        Work(calls=(("refund", {"order": "A-17"}),)),
-        Work(calls=(("refund", {"order": "A-17"}), ("refund", {"order": "A-17"}))),
-    ),
+    "Do something exactly once": (Work(calls=(REFUND,)), Work(calls=(REFUND, REFUND))),
     "Look before answering": (
-        Work(
-            report="It costs $3: https://example.com/prices",
-            calls=(("fetch_url", {"url": "https://example.com/prices"}),),
-        ),
-        Work(report="It costs $3: https://example.com/prices"),
+        Work(report=f"It costs $3: {PRICES}", calls=(("fetch_url", {"url": PRICES}),)),
+        Work(report=f"It costs $3: {PRICES}"),
     ),
-    "Leave something alone": (
-        Work(calls=(("archive_ticket", {"id": 1}),)),
-        Work(calls=(("archive_ticket", {"id": 1}), ("delete_ticket", {"id": 2}))),
-    ),
+    "Leave something alone": (Work(calls=(ARCHIVED,)), Work(calls=(ARCHIVED, ("delete_ticket", {"id": 2})))),
 }
 
 
 def test_the_page_has_the_jobs_that_are_tried() -> None:
     assert (len(RECIPES), set(RECIPES)) == (20, set(TRIED))
+
+
+@pytest.mark.parametrize("part", PAGE.split("\n## ")[1:], ids=lambda part: part.partition("\n")[0])
+async def test_the_criteria_of_each_job_tell_work_from_claims(part: str, tmp_path: Path) -> None:
+    judge = Scripted(answer, reading={})
+    async with Delegator(client=judge) as delegator:
+
+        async def judged(job: str, does_it: bool) -> None:
+            work, folder = TRIED[job][not does_it], tmp_path / f"{job}, {does_it}"
+            folder.mkdir()
+            for name, text in work.files.items():
+                (folder / name).write_text(text, encoding="utf-8")
+            verdict = await delegator.judge(
+                **recipe_of(job),
+                output=work.report,
+                workspace=folder,
+                receipts=[{"tool": tool, "args": args, "status": "ok", "output": "done"} for tool, args in work.calls],
+            )
+            assert verdict.verdict == ("PASS" if does_it else "FAIL"), (job, verdict.reasoning)
+            assert verdict.code in ("met", "not_met", "evidence_not_found", "own_tests_only"), (job, verdict.reasoning)
+
+        async with asyncio.TaskGroup() as group:
+            for job, does_it in product(re.findall(r"^### (.+)$", part, re.MULTILINE), (True, False)):
+                group.create_task(judged(job, does_it))
 
 
 def recipe_of(job: str) -> dict[str, Any]:
@@ -139,20 +150,8 @@ def recipe_of(job: str) -> dict[str, Any]:
     return loaded if "goal" in loaded else loaded[0]
 
 
-@pytest.mark.parametrize("does_it", [True, False], ids=["does it", "claims it"])
-@pytest.mark.parametrize("job", TRIED)
-async def test_the_criteria_tell_work_from_claims(job: str, does_it: bool, tmp_path: Path) -> None:
-    work, recipe = TRIED[job][not does_it], recipe_of(job)
-    for name, text in work.files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    judge = Scripted(lambda request: judge_reply(**dict.fromkeys(asked_ids(request), ("met", work.quote))), reading={})
-    async with Delegator(client=judge) as delegator:
-        verdict = await delegator.judge(
-            goal=recipe["goal"],
-            acceptance_criteria=recipe["acceptance_criteria"],
-            output=work.report,
-            workspace=tmp_path,
-            receipts=[{"tool": tool, "args": args, "status": "ok", "output": "done"} for tool, args in work.calls],
-        )
-    assert verdict.verdict == ("PASS" if does_it else "FAIL"), verdict.reasoning
-    assert verdict.code in ("met", "not_met", "evidence_not_found", "own_tests_only"), verdict.reasoning
+def answer(request: ChatRequest) -> str:
+    """The reply of a judge that finds everything met, by the quote of the work that it sees."""
+    seen = str(request.messages)
+    (quote,) = {work.quote for works in TRIED.values() for work in works if work.quote and work.report in seen}
+    return judge_reply(**dict.fromkeys(asked_ids(request), ("met", quote)))

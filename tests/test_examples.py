@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -69,42 +70,27 @@ def test_a_loop_gives_the_parent_a_verdict_per_task(example: str, key: str, api:
     parents = [call for call in server.calls if "delegate_task" in call.tool_names]
     assert [call.api for call in parents] == [api, api]
     assert parents[1].tool_results[0] in done.stderr
-    assert answered_ids(parents[1]) == called_ids(parents[1])
+    made, answered = re.findall(r"'(?:\w+_)?id': '((?:call|toolu)_[^']*)'", str(parents[1].body["messages"]))
+    assert made == answered
 
 
-def called_ids(call: Call) -> list[str]:
-    """Ids of the tool calls that a request's assistant turns made, in either API."""
-    turns = [message for message in call.body["messages"] if message["role"] == "assistant"]
-    made = [one for turn in turns for one in turn.get("tool_calls") or turn["content"]]
-    return [one["id"] for one in made if one["type"] in ("function", "tool_use")]
-
-
-def answered_ids(call: Call) -> list[str]:
-    """Ids of the tool calls that a request answers, in either API."""
-    messages = [message for message in call.body["messages"] if message["role"] in ("user", "tool")]
-    ids = [message.get("tool_call_id") for message in messages]
-    blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
-    return [id for id in [*ids, *(block.get("tool_use_id") for block in blocks)] if id]
-
-
-@pytest.mark.parametrize(("example", "key", "api"), LOOPS)
 @pytest.mark.parametrize(
-    ("call", "field"),
-    [({"goals": "Write a poem."}, "goals"), ({"goal": "Write a poem.", "tier": "deep"}, "tier")],
+    ("loop", "call", "field"),
+    [
+        (LOOPS[0], {"goals": "Write a poem."}, "goals"),
+        (LOOPS[1], {"goal": "Write a poem.", "tier": "deep"}, "tier"),
+    ],
     ids=["a wrong name", "a tier above the parent's"],
 )
-def test_a_loop_tells_the_parent_what_is_wrong(
-    example: str, key: str, api: str, call: dict[str, str], field: str
-) -> None:
+def test_a_loop_tells_the_parent_what_is_wrong(loop: tuple[str, str, str], call: dict[str, str], field: str) -> None:
     def parent(request: Call) -> Reply:
         if not request.tool_results:
             return Reply(tool_calls=(("delegate_task", call),))
         return Reply(f"I was told: {json.loads(request.tool_results[0])['error']['field']}")
 
     with ModelServer(parent) as server:
-        done = run(example, "Have a poem written.", server=server, key=key)
+        done = run(loop[0], "Have a poem written.", server=server, key=loop[1])
     assert (done.returncode, done.stdout) == (0, f"I was told: {field}\n"), done.stderr
-    assert [request.api for request in server.calls] == [api, api]
 
 
 def test_the_anthropic_loop_reads_a_long_report_back() -> None:
@@ -180,7 +166,6 @@ def test_a_function_is_judged_by_its_receipts_and_report(said: str, line: str) -
     [
         ([], 0, "task 1: PASS (proven)"),
         (["echo", "I wrote backup.csv."], 1, "task 1: FAIL (check, not_met)"),
-        (["tee", "backup.csv"], 1, "task 1: FAIL (check, not_met)"),
         (["false"], 1, "task 1: FAIL (gate, run_failed)"),
     ],
 )
@@ -193,19 +178,6 @@ def test_a_program_is_judged_by_what_it_left(command: list[str], code: int, line
     assert server.calls == []
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A repository in which an agent has fixed a bug."""
-    folder = tmp_path / "checkout"
-    folder.mkdir()
-    (folder / "CHANGELOG.md").write_text("- Prices are rounded half up, no longer down.\n")
-    (folder / "test_prices.py").write_text(
-        "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"
-    )
-    Path("report.md").write_text("I fixed the rounding in prices.py and noted it in CHANGELOG.md.\n")
-    return folder
-
-
 def says(verdict: str, quote: str) -> Answer:
     return lambda call: Reply(judge_reply(c3=(verdict, quote)))
 
@@ -215,30 +187,31 @@ def refuses(call: Call) -> Fault:
 
 
 @pytest.mark.parametrize(
-    ("judge", "code", "printed"),
+    ("judge", "changed", "code", "printed"),
     [
-        (says("met", "Prices are rounded half up"), 0, "PASS"),
-        (says("not_met", ""), 1, "FAIL: not_met c3 "),
-        (says("met", "Prices are never rounded"), 1, "FAIL: evidence_not_found c3 "),
-        (refuses, 3, "nobody could look: judge_unavailable "),
+        (says("met", "Prices are rounded half up"), "CHANGELOG.md", 0, "PASS"),
+        (says("met", "Prices are never rounded"), "CHANGELOG.md", 1, "FAIL: evidence_not_found c3 "),
+        (refuses, "CHANGELOG.md", 3, "nobody could look: judge_unavailable "),
+        (None, "notes.md", 1, "FAIL: not_met c2 "),  # a check decides, and no judge is asked
     ],
-    ids=["met", "not met", "a quote that isn't there", "no judge"],
+    ids=["met", "a quote that isn't there", "no judge", "a failed check"],
 )
-def test_a_ci_step_ends_with_the_verdicts_exit_code(judge: Answer, code: int, printed: str, checkout: Path) -> None:
-    with ModelServer(judge) as server:
+def test_a_ci_step_ends_with_the_verdicts_exit_code(
+    judge: Answer | None, changed: str, code: int, printed: str
+) -> None:
+    checkout = Path("checkout")  # in which an agent has fixed a bug
+    checkout.mkdir()
+    (checkout / changed).write_text("- Prices are rounded half up, no longer down.\n")
+    (checkout / "test_prices.py").write_text(
+        "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"
+    )
+    Path("report.md").write_text("I fixed the rounding in prices.py and noted it in CHANGELOG.md.\n")
+    with ModelServer(judge or []) as server:
         done = run("judge_in_ci.sh", "report.md", str(checkout), server=server)
     assert done.returncode == code, done.stdout + done.stderr
     assert done.stdout.startswith(printed)
     assert json.loads(Path("verdict.json").read_text())["criteria"][0]["outcome"] == "met"
-
-
-def test_a_ci_step_fails_on_a_failed_check_and_asks_no_judge(checkout: Path) -> None:
-    (checkout / "CHANGELOG.md").unlink()
-    with ModelServer([]) as server:
-        done = run("judge_in_ci.sh", "report.md", str(checkout), server=server)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stdout.startswith("FAIL: not_met c2 ")
-    assert server.calls == []
+    assert bool(server.calls) == bool(judge)
 
 
 def test_a_ci_step_without_its_arguments_says_how_it_is_called() -> None:

@@ -13,7 +13,7 @@ from delegate.cli.app import COMMANDS, command_of
 from tests.support.pages import DOCS
 
 ROWS = re.findall(
-    r"^\| (`\w+`(?:, `\w+`)*) \| (.+?) \| `(.+)` \|$",
+    r"^\| (`\w+`(?:, `\w+`)*) \| .+ \| `(.+)` \|$",
     (DOCS / "why-fail.md").read_text(encoding="utf-8"),
     re.MULTILINE,
 )
@@ -23,11 +23,11 @@ PYTHON = re.compile(r"(return |\w+(\.\w+)?\()")
 
 
 def test_every_code_of_a_fail_has_one_row() -> None:
-    named = [code for codes_of_row, _, _ in ROWS for code in re.findall(r"\w+", codes_of_row)]
+    named = [code for codes_of_row, _ in ROWS for code in re.findall(r"\w+", codes_of_row)]
     assert sorted(named) == sorted({*get_args(codes.VerdictCode), *get_args(codes.ChildCode)} - NO_FAIL)
 
 
-@pytest.mark.parametrize("line", [pytest.param(line.replace("\\|", "|"), id=row) for row, _, line in ROWS])
+@pytest.mark.parametrize("line", [pytest.param(line.replace("\\|", "|"), id=row) for row, line in ROWS])
 def test_each_line_can_be_written_as_it_stands(line: str) -> None:
     if line.startswith("delegate "):
         _, name, *words = shlex.split(line)

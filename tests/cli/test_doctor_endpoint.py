@@ -77,8 +77,8 @@ def test_a_good_server_is_measured_and_its_profile_is_kept() -> None:
         "✓ streaming",
         "✓ ends",
     ]
-    (kept,) = json.loads(Path(os.environ["DELEGATE_HOME"], "endpoints.json").read_text())["profiles"]
-    assert kept["learned"] == {"replies": "json_schema", "streams": True, "finish_reason": True}
+    (kept,) = json.loads(Path(os.environ["DELEGATE_HOME"], "endpoints.json").read_text()).values()
+    assert kept["profile"] == {"replies": "json_schema", "streams": True, "finish_reason": True}
 
 
 def test_a_server_that_lacks_much_is_told_apart_with_few_calls() -> None:
