@@ -63,7 +63,7 @@ def read_reply(
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error)), []
     total = sum(dimension.weight for dimension in rubric.dimensions)
-    points = sum(each.weight * (scores[each.id] - each.min) / (each.max - each.min) for each in rubric.dimensions)
+    points = sum(each.weight * ((scores[each.id] - each.min) / (each.max - each.min)) for each in rubric.dimensions)
     score = points / total if total else 0
     threshold = rubric.threshold if criterion.threshold is None else criterion.threshold
     summary = ", ".join(
