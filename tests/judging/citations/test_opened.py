@@ -237,6 +237,10 @@ async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims
     page = fetched("It made 84,600 tonnes.")
     found = await judged(report, page, judge=judge, every=every)
     assert (found.outcome, states(found)) == ("met", ["supported"])
+    of_2024 = fetched("It made 84,600 tonnes in 2024.")
+    found = await judged(f"{report} Nor on what it made after 2024.", of_2024, judge=judge, every=every)
+    assert (found.outcome, states(found)) == ("met", ["supported"])
+    asked.pop()
     found = await judged(report, page, every=every)
     assert (found.outcome, found.decided_by) == ("not_met", "judge")
     assert "2 " in found.reason
@@ -252,7 +256,9 @@ async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims
 
 # -------------------------------------------------------------------------------------------------- numbers in words
 
-WORDED = fetched("La maison compte dix-neuf permanents.\nElle a 46 hectares.")
+WORDED = fetched(
+    "La maison compte dix-neuf permanents.\nElle a 46 hectares et un budget de quatre millions sept cent mille euros."
+)
 NINETEEN = f"It has 19 people on its staff ({MILL})."
 
 
@@ -265,6 +271,8 @@ NINETEEN = f"It has 19 people on its staff ({MILL})."
         (NINETEEN, {"vingt-deux": 19}, "not_met"),  # these words aren't there
         (NINETEEN, {"46": 19}, "not_met"),  # nor are these words
         (f"It has 64 hectares ({MILL}).", {}, "not_met"),
+        (f"Its budget is 4.7 million ({MILL}).", {"quatre millions sept cent mille": 4_700_000}, "met"),
+        (f"Its budget is 7.4 million ({MILL}).", {"quatre millions sept cent mille": 4_700_000}, "not_met"),
     ],
 )
 async def test_a_number_in_words_is_read_without_the_report_and_compared_by_code(
