@@ -15,7 +15,7 @@ from delegate.budget.runs import RunContext
 from delegate.codes import CallErrorCode
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
-from delegate.engine.scope import CallOptions
+from delegate.engine.options import CallOptions
 from delegate.errors import CallError
 from delegate.events import Event, EventKind, EventSink
 from delegate.judging.validate import refuse_undecidable

@@ -256,7 +256,7 @@ class Delegator:
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
-        from delegate.engine.scope import CallOptions
+        from delegate.engine.options import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -315,7 +315,7 @@ class Delegator:
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
         """
-        from delegate.engine.scope import CallOptions
+        from delegate.engine.options import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -341,7 +341,7 @@ class Delegator:
         A task that can't be resumed is returned as `report.error`, which says why.
         """
         from delegate.engine import resume  # loaded only where it is needed
-        from delegate.engine.scope import CallOptions
+        from delegate.engine.options import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -377,8 +377,8 @@ class Delegator:
         on_question: "OnQuestion | None",
         cancellation: Cancellation,
     ) -> Report:
+        from delegate.engine.options import CallOptions
         from delegate.engine.resume import continued  # loaded only where it is needed
-        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:

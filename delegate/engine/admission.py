@@ -20,8 +20,8 @@ from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
 from delegate.engine.needs import check_together
+from delegate.engine.options import CallOptions
 from delegate.engine.roles import in_role, role_of
-from delegate.engine.scope import CallOptions
 from delegate.engine.working_folder import in_workspace, located
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
