@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from delegate.policy.questions import OnQuestion
 
 _CHILDREN, _JUDGING = 0, 1
-"""The phases of the preparation."""
 T = TypeVar("T")
 
 
@@ -378,7 +377,6 @@ class Delegator:
         on_question: "OnQuestion | None",
         cancellation: Cancellation,
     ) -> Report:
-        """Go on with a task that has ended, in its workspace and its run, since its parent says more."""
         from delegate.engine.resume import continued  # loaded only where it is needed
         from delegate.engine.scope import CallOptions
 
@@ -551,7 +549,6 @@ class Delegator:
         self.close()
 
     def _child_delegate_tool(self) -> Tool:
-        """Return the tool for a child that may delegate."""
         definition = self.tool("mcp")
 
         async def call(arguments: Mapping[str, Any]) -> ToolOutput:

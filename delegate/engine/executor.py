@@ -52,7 +52,6 @@ class Executor:
 
     services: Services
     running: dict[str, TaskRun] = field(default_factory=dict[str, TaskRun])
-    """The tasks that run now, by their handles."""
 
     async def run(
         self,

@@ -39,8 +39,6 @@ RunnerAttribute = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services shared by all tasks of one delegator."""
-
     settings: Settings
     runner: ChildRunner
     judging: Judging
@@ -50,15 +48,11 @@ class Services:
     child_delegate_tool: Callable[[], Tool]
     """Creates the tool with which a child can delegate, if the depth allows it."""
     host_tools: tuple[Tool, ...] | None
-    """The tools of children, instead of the toolbox."""
     write_locks: MutableMapping[Run, WriteLocks]
     """The writers of the files in shared folders, per run."""
     servers: "McpServers | None" = None
-    """The MCP servers whose tools children have besides."""
     on_approval: "OnApproval | None" = None
-    """Asks a person about a call of a child, unless its own call says who does."""
     on_question: "OnQuestion | None" = None
-    """Answers what a child asks its parent, unless its own call says who does."""
     streams_text: bool = False
     """Whether consumers get a child's text while its model writes it."""
 
@@ -108,7 +102,6 @@ class CallOptions:
     resumed: "Resumed | None" = None
     """Where the record of the only task ends, from which it goes on."""
     template: Template | None = None
-    """What the only task was made from."""
     handle: str | None = None
     """The handle of the only task's record, if it is known before."""
     scratch: bool = False
@@ -117,11 +110,8 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True)
 class CallScope:
-    """The values shared by all tasks of one call."""
-
     services: Services
     context: RunContext
-    """The caller."""
     author: Author
     ceiling: Tier
     """The caller's tier, which neither a child's model nor a judge may exceed."""
@@ -129,9 +119,7 @@ class CallScope:
     reading: CallReading
     """How the criteria of the tasks are read, by their handles."""
     consumers: tuple[Consumer[Event], ...] = ()
-    """Who receives the events."""
     server_tools: tuple[Tool, ...] = ()
-    """The tools of MCP servers."""
     scratch: "Scratch | None" = None
     """Texts that its children share, if it asks for that."""
     unfinished: set[str] = field(default_factory=set[str])

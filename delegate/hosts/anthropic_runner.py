@@ -141,14 +141,11 @@ def _traced_invocation() -> Invocation:
 def _span_sink(call_span: trace.Span) -> EventSink:
     context = trace.set_span_in_context(call_span)
 
-    def sink(event: Event) -> None:
-        if not progress.is_news(event):
-            return
+    def write(event: Event, line: str) -> None:
         data = {"delegate.event": event.kind, "delegate.task_index": event.task_index or 0}
-        line = progress.line(event, content=False)  # a trace doesn't get what models wrote
         trace.get_tracer("delegate").start_span(line, context, attributes=data).end()
 
-    return sink
+    return progress.news(write, content=False)  # a trace doesn't get what models wrote
 
 
 # ------------------------------------------------------------------------------------------------ tools for children

@@ -40,17 +40,12 @@ class Declaration:
 
     def is_of(self, tool: Tool) -> bool:
         """Whether it is about this tool, which may have the name of its server before its own."""
-        if not self._is_named(tool.name):
-            return False
         properties: Any = tool.parameters.get("properties")
-        return isinstance(properties, Mapping) and all(parameter in properties for parameter in self.parameters)
-
-    def _is_named(self, name: str) -> bool:
-        if name == self.name:
-            return True
-        before = name.removesuffix(self.name)
-        if before == name:
+        if not isinstance(properties, Mapping) or any(parameter not in properties for parameter in self.parameters):
             return False
+        before = tool.name.removesuffix(self.name)
+        if not before or before == tool.name:
+            return tool.name == self.name
         is_of_server = bool(self.server) and self.server in before.casefold()
         return before.endswith(("__", ".", "/", ":")) or (is_of_server and before.endswith(("_", "-")))
 
@@ -80,15 +75,9 @@ def declared(tool: T, annotations: object = None) -> T:
         open_world = _hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
     if _hint(annotations, "readOnlyHint") is True and tool.effects is None and open_world:
         return replace(tool, effects=_REACHES_OUT)
-    return replace(tool, acts=True) if tool.acts is None and _only_adds(annotations) else tool
-
-
-def _only_adds(annotations: object) -> bool:
-    """Whether MCP annotations say that a call changes something, and destroys nothing.
-
-    `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
-    """
-    return all(_hint(annotations, hint) is False for hint in ("readOnlyHint", "destructiveHint"))
+    # `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
+    only_adds = all(_hint(annotations, hint) is False for hint in ("readOnlyHint", "destructiveHint"))
+    return replace(tool, acts=True) if tool.acts is None and only_adds else tool
 
 
 def _hint(annotations: object, name: str) -> object:
@@ -100,21 +89,16 @@ def _hint(annotations: object, name: str) -> object:
 
 def _declarations() -> Iterator[Declaration]:
     """All that is said, the operator's word first."""
-    for path, data in _files():
-        yield from _parsed(str(path), data)
+    files = [trust.own_folder() / NAME]
+    config = os.environ.get("DELEGATE_CONFIG")
+    if config:
+        files.append(Path(config).with_name(NAME))
+    for path in files:
+        if path.is_file():
+            yield from _parsed(str(path), path.read_bytes())
+    if not config and Path(NAME).is_file() and (file := trust.read(Path(NAME))).trusted:
+        yield from _parsed(str(file.path), file.data)
     yield from _parsed(NAME, text_of("judges", NAME).encode())
-
-
-def _files() -> Iterator[tuple[Path, bytes]]:
-    own = trust.own_folder() / NAME
-    if own.is_file():
-        yield own, own.read_bytes()
-    if config := os.environ.get("DELEGATE_CONFIG"):
-        beside = Path(config).with_name(NAME)
-        if beside.is_file():
-            yield beside, beside.read_bytes()
-    elif Path(NAME).is_file() and (file := trust.read(Path(NAME))).trusted:
-        yield file.path, file.data
 
 
 @lru_cache(maxsize=16)
@@ -137,17 +121,10 @@ def _one(file: str, fields: Any) -> Declaration:
         raise ConfigError(
             f"{where}: there is no field {sorted(unknown)[0]}; the fields are {', '.join(sorted(_FIELDS))}"
         )
-    wrong = [
-        name
-        for name, kind in (("server", str), ("acts", bool), ("succeeded", dict), ("open_world", bool))
-        if name in given and not isinstance(given[name], kind)
-    ]
-    wrong += [name for name in ("parameters", "identifies") if name in given and not _are_texts(given[name])]
+    kinds = {"server": str, "acts": bool, "succeeded": dict, "open_world": bool, "parameters": list, "identifies": list}
+    wrong = [name for name, kind in kinds.items() if name in given and not isinstance(given[name], kind)]
+    lists = [name for name in ("parameters", "identifies") if name in given and name not in wrong]
+    wrong += [name for name in lists if not all(isinstance(one, str) for one in given[name])]
     if wrong:
         raise ConfigError(f"{where}: {wrong[0]} has a value of the wrong type; docs/criteria.md has an example")
-    lists: dict[str, Any] = {name: tuple(given[name]) for name in ("parameters", "identifies") if name in given}
-    return Declaration(**{**given, **lists})
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value))
+    return Declaration(**{**given, **{name: tuple(given[name]) for name in lists}})

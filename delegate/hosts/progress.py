@@ -7,6 +7,10 @@ from delegate.contract.progress import WAITS
 from delegate.events import Event, EventSink
 
 _MAX_CHARS = 80
+_NEWS = (
+    *("child.started", "child.text", "child.usage", "child.tool.started", "child.done", "step.declared"),
+    *("check.done", "judge.asked", "verdict", "claim.made", "claim.judged", "approval.asked", "question.asked"),
+)
 
 
 def line(event: Event, *, content: bool = True) -> str:
@@ -76,23 +80,22 @@ def is_news(event: Event) -> bool:
     match event.kind:
         case "child.tool":
             return event.status != "ok"
-        case "child.started" | "child.text" | "child.usage" | "child.tool.started" | "child.done" | "check.done":
-            return True
-        case "judge.asked" | "verdict" | "claim.made" | "claim.judged" | "approval.asked" | "step.declared":
-            return True
-        case "question.asked":
-            return True
         case "child.waiting" | "judge.waiting":
             return event.seconds is None
-        case _:
-            return False
+        case kind:
+            return kind in _NEWS
+
+
+def news(write: Callable[[Event, str], None], *, content: bool = True) -> EventSink:
+    """An event sink that passes what a reader of lines wants to know to `write`, each event with its line."""
+
+    def sink(event: Event) -> None:
+        if is_news(event):
+            write(event, line(event, content=content))
+
+    return sink
 
 
 def lines(write: Callable[[str], None]) -> EventSink:
     """An event sink that passes what happens to `write`, line by line."""
-
-    def sink(event: Event) -> None:
-        if is_news(event):
-            write(line(event))
-
-    return sink
+    return news(lambda _, line: write(line))

@@ -124,11 +124,13 @@ def _inside(folder: Path, top: Path) -> str | None:
 
 def _usable(named: str, home: Path) -> tuple[Path | None, str]:
     """The real folder that a client names by its path or its URI, or what is wrong with it."""
-    path = _path_in(named)
-    if path is None:
+    uri = urlsplit(named)
+    path = named if named.startswith("/") else unquote(uri.path)
+    is_local = uri.scheme == "file" and uri.netloc in ("", "localhost") and not uri.query and not uri.fragment
+    if not named.startswith("/") and (not is_local or not path.startswith("/") or "\0" in path):
         return None, "is not a file:// URI of this machine"
     try:
-        real = real_path(path)
+        real = real_path(Path(path))
         if not real.is_dir():
             return None, "is not a folder"
     except (OSError, ValueError):
@@ -157,15 +159,6 @@ def _has_own_repository(folder: Path) -> bool:
         return admin.is_absolute() and (admin / "gitdir").read_text().strip() == str(git)
     except (OSError, ValueError):
         return False
-
-
-def _path_in(named: str) -> Path | None:
-    if named.startswith("/"):
-        return Path(named)
-    uri = urlsplit(named)
-    is_local = uri.scheme == "file" and uri.netloc in ("", "localhost") and not uri.query and not uri.fragment
-    path = unquote(uri.path)
-    return Path(path) if is_local and path.startswith("/") and "\0" not in path else None
 
 
 def _too_large(folder: Path) -> str:

@@ -35,7 +35,6 @@ from smolagents.tools import validate_tool_arguments
 
 from delegate.delegator import Delegator
 from delegate.errors import ToolError
-from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -134,7 +133,7 @@ class _DelegateTool(SmolTool):
     def forward(self, **arguments: Any) -> DelegationResult:
         if self.attached is None:
             return DelegationResult(self._host_tool.call_sync(arguments, Invocation(session=self)))
-        invocation = Invocation(parent=self.attached.parent(), on_event=self.attached.log)
+        invocation = Invocation(parent=self.attached.parent(), on_event=progress.lines(self.attached.log))
         answer = self._host_tool.call_sync(arguments, invocation, stopped=self.attached.stopped)
         self.attached.add_usage(answer.usage)
         return DelegationResult(answer)
@@ -166,9 +165,8 @@ class _AttachedAgent:
     def stopped(self) -> bool:
         return self._agent.interrupt_switch
 
-    def log(self, event: Event) -> None:
-        if progress.is_news(event):
-            self._agent.logger.log(Text(progress.line(event)), level=LogLevel.INFO)
+    def log(self, line: str) -> None:
+        self._agent.logger.log(Text(line), level=LogLevel.INFO)
 
     def add_usage(self, usage: Usage) -> None:
         with self._lock:

@@ -108,7 +108,15 @@ class WebServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Close the connections of clients that don't send a whole request. uvicorn calls this ten times a second."""
         if counter % _TICKS == 0:
-            for connection in self._slow.to_close(_waiting(self.server_state.connections)):
+            # Those that wait for a request, or for the rest of one. An event stream that is open has its whole request.
+            connections: Iterable[Any] = self.server_state.connections
+            waiting = {
+                one: one.cycle
+                for one in connections
+                if one.transport is not None
+                and (one.cycle is None or one.cycle.more_body or one.cycle.response_complete)
+            }
+            for connection in self._slow.to_close(waiting):
                 connection.transport.abort()
         return await super().on_tick(counter)
 
@@ -126,15 +134,3 @@ class WebServer(uvicorn.Server):
         finally:
             ending.cancel()
             answered.cancel()
-
-
-def _waiting(connections: Iterable[Any]) -> dict[Any, object]:
-    """The connections that wait for a request, or for the rest of the one that they are given with.
-
-    An event stream that is open has its whole request.
-    """
-    return {
-        one: one.cycle
-        for one in connections
-        if one.transport is not None and (one.cycle is None or one.cycle.more_body or one.cycle.response_complete)
-    }

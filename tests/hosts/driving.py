@@ -18,37 +18,13 @@ from delegate.types import JsonObject
 from tests.hosts.world import NativeTool, World
 
 Scenario = Literal[
-    "single",
-    "batch",
-    "criteria_met",
-    "criteria_failed",
-    "check_fails",
-    "bad_arguments",
-    "refused_call_marked",
-    "too_many_tasks",
-    "cancel_in_flight",
-    "timeout",
-    "progress_seen",
-    "usage_counted",
-    "report_kept",
-    "report_read_later",
-    "think_checklist",
-    "four_calls_in_one_turn",
-    "one_ledger_per_run",
-    "tier_ceiling",
-    "forged_verdict",
-    "judge_down",
-    "nested_delegation_refused",
-    "own_tools_omitted",
-    "parent_tools_used",
-    "parent_tools_only",
-    "tool_refuses_arguments",
-    "approval_denied",
-    "message",
-    "continuation",
-    "question",
+    "single", "batch", "criteria_met", "criteria_failed", "check_fails", "bad_arguments", "refused_call_marked",
+    "too_many_tasks", "cancel_in_flight", "timeout", "progress_seen", "usage_counted", "report_kept",
+    "report_read_later", "think_checklist", "four_calls_in_one_turn", "one_ledger_per_run", "tier_ceiling",
+    "forged_verdict", "judge_down", "nested_delegation_refused", "own_tools_omitted", "parent_tools_used",
+    "parent_tools_only", "tool_refuses_arguments", "approval_denied", "message", "continuation", "question",
     "resume",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,6 +119,11 @@ def driver_of(host: str) -> Driver:
     if isinstance(found := _driver_or_missing(host), str):
         pytest.skip(f"{found} isn't installed here: make hosts")
     return found
+
+
+def is_installed(host: str) -> bool:
+    """Whether the framework of the driver of that name is installed."""
+    return not isinstance(_driver_or_missing(host), str)
 
 
 @cache

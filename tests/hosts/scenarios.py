@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from delegate import Delegator
 from delegate.records.mailbox import continuation_of
@@ -253,7 +253,7 @@ async def cancel_in_flight(stage: Stage) -> None:
 async def timeout(stage: Stage) -> None:
     """A child that exceeds its time gives a FAIL that says so."""
     hang = answers(Fault(kind="hang"))
-    played = await stage.play(task(acceptance_criteria=[CRITERION]), child=hang, timeout_seconds=0.3)
+    played = await stage.play(task(acceptance_criteria=[CRITERION]), child=hang, timeout_seconds=0.1)
     assert "\ntask 1: FAIL" in played.text
     assert "timeout" in played.text.splitlines()[1]
     assert played.states == ["timeout"]
@@ -489,38 +489,7 @@ def _last(call: Call) -> str:
     return call.texts[-1][-300:]
 
 
-SCENARIOS: dict[Scenario, Callable[[Stage], Awaitable[None]]] = {
-    "single": single,
-    "batch": batch,
-    "criteria_met": criteria_met,
-    "criteria_failed": criteria_failed,
-    "check_fails": check_fails,
-    "bad_arguments": bad_arguments,
-    "refused_call_marked": refused_call_marked,
-    "too_many_tasks": too_many_tasks,
-    "cancel_in_flight": cancel_in_flight,
-    "timeout": timeout,
-    "progress_seen": progress_seen,
-    "usage_counted": usage_counted,
-    "report_kept": report_kept,
-    "report_read_later": report_read_later,
-    "think_checklist": think_checklist,
-    "four_calls_in_one_turn": four_calls_in_one_turn,
-    "one_ledger_per_run": one_ledger_per_run,
-    "tier_ceiling": tier_ceiling,
-    "forged_verdict": forged_verdict,
-    "judge_down": judge_down,
-    "nested_delegation_refused": nested_delegation_refused,
-    "own_tools_omitted": own_tools_omitted,
-    "parent_tools_used": parent_tools_used,
-    "parent_tools_only": parent_tools_only,
-    "tool_refuses_arguments": tool_refuses_arguments,
-    "approval_denied": approval_denied,
-    "message": message,
-    "continuation": continuation,
-    "question": question,
-    "resume": resume,
-}
+SCENARIOS: dict[Scenario, Callable[[Stage], Awaitable[None]]] = {name: globals()[name] for name in get_args(Scenario)}
 
 
 def _error(text: str) -> JsonObject:

@@ -26,20 +26,23 @@ from delegate.types import Workspace
 from tests.support.git import git
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A checkout with a commit, an uncommitted change, a new file and an ignored one."""
-    folder = tmp_path / "my project"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
     git(folder, "init", "--quiet", "--initial-branch=main")
     (folder / "a.txt").write_text("committed\n")
     (folder / ".gitignore").write_text("ignored.txt\n")
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "-m", "first")
-    (folder / "a.txt").write_text("changed\n")
-    (folder / "new.txt").write_text("new\n")
-    (folder / "ignored.txt").write_text("ignored\n")
+    for name, text in (("a.txt", "changed\n"), ("new.txt", "new\n"), ("ignored.txt", "ignored\n")):
+        (folder / name).write_text(text)
     return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path, made: Path) -> Path:
+    """A checkout with a commit, an uncommitted change, a new file and an ignored one."""
+    return shutil.copytree(made, tmp_path / "my project", symlinks=True)
 
 
 def uri(path: Path) -> str:
@@ -56,6 +59,11 @@ async def project_of(
     return await found.of_call("a client", meta or {}, list_roots if roots else None)
 
 
+async def names(job: Job) -> str:
+    """A child that lists its workspace."""
+    return " ".join(sorted(path.name for path in job.workspace.iterdir()))
+
+
 async def delegated(project: Project, child: Any) -> TaskResult:
     async with Delegator(runner=child) as delegator:
         report = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
@@ -67,11 +75,14 @@ async def test_children_see_uncommitted_changes_and_the_checkout_stays(tmp_path:
     async def child(job: Job) -> str:
         (job.workspace / "a.txt").write_text("changed\nby the child\n")
         (job.workspace / "b.txt").write_text("of the child\n")
-        return " ".join(sorted(path.name for path in job.workspace.iterdir()))
+        return await names(job)
 
     before = git(repository, "status", "--porcelain"), git(repository, "for-each-ref"), git(repository, "stash", "list")
     project = await project_of(tmp_path, uri(repository))
-    result = await delegated(project, child)
+    async with Delegator(runner=child) as delegator:
+        report = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
+        (result,) = report.results
+        assert f"- to take the changes over: {result.take_over}" in delegator.render(report)
     assert result.summary == ".git .gitignore a.txt b.txt new.txt"
     assert before == (
         git(repository, "status", "--porcelain"),
@@ -86,26 +97,6 @@ async def test_children_see_uncommitted_changes_and_the_checkout_stays(tmp_path:
     assert (repository / "b.txt").read_text() == "of the child\n"
 
 
-async def test_a_result_without_changes_names_no_command(tmp_path: Path, repository: Path) -> None:
-    async def idle(job: Job) -> str:
-        return "done"
-
-    result = await delegated(await project_of(tmp_path, uri(repository)), idle)
-    assert (result.take_over, result.no_take_over) == (None, None)
-
-
-async def test_the_text_of_a_result_says_how_to_take_changes_over(tmp_path: Path, repository: Path) -> None:
-    async def child(job: Job) -> str:
-        (job.workspace / "b.txt").write_text("of the child\n")
-        return "done"
-
-    project = await project_of(tmp_path, uri(repository))
-    async with Delegator(runner=child) as delegator:
-        report = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
-        text = delegator.render(report)
-    assert f"- to take the changes over: {report.results[0].take_over}" in text
-
-
 async def test_nothing_that_a_hostile_repository_names_is_run(tmp_path: Path, repository: Path) -> None:
     ran = tmp_path / "ran"
     script = tmp_path / "evil.sh"
@@ -115,16 +106,10 @@ async def test_nothing_that_a_hostile_repository_names_is_run(tmp_path: Path, re
         (repository / ".git" / "hooks" / hook).symlink_to(script)
     (repository / ".gitattributes").write_text("* filter=evil diff=evil\n")
     git(repository, "add", ".gitattributes")
-    for key in (
-        "core.fsmonitor",
-        "filter.evil.clean",
-        "filter.evil.smudge",
-        "filter.evil.process",
-        "diff.evil.command",
-    ):
+    filters = [f"filter.evil.{name}" for name in ("clean", "smudge", "process")]
+    for key in ("core.fsmonitor", *filters, "diff.evil.command", "gpg.program"):
         git(repository, "config", key, str(script))
     git(repository, "config", "commit.gpgSign", "true")
-    git(repository, "config", "gpg.program", str(script))
 
     async def child(job: Job) -> str:
         (job.workspace / "b.txt").write_text("of the child\n")
@@ -164,11 +149,9 @@ async def test_a_setting_of_the_repository_adds_no_files_from_elsewhere(tmp_path
     (tmp_path / "elsewhere" / "secret.txt").write_text("secret\n")
     git(repository, "config", "core.worktree", str(tmp_path / "elsewhere"))
 
-    async def child(job: Job) -> str:
-        return " ".join(sorted(path.name for path in job.workspace.iterdir()))
-
-    result = await delegated(await project_of(tmp_path, uri(repository)), child)
+    result = await delegated(await project_of(tmp_path, uri(repository)), names)
     assert result.summary == ".git .gitignore a.txt new.txt"
+    assert (result.take_over, result.no_take_over) == (None, None)
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["secret.txt"]
 
 
@@ -176,38 +159,22 @@ async def test_a_worktree_of_the_user_is_a_project(tmp_path: Path, repository: P
     git(repository, "worktree", "add", "--quiet", str(tmp_path / "branch"))
     (tmp_path / "branch" / "new.txt").write_text("new\n")
 
-    async def child(job: Job) -> str:
-        return " ".join(sorted(path.name for path in job.workspace.iterdir()))
-
     project = await project_of(tmp_path, uri(tmp_path / "branch"))
     assert project.workspace
     assert project.workspace.mode == "worktree"
-    assert (await delegated(project, child)).summary == ".git .gitignore a.txt new.txt"
+    assert (await delegated(project, names)).summary == ".git .gitignore a.txt new.txt"
 
 
-@pytest.mark.parametrize(
-    ("named", "why"),
-    [
-        ("file:///", "contains the home folder"),
-        ("/", "contains the home folder"),
-        ("HOME", "contains the home folder"),
-        ("file://HOME/..", "contains the home folder"),
-        ("file://HOME/.ssh", "credentials"),
-        ("file://HOME/.aws/deep", "credentials"),
-        ("file://HOME/link", "credentials"),
-        ("file:///no/such/folder", "is not a folder"),
-        ("file://HOME/file", "is not a folder"),
-        ("file://elsewhere/srv", "is not a file:// URI"),
-        ("https://example.com/srv", "is not a file:// URI"),
-        ("file:srv", "is not a file:// URI"),
-        ("srv", "is not a file:// URI"),
-        ("file:///%00", "is not a file:// URI"),
-        ("file://HOME/bare.git", "bare repository"),
-    ],
-)
-async def test_what_is_no_project_is_given_to_no_child(
-    named: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+NO_PROJECT = {
+    "contains the home folder": ("file:///", "/", "HOME", "file://HOME/.."),
+    "credentials": ("file://HOME/.ssh", "file://HOME/.aws/deep", "file://HOME/link"),
+    "is not a folder": ("file:///no/such/folder", "file://HOME/file"),
+    "is not a file:// URI": ("file://elsewhere/srv", "https://example.com/srv", "file:srv", "srv", "file:///%00"),
+    "bare repository": ("file://HOME/bare.git",),
+}
+
+
+async def test_what_is_no_project_is_given_to_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "user"
     (home / ".ssh").mkdir(parents=True)
     (home / ".aws" / "deep").mkdir(parents=True)
@@ -215,9 +182,11 @@ async def test_what_is_no_project_is_given_to_no_child(
     (home / "file").touch()
     git(home, "init", "--quiet", "--bare", "bare.git")
     monkeypatch.setenv("HOME", str(home))
-    project = await project_of(tmp_path, named.replace("HOME", str(home)))
-    assert project.workspace is None
-    assert why in project.note
+    for why, named in NO_PROJECT.items():
+        for one in named:
+            project = await project_of(tmp_path, one.replace("HOME", str(home)))
+            assert project.workspace is None, one
+            assert why in project.note, one
 
 
 async def test_a_small_folder_without_commits_is_copied(tmp_path: Path) -> None:
@@ -276,10 +245,11 @@ async def test_a_repository_that_codex_names_is_the_project(as_text: bool, tmp_p
     assert project.workspace.path == repository
 
 
-@pytest.mark.parametrize("given", ["{", "[]", "7", 7, None, [], {"workspaces": ["/"]}, {"workspaces": None}], ids=str)
-async def test_other_metadata_names_no_project(given: object, tmp_path: Path) -> None:
-    project = await project_of(tmp_path, meta={"x-codex-turn-metadata": given})
-    assert project.workspace is None or project.workspace.path == Path.cwd()
+async def test_other_metadata_names_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    others: list[Any] = ["{", "[]", "7", 7, None, [], {"workspaces": ["/"]}, {"workspaces": None}]
+    for given in others:
+        assert (await project_of(tmp_path, meta={"x-codex-turn-metadata": given})).workspace is None, given
 
 
 async def test_the_working_folder_is_a_project_only_if_it_is_a_repository(
@@ -366,12 +336,11 @@ async def test_of_a_repository_around_its_root_a_client_gives_the_root_alone(tmp
     assert (monorepo / "made.js").read_text() == "made\n"
     assert "sparse" not in (monorepo.parents[1] / ".git" / "config").read_text()
 
-
-async def test_a_worktree_of_one_folder_is_clean_to_git(tmp_path: Path, monorepo: Path) -> None:
-    async def child(job: Job) -> str:
+    async def changes(job: Job) -> str:
         return git(job.workspace, "status", "--porcelain") + git(job.workspace, "diff", "HEAD", "--stat")
 
-    assert (await delegated(await project_of(tmp_path, uri(monorepo)), child)).summary.strip() == ""
+    (monorepo / "made.js").unlink()
+    assert (await delegated(project, changes)).summary.strip() == "", "it is clean to git"
 
 
 async def test_a_repository_in_a_root_is_the_project_of_whoever_works_there(
@@ -464,11 +433,8 @@ async def test_the_operators_folder_wins_over_what_a_client_names(tmp_path: Path
         await project_of(tmp_path, policy=WorkspacePolicy.parse(f"worktree:{own}"))
 
 
-async def test_a_call_can_name_no_workspace(tmp_path: Path, repository: Path) -> None:
-    async def child(job: Job) -> str:
-        return str(job.workspace)
-
-    async with Delegator(runner=child) as delegator:
+async def test_a_call_can_name_no_workspace(repository: Path) -> None:
+    async with Delegator(runner=names) as delegator:
         report = await delegator.call({"goal": "g", "workspace": str(repository)}, parent=Parent())
     assert report.error
     assert report.error.code == "unknown_field"

@@ -248,11 +248,10 @@ WRONG: dict[str, tuple[str, Any, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-async def test_what_is_wrong_is_one_error_that_says_so(name: str) -> None:
-    path, body, status, said = WRONG[name]
+async def test_what_is_wrong_is_one_error_that_says_so() -> None:
     async with serving() as served:
-        assert said in (await served.ask(path, body, status=status))["error"]["message"]
+        for name, (path, body, status, said) in WRONG.items():
+            assert said in (await served.ask(path, body, status=status))["error"]["message"], name
 
 
 async def test_a_refused_call_says_why_to_program_and_model() -> None:
@@ -394,25 +393,22 @@ async def test_a_text_is_scored_on_a_rubric_of_ones_own_and_on_a_shipped_one() -
         assert again["rubricVersion"] != scored["rubricVersion"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code", "said"),
-    [
+async def test_what_cannot_be_scored_is_an_error_and_never_a_low_score() -> None:
+    wrong: list[tuple[Any, int, str, str]] = [
         ({"content": TEXT}, 400, "validation_error", "exactly one"),
         ({"content": "", "rubric": STYLE}, 400, "validation_error", "content"),
         ({"content": TEXT, "rubric": STYLE, "model": "gpt-6"}, 400, "validation_error", "settings"),
         ({"content": TEXT, "rubric": {**STYLE, "dimensions": []}}, 400, "validation_error", "dimensions"),
         ({"content": TEXT, "rubricName": "nope"}, 404, "rubric_not_found", "code_change"),
         ({"content": "Another text.", "rubric": STYLE}, 503, "judge_error", "quote"),
-    ],
-)
-async def test_what_cannot_be_scored_is_an_error_and_never_a_low_score(
-    body: Any, status: int, code: str, said: str
-) -> None:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with serving(scores) as served, served.web.post(f"{served.url}/v1/judge", json=body, headers=headers) as sent:
-        error = (await sent.json())["error"]
-        assert (sent.status, error["code"]) == (status, code)
-        assert said in error["message"]
+    ]
+    async with serving(scores) as served:
+        for body, status, code, said in wrong:
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            async with served.web.post(f"{served.url}/v1/judge", json=body, headers=headers) as sent:
+                error = (await sent.json())["error"]
+            assert (sent.status, error["code"]) == (status, code)
+            assert said in error["message"]
 
 
 # -------------------------------------------------------------------------------------------------------- commands

@@ -32,12 +32,11 @@ def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:
 
     CrewAI's global hooks run for a child's calls too. Tools run in threads, so a call can't be stopped with its child.
     """
-    return [_child_tool(one) for one in tools if not isinstance(one, DelegateTool)]
-
-
-def _child_tool(tool: BaseTool) -> Tool:
-    name = sanitize_tool_name(tool.name)  # the name that the parent's model sees
-    return Tool(name, tool.description, tool.args_schema.model_json_schema(), partial(_call_native, tool, name))
+    native = [(sanitize_tool_name(one.name), one) for one in tools if not isinstance(one, DelegateTool)]
+    return [
+        Tool(name, one.description, one.args_schema.model_json_schema(), partial(_call_native, one, name))
+        for name, one in native  # the name is the one that the parent's model sees
+    ]
 
 
 async def _call_native(tool: BaseTool, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
@@ -85,21 +84,19 @@ def child(agent: Agent | Crew, *, make_inputs: Callable[[Job], JsonObject] | Non
         )
     if crew and any(task.human_input for task in crew.tasks):
         raise ConfigError("child: a task of the crew has human_input, and no person is available: remove it")
-    return AgentRunner(_ChildRecorder, partial(_play, agent, make_inputs or _inputs), records_tools=records_tools)
+    return AgentRunner(_ChildRecorder, partial(_play, agent, make_inputs), records_tools=records_tools)
 
 
 def _agents(agent: Agent | Crew) -> Sequence[BaseAgent]:
     return agent.agents if isinstance(agent, Crew) else [agent]
 
 
-def _inputs(job: Job) -> JsonObject:
-    return {"prompt": job.prompt, "goal": job.task.goal, "context": job.task.context or ""}
-
-
 async def _play(
-    agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject], job: Job, recorder: "_ChildRecorder"
+    agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject] | None, job: Job, recorder: "_ChildRecorder"
 ) -> Ending:
-    running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, make_inputs, job, recorder))
+    inputs = {"prompt": job.prompt, "goal": job.task.goal, "context": job.task.context or ""}
+    inputs = make_inputs(job) if make_inputs else inputs
+    running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, job.prompt, inputs, recorder))
     try:
         output = await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -113,9 +110,7 @@ async def _play(
     return Ending(output, "truncated", CUT_OFF_MESSAGE) if recorder.finish_reason in CUT_OFF else Ending(output)
 
 
-def _kickoff(
-    agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject], job: Job, recorder: "_ChildRecorder"
-) -> str:
+def _kickoff(agent: Agent | Crew, prompt: str, inputs: JsonObject, recorder: "_ChildRecorder") -> str:
     """Run a copy, in a thread, whose context has the recorder: agents and crews keep the state of a run."""
     add_stream_sink(recorder.on_event)
     hooks = {
@@ -129,8 +124,8 @@ def _kickoff(
     with scoped_hooks(hooks):
         if isinstance(copied, Crew):
             copied.stream = False
-            return run(make_inputs(job)).raw
-        return run(job.prompt).raw
+            return run(inputs).raw
+        return run(prompt).raw
 
 
 class _ChildRecorder(ChildRecorder):

@@ -73,6 +73,10 @@ def _crewai_tool(host_tool: HostTool, strict: JsonObject | None = None, llm: Bas
     return tool
 
 
+def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
+    return False
+
+
 _STRICT: Mapping[str, Callable[[contract.Dialect], JsonObject]] = {
     "read_delegation": contract.read_tool,
     "think": contract.think_tool,
@@ -80,10 +84,6 @@ _STRICT: Mapping[str, Callable[[contract.Dialect], JsonObject]] = {
     "merge_delegation": contract.merge_tool,
 }
 read_tool, think_tool, follow_up_tools = small_tools(_crewai_tool)
-
-
-def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
-    return False
 
 
 class DelegateTool(BaseTool):
@@ -96,8 +96,11 @@ class DelegateTool(BaseTool):
         self._host_tool, self._llm = host_tool, llm
 
     def _run(self, **arguments: Any) -> Any:
+        def progress_event(event: Event) -> None:
+            crewai_event_bus.emit(self, DelegationProgressEvent(text=progress.line(event)))
+
         parent = Parent(run_id=get_execution_uuid(), model=self._llm.model if self._llm else None)
-        invocation = Invocation(parent=parent, session=id(self), on_event=self._emit_progress)
+        invocation = Invocation(parent=parent, session=id(self), on_event=progress_event)
         answer = self._host_tool.call_sync(arguments, invocation)
         if answer.structured:
             crewai_event_bus.emit(self, DelegationReportEvent(report=answer.structured))
@@ -105,9 +108,6 @@ class DelegateTool(BaseTool):
             with _usage_lock:
                 _count(self._llm, answer.usage)
         return ToolFailure(message=answer.text) if answer.is_error else answer.text
-
-    def _emit_progress(self, event: Event) -> None:
-        crewai_event_bus.emit(self, DelegationProgressEvent(text=progress.line(event)))
 
 
 _usage_lock = threading.Lock()

@@ -44,18 +44,16 @@ def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:
     Raises:
         ConfigError: a toolset was given, which only an agent can open: pass `await toolset.get_tools()`.
     """
-    return [_child_tool(_as_tool(one)) for one in tools if not isinstance(one, DelegateTool)]
-
-
-def _as_tool(given: object) -> BaseTool:
-    if isinstance(given, BaseTool):
-        return given
-    if callable(given):
-        return FunctionTool(given)
-    raise ConfigError(
-        f"child_tools: {type(given).__name__} is neither a tool nor a function; "
-        "for a toolset, pass the result of `await toolset.get_tools()`"
-    )
+    converted: list[Tool] = []
+    for one in tools:
+        if not isinstance(one, BaseTool) and not callable(one):
+            raise ConfigError(
+                f"child_tools: {type(one).__name__} is neither a tool nor a function; "
+                "for a toolset, pass the result of `await toolset.get_tools()`"
+            )
+        if not isinstance(one, DelegateTool):
+            converted.append(_child_tool(one if isinstance(one, BaseTool) else FunctionTool(one)))
+    return converted
 
 
 def _child_tool(tool: BaseTool) -> Tool:
@@ -65,22 +63,15 @@ def _child_tool(tool: BaseTool) -> Tool:
             f"child_tools: {tool.name} has no declaration: it is built into the model, and children can't call it; "
             "remove it"
         )
-
-    async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        return await _call_native(tool, arguments)
-
+    parameters: JsonObject = {"type": "object", "properties": {}}
+    if declared.parameters_json_schema is not None:
+        parameters = declared.parameters_json_schema
+    elif declared.parameters is not None:
+        parameters = declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
     name, description = declared.name or tool.name, declared.description or tool.description
     annotations = getattr(getattr(tool, "raw_mcp_tool", None), "annotations", None)
-    made = Tool(name, description, _parameters(declared), call, read_only=read_only_hint(annotations))
-    return declarations.declared(made, annotations)
-
-
-def _parameters(declared: types.FunctionDeclaration) -> JsonObject:
-    if declared.parameters_json_schema is not None:
-        return declared.parameters_json_schema
-    if declared.parameters is not None:
-        return declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
-    return {"type": "object", "properties": {}}
+    call, reads = partial(_call_native, tool), read_only_hint(annotations)
+    return declarations.declared(Tool(name, description, parameters, call, read_only=reads), annotations)
 
 
 async def _call_native(tool: BaseTool, arguments: Mapping[str, Any]) -> ToolOutput:
@@ -170,7 +161,7 @@ def _ending(last: Event) -> Ending:
     return Ending(text or as_report(last.output or ""))
 
 
-class _ChildRecorder(BasePlugin, ChildRecorder):
+class _ChildRecorder(ChildRecorder, BasePlugin):
     """Records the model calls and tool calls of one child."""
 
     def __init__(self, job: Job) -> None:

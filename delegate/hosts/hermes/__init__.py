@@ -51,6 +51,6 @@ The calls of one user turn share a run and its limits. Differences from other ho
 
 from delegate.hosts.hermes.plugin import OWN_NAME, register
 from delegate.hosts.hermes.runner import HermesChildren as runner
-from delegate.hosts.hermes.tools import child_tools
+from delegate.hosts.hermes.runner import child_tools
 
 __all__ = ["OWN_NAME", "child_tools", "register", "runner"]

@@ -11,9 +11,8 @@ from delegate.hosts import progress
 from delegate.hosts.hermes import terminal
 from delegate.hosts.hermes.compat import hermes_attribute, is_interrupted
 from delegate.hosts.hermes.delegators import DelegatorSource
-from delegate.hosts.hermes.result import as_json, error_json
+from delegate.hosts.hermes.result import UsageTable, as_json, error_json
 from delegate.hosts.hermes.sessions import Session, sessions
-from delegate.hosts.hermes.usage import UsageTable
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.types import JsonObject, Parent, Report
 

@@ -17,8 +17,7 @@ from delegate.hosts.hermes import models
 from delegate.hosts.hermes.compat import terminal_folder
 from delegate.hosts.hermes.models import HermesClient, hermes_model
 from delegate.hosts.hermes.options import Options
-from delegate.hosts.hermes.runner import HermesChildren
-from delegate.hosts.hermes.tools import child_tools
+from delegate.hosts.hermes.runner import HermesChildren, child_tools
 from delegate.hosts.host_tool import HostTool, make_delegate_tool
 from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints
@@ -103,30 +102,20 @@ class ConfiguredDelegators:
     def _access(self, model: str) -> Access:
         endpoints = find_endpoints(self._settings.endpoints, os.environ)
         main = model or models.main_model()
-        parents = self._parents_model(main) if main else None
+        # An unknown one has the tier that also limits the parent's children.
+        tier = self._parent.tier or self._settings.parent_tier or "standard"
+        parents = hermes_model(main, self._catalog.find(main), tier) if main else None
         needs_child = self._own and self._settings.model is None and not self._has_child_key(endpoints)
         child, found = parents if needs_child else None, frozenset(endpoints.items())
         if self._settings.judge_model is not None:
             return Access(found, child)
         if selected := models.selected_judge():
-            judge = self._selected_judge(selected, endpoints)
+            known = self._catalog.find(selected)
+            has_key = self._own and known is not None and (known.provider, known.endpoint) in endpoints
+            # The user chose it, so one that the catalog doesn't know has the lowest tier: no ceiling excludes it.
+            judge = None if has_key else hermes_model(selected, known, "fast")
             return Access(found, child, judge, judge.id if judge else selected)
         return Access(found, child, None if self._has_judge_key(endpoints) else parents)
-
-    def _selected_judge(self, name: str, endpoints: Mapping[EndpointKey, Endpoint]) -> Model | None:
-        """The entry of the judge that the user selected in Hermes; None if delegate itself calls it, with a key.
-
-        The user chose it, so one that the catalog doesn't know has the lowest tier: no ceiling excludes it.
-        """
-        known = self._catalog.find(name)
-        if self._own and known is not None and (known.provider, known.endpoint) in endpoints:
-            return None
-        return hermes_model(name, known, "fast")
-
-    def _parents_model(self, name: str) -> Model:
-        """The entry of the parent's model. An unknown one has the tier that also limits the parent's children."""
-        tier = self._parent.tier or self._settings.parent_tier or "standard"
-        return hermes_model(name, self._catalog.find(name), tier)
 
     def _has_child_key(self, endpoints: Mapping[EndpointKey, Endpoint]) -> bool:
         only = self._settings.model and self._catalog.find(self._settings.model)

@@ -72,7 +72,9 @@ class HermesClient:
             if getattr(error, "status_code", None) not in _REFUSED or not any(name in text for name in _FORMAT_NAMES):
                 raise
         self._refuses_formats = True
-        return self._call(JUDGE, _with_schema_in_prompt(body))
+        schema = json.dumps(body["response_format"]["json_schema"]["schema"], ensure_ascii=False)
+        wanted = {"role": "user", "content": f"Your answer must be one JSON object that matches this schema: {schema}"}
+        return self._call(JUDGE, {**body, "messages": [*body["messages"], wanted]})
 
     def _call(self, task: str | None, body: JsonObject, extra: JsonObject | None = None) -> JsonObject:
         call = hermes_attribute("agent.auxiliary_client", "call_llm")
@@ -88,12 +90,6 @@ class HermesClient:
             extra_body=extra,
         )
         return _as_wire_format(response)
-
-
-def _with_schema_in_prompt(body: JsonObject) -> JsonObject:
-    schema = json.dumps(body["response_format"]["json_schema"]["schema"], ensure_ascii=False)
-    wanted = {"role": "user", "content": f"Your answer must be one JSON object that matches this schema: {schema}"}
-    return {**body, "messages": [*body["messages"], wanted]}
 
 
 def _as_wire_format(response: Any) -> JsonObject:

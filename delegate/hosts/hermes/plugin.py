@@ -8,10 +8,9 @@ from typing import Any
 from delegate.delegator import Delegator
 from delegate.hosts.hermes import models
 from delegate.hosts.hermes.calls import Handler, delegate_handler, simple_handler
-from delegate.hosts.hermes.compat import terminal_folder
+from delegate.hosts.hermes.compat import hermes_attribute, terminal_folder, toolset_of
 from delegate.hosts.hermes.delegators import OWN_NAME, ConfiguredDelegators, DelegatorSource, GivenDelegator
 from delegate.hosts.hermes.options import Options, options_of
-from delegate.hosts.hermes.override import HERMES_NAME, override_delegate_task
 from delegate.hosts.hermes.runner import OWN_TOOLSET
 from delegate.hosts.hermes.sessions import sessions
 from delegate.hosts.host_tool import (
@@ -28,6 +27,8 @@ _MAKE_TOOL: Mapping[str, Callable[[Delegator], HostTool]] = {
     "read": make_read_tool, "think": make_think_tool, "message": make_message_tool, "merge": make_merge_tool,
 }  # fmt: skip
 _EMOJI = "⚖️"
+HERMES_NAME = "delegate_task"
+_MIDDLEWARE = "tool_execution"
 
 _log = logging.getLogger(__name__)
 
@@ -129,3 +130,46 @@ def _is_usable(source: DelegatorSource) -> bool:
     except Exception:
         _log.warning("could not find out whether a model can be called", exc_info=True)
         return False
+
+
+# ------------------------------------------------------------------------------------------------------- takeover
+
+
+class DelegateTaskMiddleware:
+    """Middleware that answers `delegate_task`. It does nothing until it is activated."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self.active = False
+
+    def __call__(self, *, tool_name: str = "", args: Any = None, next_call: Callable[..., Any], **keywords: Any) -> Any:
+        """Answer a call of `delegate_task` without raising; pass on every other call."""
+        if self.active and tool_name == HERMES_NAME:
+            return self._handler(args, session_id=keywords.get("session_id"), task_id=keywords.get("task_id"))
+        return next_call()
+
+
+def override_delegate_task(ctx: Any, entry: JsonObject) -> bool:
+    """Register the tool in place of `delegate_task`. `entry` has the arguments of `register_tool`.
+
+    Hermes's loop handles calls of that name itself, whatever tool is registered. Overriding the tool alone would change
+    the schema, but Hermes would silently drop the fields that it doesn't know. Middleware alone would answer calls
+    whose schema has no criteria. So both are installed, or neither.
+
+    Returns False if Hermes doesn't allow it. Then `delegate_task` is unchanged, and the reason is logged.
+    """
+    supported = hermes_attribute("hermes_cli.middleware", "VALID_MIDDLEWARE") or ()
+    if not hasattr(ctx, "register_middleware") or _MIDDLEWARE not in supported:
+        _log.warning("%s stays Hermes's own: this version has no %s middleware", HERMES_NAME, _MIDDLEWARE)
+        return False
+    middleware = DelegateTaskMiddleware(entry["handler"])
+    try:
+        ctx.register_middleware(_MIDDLEWARE, middleware)
+        ctx.register_tool(**entry, override=True)
+    except Exception as error:
+        _log.warning("%s stays Hermes's own: %s", HERMES_NAME, error)
+        return False
+    middleware.active = toolset_of(HERMES_NAME) == entry["toolset"]
+    if not middleware.active:
+        _log.warning("%s stays Hermes's own: its registry did not accept the override", HERMES_NAME)
+    return middleware.active

@@ -62,7 +62,9 @@ class Sessions:
         **_: Any,
     ) -> None:
         """The middleware `llm_request`: before each model call, with its tools."""
-        self._update(session_id, model=model, provider=provider, tools=_tool_names(request))
+        tools: list[Any] = (request or {}).get("tools") or []  # in the format of chat completions or another API
+        names = [tool.get("function", tool).get("name") for tool in tools]
+        self._update(session_id, model=model, provider=provider, tools=tuple(name for name in names if name))
 
     def on_subagent_start(self, *, child_session_id: str | None = None, **_: Any) -> None:
         """The hook `subagent_start`: Hermes created a child of its own, which has delegate's tool like its parent."""
@@ -109,10 +111,3 @@ def _remember(entries: OrderedDict[str, T], key: str, value: T) -> None:
     entries.move_to_end(key)
     if len(entries) > MAX_SESSIONS:
         entries.popitem(last=False)
-
-
-def _tool_names(request: dict[str, Any] | None) -> tuple[str, ...]:
-    """The names of a request's tools, in the format of chat completions or another API."""
-    tools: list[Any] = request.get("tools") or [] if request else []
-    names: list[Any] = [tool.get("function", tool).get("name") for tool in tools]
-    return tuple(name for name in names if name)

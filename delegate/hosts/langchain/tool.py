@@ -6,6 +6,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Annotated, Any, Unpack, cast
 from uuid import uuid4
@@ -119,20 +120,16 @@ def content_and_artifact(
 def _invocation(runtime: AnyToolRuntime | None) -> Invocation:
     if runtime is None:  # called outside of a graph
         return Invocation(session=object())
-    graph = _graph_runtime()
+    graph: Runtime[Any] | None = None
+    with suppress(RuntimeError, KeyError):  # called outside of a graph
+        graph = cast("Runtime[Any] | None", get_runtime())
+    last = next((one for one in reversed(messages(runtime.state)) if isinstance(one, AIMessage)), None)
     parent = Parent(
         run_id=_run_id(graph.control) if graph and graph.control else None,
-        model=_model_name(runtime.state),
+        model=(last and last.response_metadata.get("model_name")) or None,  # by the name in the provider's response
         tools=tuple(one.name for one in runtime.tools) or None,
     )
     return Invocation(parent=parent, session=object(), on_event=_sink(runtime, graph))
-
-
-def _graph_runtime() -> Runtime[Any] | None:
-    try:
-        return cast("Runtime[Any] | None", get_runtime())
-    except (RuntimeError, KeyError):  # called outside of a graph
-        return None
 
 
 _run_ids: OrderedDict[RunControl, str] = OrderedDict()
@@ -149,14 +146,6 @@ def _run_id(control: RunControl) -> str:
         return run_id
 
 
-def _model_name(state: object) -> str | None:
-    """The model that wrote the last `AIMessage`, by the name in the provider's response."""
-    for message in reversed(messages(state)):
-        if isinstance(message, AIMessage):
-            return message.response_metadata.get("model_name") or None
-    return None
-
-
 def messages(state: object) -> Sequence[object]:
     """The messages in a graph's state, which may be a mapping, a list or an object."""
     found: object = state
@@ -168,17 +157,14 @@ def messages(state: object) -> Sequence[object]:
 
 
 def _sink(runtime: AnyToolRuntime, graph: Runtime[Any] | None) -> EventSink:
-    def sink(event: Event) -> None:
-        if not progress.is_news(event):
-            return
-        line = progress.line(event)
+    def write(event: Event, line: str) -> None:
         data = {"kind": event.kind, "task_index": event.task_index, "text": line}
         runtime.stream_writer({"tool_call_id": runtime.tool_call_id, "delegate": data})
         runtime.emit_output_delta(line)
         if graph is not None:
             graph.heartbeat()
 
-    return sink
+    return progress.news(write)
 
 
 # -------------------------------------------------------------------------------------------------------- usage

@@ -76,7 +76,11 @@ class ClientApprovals:
 
         async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
             asked = await self._ask(client, request.describe(), FORM)
-            return _answer(asked[0]) if asked else None
+            if not asked:
+                return None
+            form = _form_of(asked[0])  # only `accept` with `approve` as true is a yes
+            again = form.get("same_again") is True
+            return ApprovalAnswer(approved=form.get("approve") is True, same_again=again, by=_USER)
 
         return ask
 
@@ -100,12 +104,6 @@ def answer_in(result: Any) -> str | None:
     """The answer to a question in a client's result, as an object or as JSON. None if the user gave none."""
     answer = _form_of(result).get("answer")
     return answer if isinstance(answer, str) and answer.strip() else None
-
-
-def _answer(result: Any) -> ApprovalAnswer:
-    """The answer in a client's result: only `accept` with `approve` as true is a yes."""
-    form = _form_of(result)
-    return ApprovalAnswer(approved=form.get("approve") is True, same_again=form.get("same_again") is True, by=_USER)
 
 
 def _form_of(result: Any) -> Mapping[str, Any]:

@@ -61,7 +61,10 @@ def listed(
     Raises:
         ConfigError: The tool's name isn't valid for all hosts.
     """
-    delegate = contract.tool("mcp", name=settings.tool_name, limits=_limits(settings), background=True)
+    # What is left in a run changes, and clients read the definition once.
+    left = 0 if settings.max_children == 0 else None
+    limits = Limits(max_steps=settings.max_steps, timeout_seconds=settings.timeout_seconds, tasks_left=left)
+    delegate = contract.tool("mcp", name=settings.tool_name, limits=limits, background=True)
     if workspaces is not None:
         delegate["description"] += f"\n{workspaces.sentence()}"
     if structured:
@@ -95,9 +98,3 @@ def structured_running(handles: Sequence[str], questions: Sequence[ParentQuestio
     unknown = {"verdict": None, "level": None, "verified": None, "code": None}
     states = ((handle, "needs_input" if handle in asking else "running") for handle in handles)
     return {"results": [{"handle": handle, "status": state, **unknown} for handle, state in states], "error": None}
-
-
-def _limits(settings: Settings) -> Limits:
-    """The limits of each call. What is left in a run changes, and clients read the definition once."""
-    none_left = 0 if settings.max_children == 0 else None
-    return Limits(max_steps=settings.max_steps, timeout_seconds=settings.timeout_seconds, tasks_left=none_left)

@@ -79,20 +79,12 @@ class Opening:
         if self._protocol == "handshake":
             return {"ping": {}, "tools/list": {"tools": self._tools}}.get(request.method)
         if self._protocol == "unknown" and request.method == "initialize":
-            return self._initialize(request.params)
+            requested = request.params.get("protocolVersion")
+            capabilities: JsonObject = _CAPABILITIES if self._sdk > 1 else {"experimental": {}, **_CAPABILITIES}
+            about = {"serverInfo": self._server, "instructions": INSTRUCTIONS}
+            answer: JsonObject = {"protocolVersion": requested, "capabilities": capabilities, **about}
+            return answer if requested in _HANDSHAKE_VERSIONS else None
         return self._without_handshake(request.method, request.params)
-
-    def _initialize(self, params: JsonObject) -> JsonObject | None:
-        requested = params.get("protocolVersion")
-        if requested not in _HANDSHAKE_VERSIONS:
-            return None
-        capabilities = _CAPABILITIES if self._sdk > 1 else {"experimental": {}, **_CAPABILITIES}
-        return {
-            "protocolVersion": requested,
-            "capabilities": capabilities,
-            "serverInfo": self._server,
-            "instructions": INSTRUCTIONS,
-        }
 
     def _without_handshake(self, method: str, params: JsonObject) -> JsonObject | None:
         meta = params.get("_meta")

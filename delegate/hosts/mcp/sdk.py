@@ -228,7 +228,7 @@ def _server_v1(tools: Tools) -> Server[Any]:
         if (token := context.meta.progressToken if context.meta else None) is not None:
             # Over HTTP, only a notification with a related request is sent in that request's response.
             send = partial(session.send_progress_notification, token, related_request_id=str(context.request_id))
-            request = replace(request, report_progress=lambda done, total, line: send(done, total, line))
+            request = replace(request, report_progress=send)
         return types.CallToolResult.model_validate(await tools.answer(request))
 
     return server

@@ -54,7 +54,14 @@ class ProtocolTasks:
         task = self._of(client, task_id)
         if task is None:
             return None
-        if requests := {_key(question): _request(question) for question in task.delegation.questions}:
+        requests = {
+            _key(question): {
+                "method": "elicitation/create",
+                "params": {"mode": "form", "message": describe(question), "requestedSchema": ANSWER_FORM},
+            }
+            for question in task.delegation.questions
+        }
+        if requests:
             return {**_state(task, "input_required"), "inputRequests": requests}
         if not task.delegation.done:
             return _state(task, "working")
@@ -85,11 +92,6 @@ class ProtocolTasks:
 
 def _key(question: ParentQuestion) -> str:
     return f"{question.handle}-question-{question.n}"
-
-
-def _request(question: ParentQuestion) -> JsonObject:
-    form = {"mode": "form", "message": describe(question), "requestedSchema": ANSWER_FORM}
-    return {"method": "elicitation/create", "params": form}
 
 
 def _state(task: _Task, status: str) -> JsonObject:

@@ -190,14 +190,16 @@ class Tools:
 
     def _seconds(self, request: ToolRequest) -> float | None:
         """How long the client may still be kept waiting for an answer: from its request on, as long as it waits."""
-        given, seconds = request.meta.get(ANSWER_WITHIN), self._answer_within
+        given = request.meta.get(ANSWER_WITHIN)
+        seconds: float | None
         if given is not None:
             if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
                 message = "the time that the client waits is not a number of seconds"
                 raise CallError("wrong_type", message, field=f'_meta["{ANSWER_WITHIN}"]', hint="leave it out")
             seconds = float(given)
-        elif seconds == "client":
-            seconds = self._clients.patience(request.client_name)
+        else:
+            within = self._answer_within
+            seconds = self._clients.patience(request.client_name) if isinstance(within, str) else within
         since = self.since.pop(request.id, None)
         return seconds if seconds is None or since is None else max(0.0, seconds - (time.monotonic() - since))
 

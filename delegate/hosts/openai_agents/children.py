@@ -208,8 +208,8 @@ class _ChildRecorder(RunHooks[Any], ChildRecorder):
             copied.handoffs = [self._handoff(one) for one in agent.handoffs]
             get_mcp_tools = copied.get_mcp_tools
 
-            async def recorded(context: RunContextWrapper[Any]) -> list[agents.Tool]:
-                return [self._recorded_tool(one) for one in await get_mcp_tools(context)]
+            async def recorded(run_context: RunContextWrapper[Any]) -> list[agents.Tool]:
+                return [self._recorded_tool(one) for one in await get_mcp_tools(run_context)]
 
             copied.get_mcp_tools = recorded
         return self._copies[id(agent)][1]

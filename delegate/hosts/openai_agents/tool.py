@@ -119,17 +119,13 @@ def _span_sink(context: ToolContext[Any]) -> EventSink | None:
     config, parent = context.run_config, agents.get_current_span() or agents.get_current_trace()
     if parent is None:
         return None
-    include_text = config is None or config.trace_include_sensitive_data
 
-    def sink(event: Event) -> None:
-        if not progress.is_news(event):
-            return
-        line = progress.line(event, content=include_text)
+    def write(event: Event, line: str) -> None:
         data = {"kind": event.kind, "task_index": event.task_index}
         with agents.custom_span(line, data, parent=parent):
             pass
 
-    return sink
+    return progress.news(write, content=config is None or config.trace_include_sensitive_data)
 
 
 def _sdk_usage(usage: Usage) -> agents.Usage:

@@ -40,7 +40,7 @@ def child_tools(tools: Sequence[pydantic_ai.Tool[Any] | Callable[..., Any]]) -> 
     Delegate's own tools are omitted. A tool that needs an approval, or that is executed outside of the run, is denied
     to children, since no person is available. Pass the tools of toolsets and capabilities one by one.
     """
-    native = [one if isinstance(one, pydantic_ai.Tool) else pydantic_ai.Tool[Any](one) for one in tools]
+    native = [cast("Any", one) if isinstance(one, pydantic_ai.Tool) else pydantic_ai.Tool[Any](one) for one in tools]
     return [_child_tool(one) for one in native if not isinstance(one, DelegateTool)]
 
 

@@ -44,7 +44,7 @@ from delegate.errors import CallError, DelegateError
 from delegate.events import Event
 from delegate.hosts.progress import is_news, line
 from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany, parse
-from delegate.types import ParentQuestion, TaskResult
+from delegate.types import TaskResult
 
 CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH
 RPC_PATH = "/a2a"
@@ -298,17 +298,13 @@ def _call_in(message: types.Message) -> dict[str, Any]:
 
 def _status_of(state: TaskState) -> types.TaskStatus:
     if state.question is not None:
-        return _status(types.TASK_STATE_INPUT_REQUIRED, _asked(state.question))
+        options = (f"{n}. {one_line(option, 300)}" for n, option in enumerate(state.question.options, start=1))
+        return _status(types.TASK_STATE_INPUT_REQUIRED, "\n".join([state.question.text, *options]))
     if state.result is None:
         return _status(types.TASK_STATE_WORKING)
     if state.result.status == "cancelled":
         return _status(types.TASK_STATE_CANCELED, str(state.result))
     return _status(types.TASK_STATE_COMPLETED if state.result.good else types.TASK_STATE_FAILED, str(state.result))
-
-
-def _asked(question: ParentQuestion) -> str:
-    options = (f"{n}. {one_line(option, 300)}" for n, option in enumerate(question.options, start=1))
-    return "\n".join([question.text, *options])
 
 
 def _status(state: types.TaskState, text: str = "") -> types.TaskStatus:

@@ -21,7 +21,7 @@ from delegate.contract.reading import MAX_CALL_CHARS
 from delegate.delegator import Delegator
 from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.hosts.serve import openapi
-from delegate.hosts.serve.operations import OPERATIONS, Operation, as_json, error_body, parse_json
+from delegate.hosts.serve.operations import ANSWER, OPERATIONS, Operation, error_body, parse_json
 from delegate.hosts.serve.scoring import WireError
 from delegate.hosts.serve.service import MAX_OPEN, CallState, Service, TooMany
 from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same, listen
@@ -140,7 +140,9 @@ class _App:
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Why a request isn't answered, and which client made it."""
-        if self._names and _host(scope) not in self._names:
+        host = Headers(scope=scope).get("host", "")
+        host = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        if self._names and host not in self._names:
             return _error(421, ErrorDetail(code="wrong_type", message="this server has another name", field="Host"))
         if scope["path"] in _FREE:
             return None
@@ -154,11 +156,6 @@ class _App:
             return _error(401, detail, {"WWW-Authenticate": "Bearer"})
         scope["delegate.client"] = known[0]
         return None
-
-
-def _host(scope: Scope) -> str:
-    host = Headers(scope=scope).get("host", "")
-    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
 
 
 def _limited(receive: Receive) -> Receive:
@@ -200,7 +197,8 @@ def _route(service: Service, operation: Operation) -> Route:
             return Response(status_code=204)
         refused = isinstance(answer, CallState) and answer.report and answer.report.error
         running = isinstance(answer, CallState) and answer.state != "done"
-        return JSONResponse(as_json(answer), 202 if running else 422 if refused else 200)
+        status = 202 if running else 422 if refused else 200
+        return Response(ANSWER.dump_json(answer, by_alias=True), status, media_type="application/json")
 
     return Route(path, endpoint, methods=[method])
 

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field, TypeAdapter
 
 from delegate.engine.error_mapping import error_detail
 from delegate.errors import CallError, DelegateError
@@ -74,6 +74,8 @@ class Operation:
         return self.run(service, client, *dict(known).values(), *([sent] if self.bodies else []))
 
 
+ANSWER = TypeAdapter[Any](Any)
+"""Serializes what answers an operation."""
 _MESSAGES = "/v1/tasks/{handle}/messages"
 OPERATIONS = (
     Operation("call", "call", "POST /v1/calls", Service.call, (CallState,), bodies=(CallRequest,)),
@@ -116,10 +118,3 @@ def error_body(error: DelegateError) -> JsonObject:
     is_call = isinstance(error, CallError)
     detail = error_detail(error) if is_call else ErrorDetail(code="config_error", message=str(error))
     return {"error": detail.model_dump(mode="json")}
-
-
-def as_json(answer: Any) -> Any:
-    """An answer as JSON: a model, a list of models, or nothing."""
-    if isinstance(answer, BaseModel):
-        return answer.model_dump(mode="json", by_alias=True)
-    return [as_json(one) for one in cast("list[Any]", answer)] if isinstance(answer, list) else {}

@@ -14,7 +14,7 @@ from typing import cast
 
 from delegate.delegator import Delegator
 from delegate.errors import CallError, DelegateError
-from delegate.hosts.serve.operations import OPERATIONS, as_json, error_body, parse_json
+from delegate.hosts.serve.operations import ANSWER, OPERATIONS, error_body, parse_json
 from delegate.hosts.serve.scoring import METHODS, WireError
 from delegate.hosts.serve.service import MAX_OPEN, Service
 from delegate.types import JsonObject
@@ -67,10 +67,14 @@ class Rpc:
         body = {name: value for name, value in given.items() if name not in names} if operation.bodies else None
         answer = operation.answer(self._service, _CLIENT, names if operation.bodies else given, body)
         if method != "events":
-            return as_json(await answer)
+            return _plain(await answer)
         async for event in answer:
             self._send({"method": "event", "params": {"id": id, "event": event}})
         return {}
+
+
+def _plain(answer: object) -> object:
+    return {} if answer is None else ANSWER.dump_python(answer, mode="json", by_alias=True)
 
 
 async def answer(delegator: Delegator, method: str, text: str) -> JsonObject:
@@ -80,7 +84,7 @@ async def answer(delegator: Delegator, method: str, text: str) -> JsonObject:
             message = f"there is no method {method!r:.60}; use one of {', '.join(METHODS)}"
             raise WireError("unknown_method", message, 400)
         params = parse_json(text, "line") if method == "judge" else None
-        return {"result": as_json(await _BY_METHOD[method].answer(Service(delegator), _CLIENT, {}, params))}
+        return {"result": _plain(await _BY_METHOD[method].answer(Service(delegator), _CLIENT, {}, params))}
     except DelegateError as error:
         return error_body(error)
 

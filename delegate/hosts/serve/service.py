@@ -192,14 +192,16 @@ class Service:
 
         Raises TooMany; a call that is refused has a report that says why.
         """
-        known = self._clients.setdefault(client, _Client())
+        known, parent = self._clients.setdefault(client, _Client()), request.parent
+        if not self._shared and parent.run_id is not None:  # the same id of another client is another run
+            parent = parent.model_copy(update={"run_id": json.dumps([client, parent.run_id])})
         if len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
         known.starting += 1
         try:
             delegation = await self._delegator.background.start_call(
                 request.call,
-                parent=self._parent(client, request.parent),
+                parent=parent,
                 on_approval=self._asker(known),
                 asks=request.asks,
             )
@@ -343,12 +345,6 @@ class Service:
         _, future = known.asked.pop(sha256)
         if not future.done():
             future.set_result(ApprovalAnswer(**reply.model_dump(), sha256=sha256))
-
-    def _parent(self, client: str, parent: Parent) -> Parent:
-        """The parent, with a run of its own: the same id of another client is another run."""
-        if self._shared or parent.run_id is None:
-            return parent
-        return parent.model_copy(update={"run_id": json.dumps([client, parent.run_id])})
 
     def _check(self, client: str, handle: str) -> None:
         known = self._clients.get(client)
