@@ -282,10 +282,10 @@ EXITS = {
         records/aside.py records/history.py records/recovery.py records/sqlite.py telemetry/otlp_file.py""",
     "a stream that redacts": "cli/ci/logs.py",
     "requests, and what is learned from the replies": """
-        models/providers/_http.py models/providers/_pool.py models/providers/_profile.py models/providers/openai.py
+        models/providers/_http.py models/providers/_pool.py models/providers/_profile.py
         models/shared_limits.py""",
     "answers to a host and its notifications": """
-        hosts/mcp/connection.py hosts/mcp/http.py hosts/mcp/sdk.py hosts/mcp/stdio.py hosts/mcp/tools.py
+        hosts/mcp/connection.py hosts/mcp/http.py hosts/mcp/stdio.py hosts/mcp/tools.py
         hosts/own_agents.py hosts/progress.py""",
     "the work itself, and what its commands get": """
         child/acp.py child/acp_connection.py child/command.py child/job.py child/mcp_connection.py child/toolbox.py
