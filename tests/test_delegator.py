@@ -1,17 +1,14 @@
 """Calls from end to end: concurrent tasks with one result each, in order, whatever happens."""
 
 import asyncio
-import inspect
-import json
 import os
-import pickle
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delegate import ChildRun, DelegateError, Delegator, Job, Report, Task
+from delegate import ChildRun, Delegator, Job, Task
 from delegate.errors import ProviderError
 from delegate.events import Event
 from delegate.models.catalog import Model
@@ -200,17 +197,6 @@ def test_the_synchronous_methods_work_outside_an_event_loop() -> None:
         assert delegator.run_sync(Task(goal="y")).results[0].summary == "the second answer"
 
 
-def test_the_synchronous_methods_have_the_same_signatures() -> None:
-    for other, own in (
-        (Delegator.call, Delegator.call_sync),
-        (Delegator.answer, Delegator.answer_sync),
-        (Delegator.run, Delegator.run_sync),
-    ):
-        assert inspect.signature(own) == inspect.signature(other)
-        assert own.__name__ == f"{other.__name__}_sync"
-        assert (own.__doc__ or "").startswith(f"Synchronous version of `{other.__name__}`.")
-
-
 async def test_the_synchronous_methods_work_inside_an_event_loop() -> None:
     async with Delegator(client=Scripted(["the answer"])) as delegator:
         assert delegator.call_sync({"goal": "x"}).results[0].summary == "the answer"
@@ -361,20 +347,6 @@ async def test_a_tool_that_does_not_exist_is_refused_before_anything_runs(
     assert [word for word in words if word not in f"{error.message} {error.hint}"] == []
 
 
-async def test_the_tools_of_a_runner_with_its_own_are_not_known() -> None:
-    async with Delegator(runner=HalfBroken()) as delegator:
-        report = await delegator.run(Task(goal="x", tools=["Bash(git *)"]))
-    assert report.results[0].status == "completed"
-
-
-async def test_a_shell_that_never_runs_is_no_unknown_tool() -> None:
-    client = Scripted(["nothing to do"])
-    async with Delegator(client=client, commands="deny") as delegator:
-        report = await delegator.run(Task(goal="x", tools=["read_file", "run_shell"]))
-    assert report.error is None
-    assert [tool.name for tool in client.requests[0].tools] == ["read_file", "read_earlier_result"]
-
-
 async def test_a_shell_whose_sandbox_is_broken_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/opt/editor/editor")  # which can't start Landlock
     (tmp_path / "bin").mkdir()
@@ -385,26 +357,6 @@ async def test_a_shell_whose_sandbox_is_broken_is_not_offered(tmp_path: Path, mo
     async with Delegator(client=client) as delegator:
         await delegator.run(Task(goal="x"))
     assert "run_shell" not in {tool.name for tool in client.requests[0].tools}
-
-
-async def test_a_report_survives_its_json_form() -> None:
-    client = words([Scripted.call("write_file", path="a", content="b"), "made a file named a"], met_by("made a file"))
-    async with Delegator(client=client) as delegator:
-        report = await delegator.call({"goal": "x", "acceptance_criteria": ["a file was made"]})
-    assert Report.model_validate(json.loads(report.model_dump_json())) == report
-
-
-async def test_a_long_report_is_cut_in_the_summary_and_whole_in_report(home: Path) -> None:
-    whole = "line\n" * 2_000
-    async with Delegator(client=words([whole, whole]), result_chars=500) as delegator:
-        (result,) = (await delegator.run(Task(goal="write much"))).results
-        assert len(result.summary) < 700
-        assert "cut here" in result.summary
-        assert result.report == pickle.loads(pickle.dumps(result)).report == whole
-        assert type(result).model_validate_json(result.model_dump_json()).report == result.summary
-    (home / "records.sqlite3").unlink()
-    with pytest.raises(DelegateError, match="can't be read"):
-        _ = result.report
 
 
 async def test_a_report_that_could_not_be_stored_is_kept(tmp_path: Path) -> None:

@@ -133,29 +133,13 @@ def test_a_folders_file_is_compared_with_what_holds_without_it(field: str) -> No
             load()
 
 
-@pytest.mark.parametrize(("folders", "is_refused"), [("off", False), ("provider", False), ("x.search", True)])
-def test_a_folders_file_may_only_end_the_operators_searches(folders: str, is_refused: bool) -> None:
-    trust.own_folder().mkdir(parents=True, exist_ok=True)
-    trust.own_file().write_text('web_search = "provider"', encoding="utf-8")
-    folder_settings(f'web_search = "{folders}"')
-    if is_refused:
-        with pytest.raises(ConfigError, match="sets web_search"):
-            load()
-    else:
-        assert load().web_search == folders
-
-
 def test_the_default_time_of_a_call_is_the_clients() -> None:
     assert trust.LEAST_CALL_SECONDS == CALL_SECONDS
 
 
-def test_every_setting_with_an_effective_default_is_decided_on() -> None:
-    assert set(BY_DEFAULT) == set(NARROWED)
-
-
 def test_every_setting_is_decided_on() -> None:
     assert {*trust.FREE, *WIDER, *NARROWED} == set(Settings.model_fields)
-    assert set(NARROWED) == set(WIDENED)
+    assert set(NARROWED) == set(WIDENED) == set(BY_DEFAULT)
 
 
 @pytest.mark.parametrize("field", WIDER)
@@ -233,12 +217,22 @@ def test_a_folders_file_may_narrow_and_choose_without_trust(toml: str) -> None:
     assert load().model_fields_set == {line.partition(" ")[0] for line in toml.splitlines()}
 
 
-def test_lists_of_the_operator_may_be_shortened_but_not_lengthened() -> None:
-    own_settings('fetch_hosts = ["a.test", "b.test"]')
-    folder_settings('fetch_hosts = ["b.test"]')
-    assert load().fetch_hosts == ("b.test",)
-    folder_settings('fetch_hosts = ["b.test", "c.test"]')
-    with pytest.raises(ConfigError, match="fetch_hosts"):
+@pytest.mark.parametrize(
+    ("own", "folders", "wider"),
+    [
+        ('fetch_hosts = ["a.test", "b.test"]', 'fetch_hosts = ["b.test"]', 'fetch_hosts = ["b.test", "c.test"]'),
+        ("max_steps = 100", "max_steps = 100", "max_steps = 101"),
+        ('web_search = "provider"', 'web_search = "off"', 'web_search = "x.search"'),
+        ('web_search = "provider"', 'web_search = "provider"', 'web_search = "x.search"'),
+    ],
+)
+def test_the_operators_own_may_be_narrowed_and_not_widened(own: str, folders: str, wider: str) -> None:
+    field = own.partition(" ")[0]
+    own_settings(own)
+    folder_settings(folders)
+    assert field in load().model_fields_set
+    folder_settings(wider)
+    with pytest.raises(ConfigError, match=f" sets {field}, "):
         load()
 
 
@@ -250,15 +244,6 @@ def test_a_folders_file_cannot_name_a_program_for_a_key() -> None:
         load()
     own_settings(commanding)
     assert load().endpoints[0].key_command == ("curl", "evil.test"), "it repeats what the operator says"
-
-
-def test_a_limit_may_be_as_high_as_the_operators_own_and_no_higher() -> None:
-    own_settings("max_steps = 100")
-    folder_settings("max_steps = 100")
-    assert load().max_steps == 100
-    folder_settings("max_steps = 101")
-    with pytest.raises(ConfigError, match="max_steps"):
-        load()
 
 
 def test_all_fields_that_need_trust_are_named_at_once_and_no_others() -> None:
@@ -317,19 +302,18 @@ def test_in_a_repository_the_nearest_file_above_counts_and_needs_trust(
         load_settings()
 
 
-def test_a_relative_configuration_folder_is_not_the_operators(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", ".")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    Path("delegate").mkdir()
-    Path("delegate/delegate.toml").write_text('commands = "allow"')
-    assert load().commands == "sandboxed"
-
-
-def test_without_a_home_no_file_of_the_folder_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("configuration", "user", "folder"), [(".", "/", "delegate"), (None, "relative", "relative/.config/delegate")]
+)
+def test_a_relative_configuration_folder_is_not_the_operators(
+    monkeypatch: pytest.MonkeyPatch, configuration: str | None, user: str, folder: str
+) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME")
-    monkeypatch.setenv("HOME", "relative")
-    Path("relative/.config/delegate").mkdir(parents=True)
-    Path("relative/.config/delegate/delegate.toml").write_text('commands = "allow"')
+    if configuration:
+        monkeypatch.setenv("XDG_CONFIG_HOME", configuration)
+    monkeypatch.setenv("HOME", user)
+    Path(folder).mkdir(parents=True)
+    Path(folder, "delegate.toml").write_text('commands = "allow"')
     assert load().commands == "sandboxed"
 
 

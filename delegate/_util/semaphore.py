@@ -50,7 +50,10 @@ class FairSemaphore:
         try:
             await waiter.future
         except BaseException:
-            self._discard(waiter)
+            with self.lock:
+                self._waiters.pop(waiter, None)
+                if waiter.acquired:
+                    self.release()
             raise
 
     def release(self) -> None:
@@ -75,13 +78,6 @@ class FairSemaphore:
             except RuntimeError:  # the waiter's loop is closed
                 waiter.acquired = False
                 self._held -= 1
-
-    def _discard(self, waiter: _Waiter) -> None:
-        """Remove a waiter that was canceled, and release what it may have acquired by then."""
-        with self.lock:
-            self._waiters.pop(waiter, None)
-            if waiter.acquired:
-                self.release()
 
 
 def resolve(future: asyncio.Future[None]) -> None:

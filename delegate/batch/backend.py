@@ -39,9 +39,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def aclose(self) -> None:
-        """Release its resources. Called when no item is running."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 class DeferredBackend:
@@ -53,21 +51,17 @@ class DeferredBackend:
 
     @property
     def capacity(self) -> int | None:
-        """Capacity of the backend, which is opened to ask it."""
         return self._backend.capacity
 
     def next_handle(self) -> str | None:
-        """The handle of an item's record, if the backend keeps records here."""
         return self._backend.next_handle()
 
     async def run(
         self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
     ) -> TaskResult:
-        """Run one item and return its result."""
         return await self._backend.run(item, handle=handle, cancellation=cancellation, on_event=on_event)
 
     async def aclose(self) -> None:
-        """Close the backend if it was opened."""
         if self._opened is not None:
             await self._opened.aclose()
 

@@ -76,7 +76,6 @@ class Tally:
         return self.passed + self.unjudged == self.total
 
     def add(self, outcome: ItemOutcome) -> None:
-        """Count one outcome."""
         result = outcome.result
         if outcome.passed:
             self.passed += 1
@@ -107,7 +106,6 @@ class BatchConfig:
     admit: Callable[[Task], object]
     """Raises CallError for a task that can't be run."""
     concurrency: int = 3
-    """Children that run at the same time."""
     max_cost_usd: float | None = None
     """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
     max_minutes: float | None = None
@@ -116,20 +114,15 @@ class BatchConfig:
     """Start no more items after this many failures in this session: FAIL, or a child that didn't complete. Items that
     are being judged then count toward the concurrency, since they may be failures."""
     resume: bool = False
-    """Resume the batch with this run id, instead of creating a new one."""
     rerun: Collection[Rerun] = ()
-    """Which finished items to run again when resuming."""
     resumed: Callable[[BatchSummary], Awaitable[None]] | None = None
     """Called with the state of a resumed batch, before anything runs."""
     skip_bad: bool = False
-    """Skip invalid rows, instead of refusing the batch."""
     once: bool = False
     """Refuse tasks that another batch on record has already run."""
     results: ResultsFile | None = None
     options: str = "{}"
-    """Stored with the batch: see `journal.BatchHeader`."""
     on_event: Callable[[Item], EventSink] | None = None
-    """Makes the event sink of an item."""
     consumer: Consumer[Event] | None = None
     """Receives the beginning and the end of the batch. The items' events reach it through the engine."""
     cancellation: Cancellation | None = None
@@ -164,7 +157,10 @@ class Batch:
         self._failure: DelegateError | None = None
         self._messages: asyncio.Queue[_Message] = asyncio.Queue()
         # One for all items, so that a slow one is moved off the event loop only once.
-        self._consumer = config.on_event and Consumer(_deliver, name=name_of(config.on_event))
+        # Each delivery is the sink of an item and an event for it.
+        self._consumer = config.on_event and Consumer[tuple[EventSink, Event]](
+            lambda delivery: delivery[0](delivery[1]), name=name_of(config.on_event)
+        )
         self._schedule: Graph | InOrder
         self._trace: BatchTrace
 
@@ -199,7 +195,6 @@ class Batch:
                     self._config.results.close()
 
     async def _open(self) -> None:
-        """Validate the source, then create the batch in the journal or resume it."""
         config, source, results = self._config, self._config.source, self._config.results
         validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
         self.tally.total = validated.total
@@ -245,7 +240,6 @@ class Batch:
             raise
 
     async def _restored(self) -> AsyncIterator[ItemOutcome]:
-        """The outcomes of earlier sessions."""
         async for outcome in self._config.journal.outcomes(self.run_id):
             self.tally.add(outcome)
             self._schedule.finished(outcome)
@@ -257,7 +251,12 @@ class Batch:
         if self._config.consumer is not None:
             self._config.consumer(RunStarted(run_id=self.run_id, at=time.time(), tasks=self.tally.total))
         seconds = (self._config.max_minutes or _NO_TIME_LIMIT) * 60
-        timer = asyncio.get_running_loop().call_later(seconds, self._stop_at_time_limit)
+
+        def stop_at_time_limit() -> None:
+            self._stop(f"max_minutes ({self._config.max_minutes:g}) is reached")
+            self._cancellation.cancel()
+
+        timer = asyncio.get_running_loop().call_later(seconds, stop_at_time_limit)
         self._trace = BatchTrace(run_id=self.run_id, tasks=self.tally.total)
         try:
             while self._start_items():
@@ -337,12 +336,7 @@ class Batch:
     def _stop(self, reason: str) -> None:
         self.stopped = self.stopped or reason
 
-    def _stop_at_time_limit(self) -> None:
-        self._stop(f"max_minutes ({self._config.max_minutes:g}) is reached")
-        self._cancellation.cancel()
-
     async def _process(self, item: Item | ItemOutcome) -> None:
-        """Run one item, record its outcome and send it to the loop."""
         try:
             item = replace(item, input={name: redactor.text(value) for name, value in item.input.items()})
             message = item if isinstance(item, ItemOutcome) else await self._run_item(item)
@@ -401,9 +395,3 @@ class Batch:
         self._unreachable = self._unreachable + 1 if error is not None and error.code in _UNREACHABLE else 0
         self._latest_error = error.code if error is not None else ""
         self._schedule.finished(outcome)
-
-
-def _deliver(delivery: tuple[EventSink, Event]) -> object:
-    """Call the sink of an item with an event. Returns what it returns, which an `async` sink's caller awaits."""
-    sink, event = delivery
-    return sink(event)

@@ -68,7 +68,6 @@ class ItemOutcome:
 
     @property
     def cost_known_usd(self) -> float:
-        """The known part of its cost in US dollars."""
         return self.result.cost_known_usd if self.result else self.spent_usd
 
     @property
@@ -78,7 +77,6 @@ class ItemOutcome:
 
     @property
     def estimated(self) -> bool:
-        """Whether part of its cost is estimated."""
         return self.result is not None and self.result.cost_provenance == "estimated"
 
     @classmethod
@@ -86,7 +84,8 @@ class ItemOutcome:
         cls, id: str, result: TaskResult, *, row: int | None, input: Mapping[str, str], stopped: bool
     ) -> Self:
         """The outcome that a result means. If the batch was `stopped`, the item may have been stopped with it."""
-        if stopped and _was_stopped(result):
+        was_canceled = result.verdict is not None and result.verdict.code == "cancelled"
+        if stopped and (was_canceled or result.status == "cancelled"):
             without_verdict = result.model_copy(update={"verdict": None})
             return cls(id, "outcome_unknown", without_verdict, STOPPED, row, input)
         return cls(id, "done", result, row=row, input=input)
@@ -107,8 +106,3 @@ class ItemOutcome:
         its outcome is unknown, or its work couldn't be examined.
         """
         return self.state == "done" and self.result is not None and not self.result.good and self.result.examined
-
-
-def _was_stopped(result: TaskResult) -> bool:
-    """Whether the child, or the judging of its work, was canceled."""
-    return result.status == "cancelled" or (result.verdict is not None and result.verdict.code == "cancelled")

@@ -171,7 +171,6 @@ class Journal:
     """Writes and reads the journal. Methods raise DelegateError if the file can't be written or read."""
 
     def __init__(self, home: Path, records: Records, *, keep_days: float | None = None) -> None:
-        """`records` are those of the items."""
         self._records = records
         self._path = home / "batches.sqlite3"
         self._store = Store(self._path, SCHEMA)
@@ -232,7 +231,6 @@ class Journal:
         await self._write((_UNDO_BEGIN, (run_id, id)))
 
     async def end(self, run_id: str, outcome: ItemOutcome) -> None:
-        """Record the outcome of an item."""
         result = outcome.result
         verdict = result.verdict.verdict if result and result.verdict else None
         head = (run_id, outcome.id, outcome.row, json.dumps(dict(outcome.input)), outcome.state, outcome.good, verdict)
@@ -286,7 +284,6 @@ class Journal:
         return [await self._summary(row, counts) for row, counts in await self._read(query) or []]
 
     async def aclose(self) -> None:
-        """Close the file. It is opened again on the next use."""
         await self._store.aclose()
 
     async def _lost(self, run_id: str) -> list[tuple[str, ItemOutcome | None]]:
@@ -359,5 +356,4 @@ def _lost_outcome(id: str, row: int | None, input: Mapping[str, str], ending: En
 
 
 def _runs(row: Sequence[Any]) -> bool:
-    """Whether the process that a batch belongs to is alive."""
     return bool(row[7]) and is_alive(str(row[7]))

@@ -60,18 +60,14 @@ class Worker:
             cancellation.cancel()
 
     def pid(self) -> int:
-        """Process id of the worker."""
         return os.getpid()
 
     async def aclose(self) -> None:
-        """Release the worker's resources."""
         await self._backend.aclose()
 
 
 @dataclass(eq=False)
 class _WorkerSlot:
-    """The driver's view of one worker."""
-
     actor: Any
     running: set[int] = field(default_factory=set[int])
     started: bool = False
@@ -98,7 +94,6 @@ class RayBackend:
 
     @property
     def capacity(self) -> int | None:
-        """Total number of items that the workers run at the same time."""
         return self._per_worker * len(self._slots)
 
     def next_handle(self) -> None:
@@ -107,7 +102,6 @@ class RayBackend:
     async def run(
         self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
     ) -> TaskResult:
-        """Run one item on the least busy worker."""
         number = next(self._item_numbers)
         slot = await self._slot_for(number)
         running = slot.actor.run.remote(number, item.id, item.row, item.task.model_dump_json())

@@ -50,7 +50,6 @@ def filled(item: Item, outcomes: Mapping[str, ItemOutcome]) -> Item:
 
 
 def _fields(item: Item) -> dict[str, str]:
-    """The texts of a task that can contain references."""
     return {name: text for name in _FIELDS if (text := getattr(item.task, name))}
 
 

@@ -98,7 +98,6 @@ class Table:
 
     @property
     def header(self) -> list[str]:
-        """The names of the columns."""
         return list(self._row({}, self._named(self.inputs), self._outputs({}, None)))
 
     def cells(self, outcome: ItemOutcome) -> list[object]:
@@ -120,7 +119,6 @@ class Table:
         return [_cell(value) for value in self._row(line, inputs, outputs).values()]
 
     def _outputs(self, structured: Mapping[str, object], verdict: Verdict | None) -> dict[str, object]:
-        """The values of a structured output and their sources, by column."""
         row: dict[str, object] = {}
         for name in self.outputs:
             row[f"output.{name}"] = structured.get(name)
@@ -131,7 +129,6 @@ class Table:
     def _row(
         self, line: Mapping[str, object], inputs: Mapping[str, object], outputs: Mapping[str, object]
     ) -> dict[str, object]:
-        """The values of a row by column, in order."""
         row: dict[str, object] = {}
         for column in COLUMNS:
             row[column] = line.get(column)
@@ -211,7 +208,6 @@ class ResultsFile:
             self._append(_csv_row(self._table.cells(outcome)))
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -5,21 +5,41 @@ from dataclasses import dataclass
 from typing import cast
 
 from delegate._util.cancellation import Cancellation
+from delegate.batch.graph import check
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary
-from delegate.batch.plan import BatchPlan, plan
 from delegate.batch.sources import Source
+from delegate.batch.validate import validate
+from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
 from delegate.codes import CallErrorCode
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
-from delegate.engine.scope import CallOptions
+from delegate.engine.options import CallOptions
 from delegate.errors import CallError
 from delegate.events import Event, EventKind, EventSink
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
 from delegate.records.history import Records
 from delegate.types import Task, TaskResult
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What `delegate batch --plan` shows."""
+
+    name: str
+    tasks: int
+    bad_rows: int
+    groups: tuple[Group, ...]
+    limit_usd: float | None = None
+    """What the batch can cost at most, by the limits that apply. None: there is no limit."""
+    stages: tuple[tuple[str, ...], ...] = ()
+    """Ids of the tasks by stage; a stage needs only tasks of earlier stages. Empty if no task needs another."""
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate(self.groups, self.limit_usd)
 
 
 def _refuse_attempts(task: Task) -> None:
@@ -44,15 +64,12 @@ class BatchRunner:
 
     @property
     def capacity(self) -> int | None:
-        """None: no limit."""
         return None
 
     def next_handle(self) -> str:
-        """A handle in the run of this backend."""
         return self.context.run.next_handle()
 
     async def aclose(self) -> None:
-        """Await the `close` that it was given."""
         if self.close is not None:
             await self.close()
 
@@ -114,10 +131,15 @@ class BatchRunner:
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
-        return await plan(
-            source,
-            models_for=self.models,
-            past=self.records.past_tasks,
-            left_usd=self.context.ledger.left("cost_usd"),
-            skip_bad=skip_bad,
-        )
+        estimator = Estimator()
+        validated = validate(source, lambda task: estimator.add(task, self.models(task)), skip_bad=skip_bad)
+        left_usd = self.context.ledger.left("cost_usd")
+        estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)
+        stages: list[list[Item]] = []
+        if validated.has_needs:
+            good = [entry for index, entry in enumerate(source) if index not in validated.bad_rows]
+            items = [entry for entry in good if isinstance(entry, Item)]
+            stages = check(items, left_out=frozenset(bad.id for bad in validated.bad_rows.values()))
+        ids = tuple(tuple(item.id for item in stage) for stage in stages)
+        skipped = len(validated.bad_rows)
+        return BatchPlan(source.name, validated.total - skipped, skipped, estimate.groups, estimate.limit_usd, ids)

@@ -18,7 +18,6 @@ from delegate.types import Task
 from delegate.types.request import not_tasks
 
 LONGEST_LINE = 1 << 20
-"""Maximum size of one line in bytes."""
 LARGEST_DOCUMENT = 64 << 20
 """Maximum size in bytes of a JSON or YAML file, which is read as a whole."""
 LONGEST_ID = 200
@@ -39,17 +38,13 @@ class Source(Protocol):
     """An iterable of items that can be read more than once."""
 
     @property
-    def name(self) -> str:
-        """Name of the source in messages."""
-        ...
+    def name(self) -> str: ...
 
     def __iter__(self) -> Iterator[Item | BadRow]: ...
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A source of tasks that a program passed."""
-
     tasks: Sequence[Task | Item]
     name: str = "tasks"
 
@@ -107,7 +102,6 @@ class TaskFile:
 
     @property
     def name(self) -> str:
-        """Name of the source in messages."""
         return self.display_name or str(self.path)
 
     @property
@@ -188,7 +182,6 @@ class TaskFile:
         return Item(_id(id), read, row, _needs(needs), cast("When", when), _goal_of(fields))
 
     def _header(self, lines: "_Lines") -> "tuple[list[str], Iterator[list[str]]]":
-        """The names of the columns, and an iterator over the rows after them."""
         try:
             first = next(lines)
         except StopIteration:
@@ -238,7 +231,6 @@ def tasks_in(document: object, name: str) -> list[object]:
 
 
 def no_tasks(name: str) -> CallError:
-    """The error for a document without tasks."""
     message = f"{name}: there are no tasks; write a list of tasks, or an object with the list as `tasks`"
     return CallError("bad_task", message)
 
@@ -250,9 +242,7 @@ class _Lines:
         self._file = file
         self._skip = False
         self.number = 0
-        """Number of the last line, from 1."""
         self.failed = False
-        """Whether the last line raised CallError."""
 
     def __iter__(self) -> "_Lines":
         return self
@@ -297,7 +287,6 @@ def _at_line(error: CallError | csv.Error, line: int) -> CallError:
 
 
 def _goal_of(task: object) -> dict[str, str]:
-    """The goal as the file has it, if it has one."""
     goal = cast("Mapping[str, object]", task).get("goal") if isinstance(task, Mapping) else None
     return {"goal": goal} if isinstance(goal, str) else {}
 

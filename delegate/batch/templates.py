@@ -89,7 +89,6 @@ def _criterion(criterion: object, columns: Mapping[str, str]) -> object:
 
 
 def _filled(value: object, columns: Mapping[str, str]) -> object:
-    """Fill every string inside a value."""
     if isinstance(value, str):
         return fill(value, columns)
     if isinstance(value, Mapping):

@@ -15,8 +15,6 @@ from delegate.types import CitationsCriterion, Task
 
 @dataclass(frozen=True, slots=True)
 class ValidatedSource:
-    """The result of validating a source."""
-
     total: int
     """Number of items, bad rows included."""
     digest: str
@@ -28,7 +26,6 @@ class ValidatedSource:
     title: str
     """The template of the goals, or else the first goal."""
     inputs: tuple[str, ...] = ()
-    """The names of the columns that rows have, in their order."""
     outputs: tuple[str, ...] = ()
     """The names of the fields that the tasks' output schemas describe, in their order."""
     cited: tuple[str, ...] = ()
@@ -60,7 +57,9 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         rows_of[entry.id] = entry.row
         has_needs = has_needs or bool(entry.needs) or "{{" in f"{entry.task.goal}{entry.task.context}"
         title = title or (entry.template.goal if entry.template else entry.task.goal)
-        outputs |= dict.fromkeys(fields := _fields_of(entry.task))
+        properties = (entry.task.output_schema or {}).get("properties")
+        fields = list(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else []
+        outputs |= dict.fromkeys(fields)
         cites = any(isinstance(criterion, CitationsCriterion) for criterion in entry.task.criteria)
         cited |= dict.fromkeys(without_sources(fields) if cites else ())
         head = json.dumps([entry.id, entry.needs, entry.when])
@@ -74,12 +73,6 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
     digest.update(json.dumps(sorted(bad_rows)).encode())
     names = tuple(inputs), tuple(outputs), tuple(cited)
     return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, title, *names)
-
-
-def _fields_of(task: Task) -> list[str]:
-    """The top-level fields that a task's output schema describes."""
-    properties = (task.output_schema or {}).get("properties")
-    return list(cast("Mapping[str, object]", properties)) if isinstance(properties, Mapping) else []
 
 
 def _check(item: Item, admit: Callable[[Task], object], rows_of: Mapping[str, int | None]) -> BadRow | None:

@@ -52,7 +52,16 @@ def corrected(
     verdicts on record with their handles. A task is completely ruled if every criterion that a judge decided was drawn
     at random and ruled; it is good if all of these are met, and a check failed none of the others.
     """
-    rates = [_of_criteria(judge, version, counts, measured) for (judge, version), counts in _judged(answers).items()]
+    rates: list[CorrectedRate] = []
+    found: dict[tuple[str, str], Counter[bool]] = {}
+    for judge, version, is_met in answers:
+        found.setdefault((judge, version), Counter())[is_met] += 1
+    for (judge, version), counts in found.items():
+        key, n = (judge, version, None, "random"), counts.total()
+        tables = (row.table for row in measured if (row.judge, row.judge_version, row.worker, row.sampling) == key)
+        table = next(tables, Table())
+        rate = rogan_gladen(counts[True], n, table)
+        rates.append(CorrectedRate("criteria met", judge, n, table.n, rate, counts[True] / n))
     verdicts = [verdict for verdict in batch if _judge_decided(verdict)]
     if verdicts:
         words: dict[tuple[str, str], RulingWord] = {
@@ -63,22 +72,6 @@ def corrected(
         rate = rogan_gladen(passes, len(verdicts), table)
         rates.append(CorrectedRate("PASS", "", len(verdicts), table.n, rate, passes / len(verdicts)))
     return rates
-
-
-def _judged(answers: Iterable[JudgeWord]) -> dict[tuple[str, str], Counter[bool]]:
-    """How many criteria each judge found met, and how many not."""
-    counts: dict[tuple[str, str], Counter[bool]] = {}
-    for judge, version, is_met in answers:
-        counts.setdefault((judge, version), Counter())[is_met] += 1
-    return counts
-
-
-def _of_criteria(judge: str, version: str, counts: Counter[bool], measured: Iterable[Measured]) -> CorrectedRate:
-    key = (judge, version, None, "random")
-    tables = (row.table for row in measured if (row.judge, row.judge_version, row.worker, row.sampling) == key)
-    table = next(tables, Table())
-    rate = rogan_gladen(counts[True], counts.total(), table)
-    return CorrectedRate("criteria met", judge, counts.total(), table.n, rate, counts[True] / counts.total())
 
 
 def _judge_decided(verdict: Verdict) -> list[str]:

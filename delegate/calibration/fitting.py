@@ -47,7 +47,11 @@ def fit(runs: Sequence[RuledRun], *, least: int = LEAST_RULED) -> Fit:
     Raises CallError if scikit-learn isn't installed, or there are too few runs.
     """
     labels = [run.is_false for run in runs]
-    _refuse_too_few(labels, least)
+    false = sum(labels)
+    if len(labels) < least or min(false, len(labels) - false) < LEAST_OF_EACH:
+        message = f"rulings on record: of {len(labels)} runs, {false} with a report that isn't true"
+        hint = f"at least {least} are needed, with {LEAST_OF_EACH} of each kind: `delegate rule --sample N`"
+        raise CallError("too_few_rulings", message, hint=hint)
     try:
         linear, selection = import_module("sklearn.linear_model"), import_module("sklearn.model_selection")
     except ImportError:
@@ -72,7 +76,7 @@ def fit(runs: Sequence[RuledRun], *, least: int = LEAST_RULED) -> Fit:
     area, interval = auroc(scores, labels) or (0.5, Interval(0, 1))
     about = {
         "runs": len(rows),
-        "false": sum(labels),
+        "false": false,
         "auroc": round(area, 4),
         "auroc_interval": [round(limit, 4) for limit in interval],
         "fitted_on": datetime.now(UTC).date().isoformat(),
@@ -80,15 +84,7 @@ def fit(runs: Sequence[RuledRun], *, least: int = LEAST_RULED) -> Fit:
     # A negative slope would say that the detector is right when it is wrong; it isn't useful, and is not turned over.
     scale = max(0.0, float(platt.coef_[0][0])), float(platt.intercept_[0])
     detector = Detector(dict(zip(names, weights, strict=True)), intercept, scale, THRESHOLD, about)
-    return Fit(detector, area, interval, len(rows), sum(labels))
-
-
-def _refuse_too_few(labels: Sequence[bool], least: int) -> None:
-    false = sum(labels)
-    if len(labels) < least or min(false, len(labels) - false) < LEAST_OF_EACH:
-        message = f"rulings on record: of {len(labels)} runs, {false} with a report that isn't true"
-        hint = f"at least {least} are needed, with {LEAST_OF_EACH} of each kind: `delegate rule --sample N`"
-        raise CallError("too_few_rulings", message, hint=hint)
+    return Fit(detector, area, interval, len(rows), false)
 
 
 def _linear(

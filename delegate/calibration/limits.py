@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
-from typing import NamedTuple
 
 from delegate._util.redaction import logger
 from delegate.calibration.statistics import clopper_pearson, trials_until_below
@@ -62,23 +61,23 @@ class JudgeLimits:
         return table
 
     def _computed(self, counts: Iterable[FalsePasses]) -> FalsePassTable:
-        by_pair = defaultdict[tuple[str, str | None], list[_Count]](list)
+        by_pair = defaultdict[tuple[str, str | None], list[tuple[int, int, date | None]]](list)
         for count in counts:
             if count.judge in self._models and count.judge_version == self._version_of(count.judge):
-                on = datetime.fromtimestamp(count.latest, UTC).date()
-                by_pair[count.judge, None].append(_Count(count.bad, count.false_passes, on))
+                ruled = count.bad, count.false_passes, datetime.fromtimestamp(count.latest, UTC).date()
+                by_pair[count.judge, None].append(ruled)
                 if count.worker:
-                    by_pair[count.judge, count.worker].append(_Count(count.bad, count.false_passes, on))
+                    by_pair[count.judge, count.worker].append(ruled)
         for id, model in self._models.items():
             accuracy = model.judge_accuracy
             if accuracy and (id, None) not in by_pair and accuracy.judge_version == self._version_of(id):
-                by_pair[id, None] = [_Count(accuracy.bad, accuracy.false_passes, accuracy.measured_on)]
+                by_pair[id, None] = [(accuracy.bad, accuracy.false_passes, accuracy.measured_on)]
         rates = {pair: self._rate(*pair, pair_counts) for pair, pair_counts in by_pair.items()}
         return FalsePassTable(self._limit, {pair: rate for pair, rate in rates.items() if rate is not None})
 
-    def _rate(self, judge: str, worker: str | None, counts: "list[_Count]") -> FalsePassRate | None:
+    def _rate(self, judge: str, worker: str | None, counts: list[tuple[int, int, date | None]]) -> FalsePassRate | None:
         """The rate; None for a pair with so few rulings that its own could neither clear the judge nor condemn it."""
-        bad, errors = sum(count.bad for count in counts), sum(count.false_passes for count in counts)
+        bad, errors = sum(bad for bad, _, _ in counts), sum(false_passes for _, false_passes, _ in counts)
         if not bad:
             return None
         interval = clopper_pearson(errors, bad)
@@ -91,11 +90,5 @@ class JudgeLimits:
             false_passes=errors,
             upper=round(interval.upper, 6),
             limit=self._limit,
-            measured_on=max((count.on for count in counts if count.on), default=None),
+            measured_on=max((on for _, _, on in counts if on), default=None),
         )
-
-
-class _Count(NamedTuple):
-    bad: int
-    false_passes: int
-    on: date | None

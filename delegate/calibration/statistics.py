@@ -178,13 +178,11 @@ def kappa_interval(tasks: Iterable[Table], *, confidence: float = CONFIDENCE, se
         value = _kappa(*sums)
         if value is not None:
             rates.append(value)
-    return _percentiles(rates, confidence) if rates else None
-
-
-def _percentiles(values: list[float], confidence: float) -> Interval:
-    values.sort()
+    if not rates:
+        return None
+    rates.sort()
     tail = (1 - confidence) / 2
-    return Interval(_quantile(values, tail), _quantile(values, 1 - tail))
+    return Interval(_quantile(rates, tail), _quantile(rates, 1 - tail))
 
 
 def _quantile(values: Sequence[float], p: float) -> float:

@@ -89,26 +89,21 @@ class AcpRunner(CommandRunner):
                 message = f"`{self._name}` {fault}"
                 return failed(job, fault.code, message + key_hint(message))
             except AgentEnded:
-                return await self._ended(job, agent)
+                await asyncio.wait([agent], timeout=_CLOSE_SECONDS)
+                if not agent.done():
+                    return failed(job, "unreadable_output", f"`{self._name}` closed its output before its turn ended")
+                try:
+                    result = agent.result()
+                except (OSError, ValueError, ToolError) as problem:
+                    return failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
+                return failed(job, "exit_code", f"{self._failure(job, result)}\nIt had not ended its turn")
             finally:
                 agent.cancel()
                 await asyncio.wait([agent])
                 if not agent.cancelled():
                     agent.exception()
 
-    async def _ended(self, job: Job, agent: "asyncio.Future[confinement.ProcessResult]") -> ChildRun:
-        """The run of an agent that closed the connection before its turn ended."""
-        await asyncio.wait([agent], timeout=_CLOSE_SECONDS)
-        if not agent.done():
-            return failed(job, "unreadable_output", f"`{self._name}` closed its output before its turn ended")
-        try:
-            result = agent.result()
-        except (OSError, ValueError, ToolError) as problem:
-            return failed(job, "not_started", f"`{self._name}` can't be run: {problem}")
-        return failed(job, "exit_code", f"{self._failure(job, result)}\nIt had not ended its turn")
-
 
 def _pipe(files: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-    """The ends to read from and to write to."""
     read, write = os.pipe()
     return files.enter_context(os.fdopen(read, "rb", 0)), files.enter_context(os.fdopen(write, "wb", 0))

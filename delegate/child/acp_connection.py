@@ -82,8 +82,6 @@ _ENDS: Mapping[str, ErrorDetail] = {
 
 @dataclass(slots=True)
 class _Reported:
-    """What an agent says of a call of its own tools."""
-
     kind: str = "other"
     title: str = ""
     paths: Sequence[str] = ()
@@ -177,7 +175,6 @@ class AcpSession:
         return self._job.recorder.finish(status, output=self.report, error=problem)
 
     async def _close(self, agent: Any, turn: "asyncio.Task[Any]") -> None:
-        """Ask an agent that still works to stop, end its terminals, and close the connection."""
         try:
             if not turn.done() and not self.stopped.done() and self._id:
                 with suppress(OSError, TimeoutError):
@@ -327,11 +324,9 @@ class AcpSession:
 
     @property
     def report(self) -> str:
-        """The last message."""
         return "".join(self._message).strip()
 
     def updated(self, params: object) -> None:
-        """Take what the agent says about its work."""
         try:
             update = schema.SessionNotification.model_validate(params).update
         except ValidationError:
@@ -352,7 +347,6 @@ class AcpSession:
                 return
 
     def _told_of(self, call: "schema.ToolCall | schema.ToolCallUpdate") -> "_Reported":
-        """All that the agent has said of a call of its own so far."""
         id = call.tool_call_id[:200]
         known = self._reported.get(id, _Reported())
         if len(self._reported) < MAX_REPORTED:
@@ -367,7 +361,6 @@ class AcpSession:
         return known
 
     def stop(self, problem: Exception) -> None:
-        """End the child's run with this error."""
         if not self.stopped.done():
             self.stopped.set_exception(problem)
 
@@ -434,7 +427,6 @@ class _Lines:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """The message in a line, if it is one that the SDK can take."""
     try:
         message: Any = json.loads(line)
     except (ValueError, RecursionError):

@@ -30,7 +30,6 @@ class CliOutput:
     cost_usd: float | None = None
     model: str | None = None
     problem: str | None = None
-    """The error that the program reports, if it failed."""
 
 
 def read_cli_output(stdout: str) -> CliOutput:
@@ -65,9 +64,6 @@ def _objects(text: str) -> Iterator[JsonObject]:
         at = len(text) if line_end < 0 else line_end + 1
 
 
-# ---------------------------------------------------------------------------------------------------- known programs
-
-
 def _read_claude(objects: list[JsonObject]) -> CliOutput | None:
     last = next((entry for entry in reversed(objects) if entry.get("type") == "result" and "is_error" in entry), None)
     if last is None:
@@ -100,25 +96,22 @@ def _read_codex(objects: list[JsonObject]) -> CliOutput | None:
     items = [_part(event, "item") for event in objects if event.get("type") == "item.completed"]
     messages = [_text(item.get("text")) for item in items if item.get("type") == "agent_message"]
     turns = [_part(event, "usage") for event in objects if event.get("type") == "turn.completed"]
-    usage = sum((_codex_usage(turn) for turn in turns), Usage())
+    usage = Usage()
+    for turn in turns:
+        usage += Usage(
+            input_tokens=_count(turn, "input_tokens"),
+            cached_tokens=_count(turn, "cached_input_tokens"),
+            output_tokens=_count(turn, "output_tokens"),
+            reasoning_tokens=_count(turn, "reasoning_output_tokens"),
+        )
     ends = [event for event in objects if event.get("type") in ("turn.completed", "turn.failed")]
     problem = None
     if not ends or ends[-1]["type"] == "turn.failed":
-        errors = [
-            event for event in objects if event.get("type") == "error"
-        ]  # a retry may follow, so none fails the run
+        # A retry may follow an error, so none of them fails the run.
+        errors = [event for event in objects if event.get("type") == "error"]
         last = _part(ends[-1], "error") if ends else (errors or [{}])[-1]
         problem = _text(last.get("message")) or "it ended before its turn was complete"
     return CliOutput(messages[-1] if messages else "", usage if turns else None, problem=problem)
-
-
-def _codex_usage(turn: Mapping[str, Any]) -> Usage:
-    return Usage(
-        input_tokens=_count(turn, "input_tokens"),
-        cached_tokens=_count(turn, "cached_input_tokens"),
-        output_tokens=_count(turn, "output_tokens"),
-        reasoning_tokens=_count(turn, "reasoning_output_tokens"),
-    )
 
 
 def _read_gemini(objects: list[JsonObject]) -> CliOutput | None:
@@ -126,7 +119,16 @@ def _read_gemini(objects: list[JsonObject]) -> CliOutput | None:
     if last is None:
         return None
     models = _part(_part(last, "stats"), "models")
-    usage = sum((_gemini_usage(_part(models, name)) for name in models), Usage())
+    usage = Usage()
+    for model in (_part(models, name) for name in models):
+        tokens, thoughts = _part(model, "tokens"), _count(_part(model, "tokens"), "thoughts")
+        usage += Usage(
+            model_calls=_count(_part(model, "api"), "totalRequests"),
+            input_tokens=_count(tokens, "prompt"),
+            cached_tokens=_count(tokens, "cached"),
+            output_tokens=_count(tokens, "candidates") + thoughts,  # which this API counts separately
+            reasoning_tokens=thoughts,
+        )
     error = _part(last, "error")
     problem = (_text(error.get("message")) or "it reports an error without a message") if error else None
     return CliOutput(
@@ -135,20 +137,6 @@ def _read_gemini(objects: list[JsonObject]) -> CliOutput | None:
         model=next(iter(models)) if len(models) == 1 else None,
         problem=problem,
     )
-
-
-def _gemini_usage(model: Mapping[str, Any]) -> Usage:
-    tokens, thoughts = _part(model, "tokens"), _count(_part(model, "tokens"), "thoughts")
-    return Usage(
-        model_calls=_count(_part(model, "api"), "totalRequests"),
-        input_tokens=_count(tokens, "prompt"),
-        cached_tokens=_count(tokens, "cached"),
-        output_tokens=_count(tokens, "candidates") + thoughts,  # which this API counts separately
-        reasoning_tokens=thoughts,
-    )
-
-
-# ---------------------------------------------------------------------------------------------------- other programs
 
 
 def _read_other(objects: list[JsonObject]) -> CliOutput | None:

@@ -95,7 +95,6 @@ class CommandRunner:
         self._output: OutputForm = output
         self._env = command_environment(os.environ) | variables(env)
         self.secret_variables = frozenset(env)
-        """Names of environment variables whose values are treated as secrets."""
         self._confinement: Confinement | None = None
 
     async def run(self, job: Job) -> ChildRun:
@@ -123,7 +122,6 @@ class CommandRunner:
         return await run_in_thread_if(is_long, partial(self._run_of, job, result))
 
     def _run_of(self, job: Job, result: ProcessResult) -> ChildRun:
-        """The child's run, as the ended program reports it."""
         if result.exit_code != 0:
             return failed(job, "exit_code", self._failure(job, result), output=result.stdout)
         if self._output == "text":

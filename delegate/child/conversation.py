@@ -144,7 +144,6 @@ class Conversation:
         raise AssertionError("the loop ends with a reply or an error")
 
     def add_results(self, reply: ChatReply, outputs: Sequence[ToolOutput]) -> None:
-        """Add a reply with tool calls, and the outputs of the tools."""
         replies = [_tool_reply(*both, self._mark) for both in zip(reply.tool_calls, outputs, strict=True)]
         if self._job.recorder.steps == self._job.max_steps - 1:
             last = _LAST_TURN if self._job.claims is None else _LAST_CLAIM
@@ -386,7 +385,6 @@ class ShortenedResults:
         return replace(reply, text=text, attachments=())
 
     async def read(self, args: Mapping[str, Any]) -> ToolOutput:
-        """Return a result as it was. `args` are the arguments of the tool."""
         number, offset = args.get("number"), args.get("offset") or 0
         if not self.whole:
             raise ToolError("no result of this conversation was shortened")

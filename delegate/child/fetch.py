@@ -151,8 +151,6 @@ def is_own(address: str) -> bool:
 
 
 def _pinned(addresses: list[str]) -> AbstractResolver:
-    """A resolver that returns `addresses` for every host."""
-
     class Pinned(AbstractResolver):
         async def resolve(
             self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC

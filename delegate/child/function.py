@@ -79,7 +79,6 @@ def _as_json(value: object) -> str:
 
 
 def _dumped(value: object) -> object:
-    """A value that `json` can write, for one inside a report that it can't."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"it contains a {type(value).__name__}")

@@ -39,15 +39,17 @@ async def run(job: Job, claims: Claims) -> ChildRun:
     limits = LoopLimits(
         max_steps=job.max_steps, max_no_progress_steps=MAX_REPEATED_CLAIMS, max_repeated_actions=MAX_IDLE_TURNS
     )
+
+    def idleness(action: _Turn | _Notice) -> str | None:
+        return "idle" if isinstance(action, _Notice) and action.idle else None
+
     # Errors aren't recorded here and gone past: what a provider or the ledger raises is how a child ends.
-    loop = await run_loop(child, limits, state_digest=child.claimed_state, action_digest=_idleness, raises=(Exception,))
+    loop = await run_loop(child, limits, state_digest=child.claimed_state, action_digest=idleness, raises=(Exception,))
     return child.ended(loop)
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One turn of the model that calls tools, and what they returned."""
-
     reply: ChatReply
     rationale: str | None = None
     """That of its claim, if it has one."""
@@ -67,17 +69,13 @@ class _Notice:
 
 
 class _GoalChild:
-    """The controller of goal mode."""
-
     def __init__(self, job: Job, claims: Claims) -> None:
         self._job, self._claims = job, claims
         self._conversation, self._tools, self._recovery = Conversation(job), ToolCalls(job), Recovery()
         self._turn: _Turn | None = None
         """The latest turn with tool calls, until the conversation has its results."""
         self._rationale = ""
-        """That of the latest claim."""
         self._reply: ClaimReply | None = None
-        """What came of the latest claim."""
         self._ended: ChildRun | None = None
 
     async def observe(self) -> MadeClaim | None:
@@ -96,7 +94,6 @@ class _GoalChild:
         return reply.verified
 
     async def decide(self, state: MadeClaim | None) -> _Turn | _Notice | Stop:
-        """Let the model take its next turn, unless the run is over."""
         job = self._job
         if self._reply is not None and self._reply.out_of_budget is not None:
             run = job.recorder.finish("budget_exceeded", output=self._rationale, error=self._reply.out_of_budget)
@@ -140,7 +137,6 @@ class _GoalChild:
         return claim.state if claim is not None and self._reply is not None and self._reply.examined else None
 
     def ended(self, loop: LoopResult) -> ChildRun:
-        """The child's run, from how its loop ended."""
         job = self._job
         if loop.end == "verified":
             return job.recorder.finish("completed", output=self._rationale)
@@ -183,11 +179,6 @@ class _GoalChild:
         return Stop(run.status, end)
 
 
-def _idleness(action: _Turn | _Notice) -> str | None:
-    return "idle" if isinstance(action, _Notice) and action.idle else None
-
-
 def _text(arguments: Mapping[str, Any] | None, name: str) -> str:
-    """A text among the arguments that a model wrote; empty if there is none."""
     value = (arguments or {}).get(name)
     return value.strip() if isinstance(value, str) else ""

@@ -60,7 +60,6 @@ class ClaimReply:
 
     verified: bool
     text: str
-    """What the child is told."""
     examined: bool = True
     """False if the work couldn't be examined, so that the same claim may be made again."""
     out_of_budget: ErrorDetail | None = None
@@ -232,7 +231,6 @@ class PendingReceipt:
         self.write()
 
     def write(self) -> None:
-        """Write the receipt, which is an event too."""
         self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
 
 

@@ -55,7 +55,6 @@ class McpConnection:
             raise
 
     async def tools(self) -> AsyncIterator[Mapping[str, Any]]:
-        """The definitions of its tools, as in the protocol."""
         session, cursor = await self._session, None
         for _ in range(_MOST_PAGES):
             page = _plain(await session.list_tools(**({"cursor": cursor} if cursor else {})))
@@ -105,7 +104,6 @@ class McpConnection:
             raise
 
     async def _answers(self) -> bool:
-        """Whether the server still answers."""
         if self._task.done():
             return False
         try:
@@ -116,7 +114,6 @@ class McpConnection:
         return True
 
     async def aclose(self) -> None:
-        """Close the connection; a server that was started ends."""
         self._closing.set()
         if not self._session.done():
             self._task.cancel()
@@ -173,7 +170,6 @@ def _plain(result: Any) -> dict[str, Any]:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What a group of errors is about."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError("it was closed")

@@ -114,7 +114,6 @@ class McpServers:
         self._of_runs.clear()
 
     def _is_of(self, server: str, name: str) -> bool:
-        """Whether a tool of this name would be one of the server's."""
         name = self._web_search if name == SEARCH_WEB else name
         return name.startswith(f"{server}.")
 
@@ -133,7 +132,6 @@ def for_model(tools: Sequence[Tool], readable: Collection[str]) -> tuple[Tool, .
 
 
 def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Collection[str]) -> None:
-    """Raise CallError if a task names a tool of these servers that they don't have."""
     known = [tool.name for tool in tools]
     for position, task in enumerate(tasks):
         for n, name in enumerate(task.tools or ()):
@@ -145,8 +143,6 @@ def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Colle
 
 
 class _RunServers:
-    """The servers of one run, on one event loop."""
-
     def __init__(
         self, declared: Mapping[str, McpServer], web_search: str, linger: float, on_closed: Callable[[], object]
     ) -> None:
@@ -170,7 +166,6 @@ class _RunServers:
             await self.aclose()
 
     async def tools(self, names: Sequence[str]) -> tuple[Tool, ...]:
-        """The tools of these servers. Raises CallError if one of them can't be used."""
         listed = await asyncio.gather(*(self._servers[name].tools() for name in names), return_exceptions=True)
         tools: list[Tool] = []
         for result in listed:
@@ -204,7 +199,6 @@ class _Server:
         self._starting = asyncio.Lock()
 
     async def tools(self) -> list[Tool]:
-        """Its tools, as far as the settings allow them. Raises CallError if it can't be used."""
         if self._tools is None:
             try:
                 connection = await self._connected()
@@ -301,7 +295,6 @@ class _Server:
         return CallError("mcp_server", message, hint=hint)
 
     async def aclose(self) -> None:
-        """End the server."""
         if self._connection is not None:
             await self._connection.aclose()
 
@@ -334,7 +327,6 @@ def _cleaned(value: Any) -> Any:
 
 
 def _output_of(result: Mapping[str, Any]) -> ToolOutput:
-    """A result of the protocol as the output of a tool."""
     texts: list[str] = []
     attachments: list[Attachment] = []
     room = media.MAX_REQUEST_BYTES

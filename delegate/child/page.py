@@ -64,8 +64,6 @@ def _has_end(tag: str) -> bool:
 
 
 class _Page(HTMLParser):
-    """Collects the text in parts."""
-
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
@@ -160,7 +158,6 @@ class _Page(HTMLParser):
             self._link = len(self.parts), url
 
     def close_link(self) -> None:
-        """Turn the text since the link's start into the link."""
         if self._link is None:
             return
         (start, url), self._link = self._link, None

@@ -105,13 +105,16 @@ class Permissions:
         value = arguments.pop(EXPECTED, "") if takes_expected else arguments.get(EXPECTED, "")
         expected = value if isinstance(value, str) else ""
         step = self._steps.open if self._steps is not None else None
+        seconds = arguments.get("timeout_seconds")
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not math.isfinite(seconds):
+            seconds = 0.0
         action = Action(
             tool.name,
             arguments,
             effects=tool.effects,
             irreversible=tool.irreversible,
             cost_usd=tool.cost_usd,
-            seconds=_seconds(arguments),
+            seconds=float(seconds),
             expected=expected or (step.expected if step else ""),
             in_scope=self._steps is None or (step is not None and tool.name in step.tools),
             workspace=self._asker.workspace,
@@ -280,13 +283,6 @@ WHY_NOT: Mapping[str, str] = {
     "failed": "it needs an approval, and nobody could be asked",
     "other_call": "what was approved is another call",
 }
-
-
-def _seconds(arguments: Mapping[str, Any]) -> float:
-    """How long a call may take, if it says so."""
-    value = arguments.get("timeout_seconds")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number and value is not None else 0.0
 
 
 def _thawed(value: Any) -> Any:

@@ -9,7 +9,6 @@ from delegate._util.fencing import clean
 from delegate.types import Workspace
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
-"""The first that has text counts."""
 MAX_BYTES = 32_000
 
 

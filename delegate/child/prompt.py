@@ -12,7 +12,6 @@ from delegate.sandbox.workspace.inputs import INPUTS, REPORT, Inputs
 from delegate.types import AboutKind, CriterionReading, FileCriterion, JsonObject, JsonSchemaCriterion, Task
 
 GIVEN_CHARS = 4_000
-"""How much of another child's report is in the message with the task."""
 
 _RULES = """\
 You are an agent working alone on one task that another agent handed to you. You don't see its conversation {asking}; \
@@ -154,7 +153,6 @@ def whole(
 
 
 def _role(task: Task) -> list[str]:
-    """What the operator says of how this child works."""
     name = f", {task.role}" if task.role else ""
     beginning = f"Your role{name}, as far as it doesn't contradict the above:"
     return [f"{beginning}\n{task.instructions}"] if task.instructions else []

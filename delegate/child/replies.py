@@ -68,7 +68,6 @@ class Recovery:
 
 
 def _problem(reply: ChatReply) -> str | None:
-    """What is wrong with a reply that is no use, as a notice for the model."""
     if reply.stop == "malformed_call":
         detail = f" ({reply.stop_detail[:200]})" if reply.stop_detail else ""
         return f"[Your tool call could not be parsed{detail}. Send it again, with one JSON object as its arguments.]"

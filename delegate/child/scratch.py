@@ -12,13 +12,13 @@ from typing import Any
 
 from delegate._util.fencing import fence, new_nonce
 from delegate._util.redaction import redactor
+from delegate.child.goal_tools import text_schema
 from delegate.errors import ToolError
 from delegate.ports import Tool
 
 SCRATCH = "scratch"
 MAX_TEXTS = 100
 MAX_CHARS = 20_000
-"""Length of one text."""
 _NAME = re.compile(r"\w[\w-]{0,39}")
 
 
@@ -38,8 +38,8 @@ class Scratch:
             {
                 "type": "object",
                 "properties": {
-                    "name": {"type": "string", "description": "Letters, digits, _ and -."},
-                    "text": {"type": "string", "description": f"What to write: up to {MAX_CHARS:,} characters."},
+                    "name": text_schema("Letters, digits, _ and -."),
+                    "text": text_schema(f"What to write: up to {MAX_CHARS:,} characters."),
                 },
                 "additionalProperties": False,
             },

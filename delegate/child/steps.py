@@ -13,22 +13,18 @@ from typing import Any, cast
 
 from delegate._util.fencing import one_line
 from delegate._util.similar import most_similar
+from delegate.child.goal_tools import DECLARE, STEP_TOOLS, VERIFY, object_schema, text_schema
 from delegate.errors import ToolError
 from delegate.events import Notify, StepDeclared, StepVerified
 from delegate.ports import Tool
 from delegate.types import Receipt
 
-DECLARE, VERIFY = "declare_step", "verify_step"
-STEP_TOOLS = frozenset({DECLARE, VERIFY})
 MAX_STEPS = 200
-"""How many steps one child may declare."""
 _CHARS = 2_000
 
 
 @dataclass(slots=True)
 class Step:
-    """One declared step."""
-
     n: int
     goal: str
     tools: tuple[str, ...]
@@ -39,15 +35,11 @@ class Step:
 
 @dataclass(slots=True)
 class Steps:
-    """The steps of one child."""
-
     receipts: Callable[[], Sequence[Receipt]]
-    """The calls that have ended so far."""
     notify: Notify
     open: Step | None = None
     declared: int = 0
     _tools: Sequence[Tool] = ()
-    """The child's other tools."""
 
     def offered(self, tools: Sequence[Tool]) -> tuple[Tool, Tool]:
         """The two tools that a child gets besides `tools`."""
@@ -58,15 +50,15 @@ class Steps:
                 "Declare your next step before you change anything: its goal, the tools that you will call for it, and "
                 "what you expect to come of it. What you call outside of a step's tools has to be approved. Tools that "
                 "only read need no step.",
-                _object(
-                    goal=_text("What this step is to achieve."),
+                object_schema(
+                    goal=text_schema("What this step is to achieve."),
                     tools={
                         "type": "array",
                         "items": {"enum": [tool.name for tool in tools]},
                         "minItems": 1,
                         "description": "The names of the tools that this step will call.",
                     },
-                    expected=_text("What will be true when it is done, so that it can be checked."),
+                    expected=text_schema("What will be true when it is done, so that it can be checked."),
                 ),
                 self._declare,
                 parallel=False,
@@ -76,8 +68,8 @@ class Steps:
                 VERIFY,
                 "End the open step: say what came of it, and whether what you expected holds. You get back what was "
                 "called in it.",
-                _object(
-                    outcome=_text("What came of it, with the words and numbers that show it."),
+                object_schema(
+                    outcome=text_schema("What came of it, with the words and numbers that show it."),
                     held={"type": "boolean", "description": "Whether what you expected holds."},
                 ),
                 self._verify,
@@ -150,16 +142,3 @@ def _argument(arguments: Mapping[str, Any], name: str) -> str:
 
 def _counted(calls: Counter[str]) -> tuple[str, ...]:
     return tuple(f"{name} ×{count}" if count > 1 else name for name, count in calls.items())
-
-
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

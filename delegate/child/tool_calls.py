@@ -20,20 +20,26 @@ REMARK_AT, END_AT = 3, 6
 
 
 class ToolCalls:
-    """Calls the tools of one child, and writes a receipt of every call."""
+    """Calls the tools of one child, and writes a receipt of every call. Counts identical calls with identical results,
+    for as long as nothing else happens.
 
-    __slots__ = ("_job", "_own", "_repeats", "_tools")
+    A call that wasn't made before, or has another result, is progress and starts the count anew: running the same tests
+    after every edit is no repetition. A thought isn't progress, however new it is.
+    """
+
+    __slots__ = ("_counts", "_job", "_own", "_tools")
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._tools = {name: tool for tool in job.tools for name in (tool.name, tool.spec.name)}
         self._own: dict[str, Tool] = {}
-        self._repeats = RepeatGuard()
+        self._counts: dict[bytes, int] = {}
+        """How often each call with its result was made since there was progress; 0 for those before."""
 
     @property
     def in_circles(self) -> bool:
         """Whether the last calls only repeated earlier ones, with the same results."""
-        return self._repeats.most >= END_AT
+        return max(self._counts.values(), default=0) >= END_AT
 
     async def run(self, calls: Sequence[ToolCall], own_tools: Sequence[Tool] = ()) -> list[ToolOutput]:
         """Call the tools, and return their outputs in the order of the calls.
@@ -57,8 +63,19 @@ class ToolCalls:
         outputs += [refusal] * (len(calls) - len(outputs))
         results = list(zip(calls, outputs, strict=True))
         is_long = any(_is_long(*result) for result in results)
-        counts = await run_in_thread_if(is_long, partial(self._repeats.count_turn, results))
+        counts = await run_in_thread_if(is_long, partial(self._count, results))
         return [_with_remark(output, count) for output, count in zip(outputs, counts, strict=True)]
+
+    def _count(self, results: Sequence[tuple[ToolCall, ToolOutput]]) -> list[int]:
+        """How often each call of a turn was made with its result. Identical calls of one turn count once: the model
+        couldn't know their results.
+        """
+        keys = [_key_of(call, output) for call, output in results]
+        if any(key not in self._counts and call.name != "think" for key, (call, _) in zip(keys, results, strict=True)):
+            self._counts = dict.fromkeys(self._counts, 0)
+        for key in set(keys):
+            self._counts[key] = self._counts.get(key, 0) + 1
+        return [self._counts[key] for key in keys]
 
     def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         """The calls in order: consecutive parallel ones grouped together, every other call alone."""
@@ -103,7 +120,6 @@ class ToolCalls:
 
 
 def _is_long(call: ToolCall, output: ToolOutput) -> bool:
-    """Whether work on all of a call takes so long that it needs a thread."""
     return argument_chars(call.arguments) + len(output.text) > LARGE_CHARS
 
 
@@ -118,39 +134,7 @@ def _with_remark(output: ToolOutput, count: int) -> ToolOutput:
     return ToolOutput(output.text + remark, output.status, attachments=output.attachments)
 
 
-class RepeatGuard:
-    """Counts identical calls with identical results, for as long as nothing else happens.
-
-    A call that wasn't made before, or has another result, is progress and starts the count anew: running the same tests
-    after every edit is no repetition. A thought isn't progress, however new it is.
-    """
-
-    __slots__ = ("_counts",)
-
-    def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}
-        """How often each call with its result was made since there was progress; 0 for those before."""
-
-    @property
-    def most(self) -> int:
-        """The highest count."""
-        return max(self._counts.values(), default=0)
-
-    def count_turn(self, results: Sequence[tuple[ToolCall, ToolOutput]]) -> list[int]:
-        """Count the calls of one turn, and return for each how often it was made with its result.
-
-        Identical calls of one turn count once: the model couldn't know their results.
-        """
-        keys = [_key_of(call, output) for call, output in results]
-        if any(key not in self._counts and call.name != "think" for key, (call, _) in zip(keys, results, strict=True)):
-            self._counts = dict.fromkeys(self._counts, 0)
-        for key in set(keys):
-            self._counts[key] = self._counts.get(key, 0) + 1
-        return [self._counts[key] for key in keys]
-
-
 def _key_of(call: ToolCall, output: ToolOutput) -> bytes:
-    """A digest of a call and its result."""
     arguments = canonical(call.arguments) if call.arguments else call.raw_arguments
     text = "\0".join((call.name, arguments, output.status, output.text))
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

@@ -71,7 +71,6 @@ def toolbox(
 
 
 def toolbox_specs() -> tuple[ToolSpec, ...]:
-    """The definitions of the built-in tools."""
     return (
         *(ToolSpec(definition.name, definition.description, definition.parameters) for definition in _DEFINITIONS),
         _think_tool().spec,
@@ -89,16 +88,12 @@ def toolbox_definitions(commands: Commands | None = None, *, can_ask: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What the tools of one child work with."""
-
     folder: Folder
     commands: Commands
     fetch_hosts: Sequence[str]
     attachments: frozenset[str]
-    """Media types that the model reads."""
     has_shell: bool
     approve: Approve | None = None
-    """Asks a person about a command that nothing would confine."""
 
 
 class _Arguments(BaseModel):
@@ -128,7 +123,6 @@ class _Definition:
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     async def __call__(self, context: _Context, values: Mapping[str, Any]) -> str | ToolOutput:
-        """Run it with arguments that aren't validated yet."""
         # Models write null for arguments that they omit.
         present = {name: value for name, value in values.items() if value is not None}
         try:
@@ -173,7 +167,6 @@ async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
 
 
 def _excerpt(args: _ReadFile, content: str) -> str:
-    """The wanted lines, with a note if there are more."""
     count = content.count("\n") + (not content.endswith("\n") and content != "")
     if args.offset > max(count, 1):
         raise ToolError(f"{args.path} has {count} lines; offset {args.offset} is past its end")
@@ -300,7 +293,6 @@ def _folder_path(folder: Folder, path: str) -> Path:
 
 
 def _bounded(lines: list[str], limit: int, what: str, hint: str) -> str:
-    """The lines that fit into one output, with a note if some are left out."""
     fitting: list[str] = []
     chars_left = MAX_TEXT_CHARS
     for line in lines[:limit]:

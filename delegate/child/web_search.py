@@ -12,24 +12,20 @@ from typing import Any
 from delegate._util.redaction import redactor
 from delegate.budget import metering
 from delegate.budget.ledger import Ledger
+from delegate.child.goal_tools import object_schema, text_schema
 from delegate.child.job import Waiting
 from delegate.errors import BudgetExceeded, ProviderError, ToolError
 from delegate.models.connections import Connection
 from delegate.models.tiers import is_above
 from delegate.ports import SEARCH_WEB, ChatReply, ChatRequest, Message, Tool
 from delegate.records.recorder import Recorder
-from delegate.types import JsonObject, Tier
+from delegate.types import Tier
 
 DESCRIPTION = (
     "Search the web. Returns an answer and the pages found. A quote is text of the page itself; before you cite a page "
     "for anything else, open it with fetch_url."
 )
-PARAMETERS: JsonObject = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "What to find out, in words."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
+PARAMETERS = object_schema(query=text_schema("What to find out, in words."))
 MAX_QUERY_CHARS = 1_000
 MAX_SEARCHES = 3
 MAX_SEARCHES_OF_GOOGLE = 10

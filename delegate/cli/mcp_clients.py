@@ -166,12 +166,7 @@ CLIENTS: Mapping[str, McpClient] = {
     "gemini": McpClient("Gemini CLI", "~/.gemini/settings.json", **_GEMINI),
     "qwen": McpClient("Qwen Code", "~/.qwen/settings.json", **_GEMINI),
     "copilot": McpClient(
-        "Copilot CLI",
-        "~/.copilot/mcp-config.json",
-        type="local",
-        timeout=_IN_MS,
-        more={"tools": ["*"]},
-        hint=_NO_KEYS,
+        "Copilot CLI", "~/.copilot/mcp-config.json", type="local", timeout=_IN_MS, more={"tools": ["*"]}, hint=_NO_KEYS
     ),
     "cline": McpClient(
         "Cline CLI",

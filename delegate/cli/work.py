@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Protocol, Self, TypeVar
@@ -101,7 +102,7 @@ class _Interrupts:
         self._count += 1
         if self._count == 1:
             self.cancellation.cancel()
-            self._call_soon(_print_stopping)
+            self._call_soon(partial(print, STOPPING, file=sys.stderr, flush=True))
         elif self._count == 2:
             timer = threading.Timer(EXIT_SECONDS, _exit)
             timer.daemon = True
@@ -113,10 +114,6 @@ class _Interrupts:
     def _call_soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed, so nothing is running
             self._loop.call_soon_threadsafe(callback)
-
-
-def _print_stopping() -> None:
-    print(STOPPING, file=sys.stderr, flush=True)
 
 
 def _exit() -> NoReturn:

@@ -166,9 +166,6 @@ def _envelope(dialect: Dialect, name: str, description: str, parameters: JsonObj
             return {"name": name, **title, "description": description, "inputSchema": parameters, "annotations": hints}
 
 
-# ---------------------------------------------------------------------------------------------------------- envelopes
-
-
 def _openai(name: str, description: str, parameters: JsonObject) -> JsonObject:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
@@ -217,8 +214,6 @@ _ENVELOPES: dict[Dialect, Callable[[str, str, JsonObject], JsonObject]] = {
     "gemini": _gemini,
     "mcp": _mcp,
 }
-
-# ------------------------------------------------------------------------------------ subsets for constrained decoding
 
 
 _TEXT: JsonObject = {"type": "string"}

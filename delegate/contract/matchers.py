@@ -130,9 +130,6 @@ def values_at(value: Any, path: str) -> list[Any]:
     return values
 
 
-# ------------------------------------------------------------------------------------------------- expected calls
-
-
 def target(name: str, calls: Sequence[ExpectedCall]) -> int | None:
     """The position of the expected call with this `id` or tool; None if the name is that of no expected call.
 

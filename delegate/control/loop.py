@@ -140,8 +140,6 @@ async def run_loop(
 
 @dataclass(slots=True)
 class _Loop:
-    """The state of one loop."""
-
     controller: Controller[Any, Any]
     limits: LoopLimits
     state_digest: Callable[[Any], str | None]
@@ -155,15 +153,12 @@ class _Loop:
     """Steps in a row that left the state as it was, or failed."""
     repeated: int = 0
     state: str | None = None
-    """The digest of the latest state that has one."""
     action: str | None = None
-    """The digest of the latest action."""
     action_in: str | None = None
     """The digest of the state in which it was chosen."""
     phase: str = "observe"
 
     async def run(self) -> LoopResult:
-        """Make steps until one of them ends the loop."""
         while True:
             began, errors, stop = time.monotonic(), tuple[str, ...](), None
             try:
@@ -183,7 +178,6 @@ class _Loop:
                 return self.ended(stop.end, f"{stop.reason}; the last error was in {errors[0]}")
 
     async def _step(self) -> Stop | None:
-        """One step. Returns how the loop ends, if it does."""
         controller = self.controller
         self.phase = "observe"
         state = await controller.observe()
@@ -208,7 +202,6 @@ class _Loop:
         return None
 
     def ended(self, end: GoalEnd, reason: str) -> LoopResult:
-        """The result of the loop, if it ends now."""
         seconds = round(time.monotonic() - self.started, 6)
         return LoopResult(end, reason, tuple(self.steps), seconds, self._cost())
 

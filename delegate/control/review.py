@@ -6,7 +6,6 @@ from delegate._util.fencing import clean, one_line
 from delegate.types import PASSING, CriterionResult, Verdict
 
 MAX_CRITERIA = 20
-"""How many failing criteria are told in detail."""
 _TEXT_CHARS, _REASON_CHARS = 300, 600
 _TAIL_LINES = 10
 
@@ -46,17 +45,10 @@ def refused_criteria(verdict: Verdict) -> Sequence[CriterionResult]:
     if failing := [criterion for criterion in verdict.criteria if criterion.fails]:
         return failing
     good = [criterion for criterion in verdict.criteria if criterion.outcome in PASSING and not criterion.findings_only]
-    return [criterion for criterion in good if _unproven(criterion)] or _held_before(good)
-
-
-def _unproven(criterion: CriterionResult) -> bool:
-    """Whether a criterion is met on less than evidence that code verified. A claim that was asked for is only said."""
-    return criterion.level in ("own_checks", "trusted") or (criterion.level is None and criterion.code != "met")
-
-
-def _held_before(good: Sequence[CriterionResult]) -> Sequence[CriterionResult]:
-    """The criteria that held before the worker began, if nothing else is more than said: they show none of its work."""
-    more = [criterion for criterion in good if criterion.level != "said"]
+    weak = ("own_checks", "trusted")
+    if unproven := [one for one in good if one.level in weak or (one.level is None and one.code != "met")]:
+        return unproven
+    more = [criterion for criterion in good if criterion.level != "said"]  # as was asked for
     return more if all(criterion.held_before for criterion in more) else []
 
 

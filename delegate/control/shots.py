@@ -109,7 +109,6 @@ class _Shooter:
         self.results.append(await self.propose(action))
 
     def cost(self) -> float | None:
-        """The sum of all shots; None if one is unknown."""
         costs = [result.cost_usd for result in self.results]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 

@@ -61,7 +61,6 @@ class Background:
         self._result_chars = result_chars
         self._on_question = on_question
         self._delegations = OrderedDict[str, Delegation]()
-        """Calls in the background, by the handles of their tasks."""
         self.outlives_session = False
         """Whether calls go on after the session that made them, so that parents can be told."""
 
@@ -343,8 +342,9 @@ class Background:
             await delegation.close()
 
     async def _started(self, delegation: Delegation) -> Delegation:
-        """Wait until the tasks of a call in the background are recorded, and remember them by their handles."""
-        await delegation.wait_until_started()
+        async for event in delegation.events():
+            if event.kind == "task.queued":
+                break
         for handle in delegation.handles:
             self._delegations[handle] = delegation
         while len(self._delegations) > _KEPT_DELEGATIONS and next(iter(self._delegations.values())).done:
@@ -368,13 +368,11 @@ class Background:
             raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
 
     async def _with_messages(self, text: str, handle: str) -> str:
-        """What is read of a task, with what became of the messages to its child, if that can be read."""
         with suppress(DelegateError):
             return contract.with_messages(text, [message.state for message in await self._records.messages(handle)])
         return text
 
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
-        """Return the latest tasks on record that a caller may read, newest first."""
         runs = [run_id] if run_id else [run.run_id for run in await self._records.runs(_LISTED_RUNS)]
         runs = [run for run in runs if run_id or may_read is None or may_read(run)]
         depth = context.depth if (context := current_context()) else 0

@@ -8,9 +8,8 @@ from delegate.batch.backend import Backend
 from delegate.batch.batch import Batch, BatchConfig
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary, Journal, Rerun
-from delegate.batch.plan import BatchPlan
 from delegate.batch.results_file import ResultsFile
-from delegate.batch.runner import BatchRunner
+from delegate.batch.runner import BatchPlan, BatchRunner
 from delegate.batch.sources import Source, source_of
 from delegate.budget.runs import RunRegistry
 from delegate.engine.admission import Admission

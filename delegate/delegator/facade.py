@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from delegate.policy.questions import OnQuestion
 
 _CHILDREN, _JUDGING = 0, 1
-"""The phases of the preparation."""
 T = TypeVar("T")
 
 
@@ -257,7 +256,7 @@ class Delegator:
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
-        from delegate.engine.scope import CallOptions
+        from delegate.engine.options import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -316,7 +315,7 @@ class Delegator:
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
         """
-        from delegate.engine.scope import CallOptions
+        from delegate.engine.options import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -342,7 +341,7 @@ class Delegator:
         A task that can't be resumed is returned as `report.error`, which says why.
         """
         from delegate.engine import resume  # loaded only where it is needed
-        from delegate.engine.scope import CallOptions
+        from delegate.engine.options import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -378,9 +377,8 @@ class Delegator:
         on_question: "OnQuestion | None",
         cancellation: Cancellation,
     ) -> Report:
-        """Go on with a task that has ended, in its workspace and its run, since its parent says more."""
+        from delegate.engine.options import CallOptions
         from delegate.engine.resume import continued  # loaded only where it is needed
-        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -551,7 +549,6 @@ class Delegator:
         self.close()
 
     def _child_delegate_tool(self) -> Tool:
-        """Return the tool for a child that may delegate."""
         definition = self.tool("mcp")
 
         async def call(arguments: Mapping[str, Any]) -> ToolOutput:

@@ -28,7 +28,6 @@ from delegate.settings import Settings
 from delegate.types import LEVELS, AnyCriterion, ChildRun, JsonObject, Level, Task, Verdict, Workspace
 
 KEPT_MERGES = 100
-"""How many of the latest merges can be undone."""
 _CHECKED = ("shell", "file")
 """The kinds of criteria that code decides by the files. A merge changes nothing that the others are about."""
 
@@ -203,7 +202,6 @@ class Merges:
             raise _refused(f"{checkout} changed during the merge, so it isn't what was checked", hint)
 
     def _keep(self, merge: Merge) -> Merge:
-        """Write what is known of a merge, and forget the oldest ones."""
         folder = self._home / "merges"
         path = folder / f"{merge.id}.json"
         new = path.with_suffix(".new")
@@ -264,7 +262,6 @@ def _checks_of(task: Task) -> tuple[AnyCriterion, ...]:
 
 
 def _message(records: Sequence[JsonObject]) -> str:
-    """The message of a commit."""
     goals = [f"{one_line(str(record['task']['goal']), 60)} ({record['handle']})" for record in records]
     return goals[0] if len(goals) == 1 else "\n".join((f"The work of {len(goals)} tasks", "", *goals))
 

@@ -20,7 +20,6 @@ class TaskRecords:
     """
 
     def __init__(self, records: Records, limits: JudgeLimits | None) -> None:
-        """`limits` are what rulings decide of judges, with the setting `max_false_pass`."""
         self._records = records
         self._limits = limits
 

@@ -12,15 +12,16 @@ from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
-from delegate.child.goal_tools import GOAL_TOOLS
+from delegate.child.goal_tools import GOAL_TOOLS, STEP_TOOLS
 from delegate.child.toolbox import toolbox_specs
+from delegate.codes import CallErrorCode
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
 from delegate.engine.needs import check_together
+from delegate.engine.options import CallOptions
 from delegate.engine.roles import in_role, role_of
-from delegate.engine.scope import CallOptions
 from delegate.engine.working_folder import in_workspace, located
 from delegate.errors import BudgetExceeded, CallError
 from delegate.events import Event
@@ -79,7 +80,9 @@ class Admission:
         if resumed is None:
             check_together(tasks, scratch=options.scratch)
         if options.scratch:
-            self._refuse_scratch()
+            why = "only children that call nothing but delegate's tools can share a scratch folder"
+            able, hint = services.uses_job_tools, "leave out `scratch`"
+            self._refuse_unable("no_scratch", "scratch", ("scratch",), able=able, why=why, hint=hint)
         models = self._select_models(tasks, context, alone=resumed is not None)
         await self._refuse_vacuous(tasks, author)
         if author == "model" and self.settings.ask_above_usd is not None:
@@ -114,10 +117,18 @@ class Admission:
         Raises:
             CallError: The task can't be run.
         """
+        services = self.executor.services
         self._refuse_unknown_tools(task)
-        self._refuse_goal_mode(task)
-        self._refuse_steps(task)
-        tools = self.executor.services.tools_of(context)
+        if task.mode == "goal":
+            hint = "use mode `once`, or `delegate.control.run_shots`, which runs the task again until it is verified"
+            why, able = "only the built-in child can do goal mode", services.runner_has("makes_claims")
+            self._refuse_unable("no_goal_mode", "mode", GOAL_TOOLS, able=able, why=why, hint=hint)
+        if task.steps:
+            why = "only a child that calls nothing but delegate's tools can be held to steps"
+            hint = "leave out `steps`, or use the built-in child"
+            able = services.uses_job_tools
+            self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=able, why=why, hint=hint)
+        tools = services.tools_of(context)
         refuse_undecidable(task, tools=tools, callable_tools=self._callable_tools(task))
         if not self.executor.services.runner.needs_model:
             return None
@@ -196,8 +207,6 @@ class Admission:
         asked = [name for one in receipts for name in (*(call.tool for call in one.calls), *(one.of or ()))]
         if not receipts:
             return None
-        from delegate.child.steps import STEP_TOOLS  # loaded only where it is used
-
         return {*self._known_tools(asked), *GOAL_TOOLS, *STEP_TOOLS}
 
     async def _refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
@@ -218,43 +227,17 @@ class Admission:
                 else:
                     await can_fail.refuse_vacuous_conditions(task)
 
-    def _refuse_goal_mode(self, task: Task) -> None:
-        """Raise CallError if the task's child can't make claims: its runner has no conversation that could go on."""
-        services = self.executor.services
-        if task.mode != "goal":
-            return
-        if not services.runner_has("makes_claims"):
-            hint = "use mode `once`, or `delegate.control.run_shots`, which runs the task again until it is verified"
-            raise CallError("no_goal_mode", "only the built-in child can do goal mode", field="mode", hint=hint)
-        for tool in services.host_tools or ():
-            if tool.name in GOAL_TOOLS:
-                message = f"goal mode has its own tool {tool.name}, and a tool of the host has the same name"
-                raise CallError("no_goal_mode", message, field="mode", hint="rename the host's tool")
-
-    def _refuse_steps(self, task: Task) -> None:
-        """Raise CallError if the task's child can't be held to steps: its runner has tools of its own."""
-        services = self.executor.services
-        if not task.steps:
-            return
-        from delegate.child.steps import STEP_TOOLS  # loaded only where it is used
-
-        if not services.uses_job_tools:
-            message = "only a child that calls nothing but delegate's tools can be held to steps"
-            raise CallError("no_steps", message, field="steps", hint="leave out `steps`, or use the built-in child")
-        if conflicts := STEP_TOOLS.intersection(tool.name for tool in services.host_tools or ()):
-            message = f"steps have their own tool {min(conflicts)}, and a tool of the host has the same name"
-            raise CallError("no_steps", message, field="steps", hint="rename the host's tool")
-
-    def _refuse_scratch(self) -> None:
-        """Raise CallError if the children can't share texts: their runner has tools of its own."""
-        services = self.executor.services
-        message = ""
-        if not services.uses_job_tools:
-            message = "only children that call nothing but delegate's tools can share a scratch folder"
-        elif any(tool.name == "scratch" for tool in services.host_tools or ()):
-            message = "a tool of the host has the name of that for a scratch folder"
-        if message:
-            raise CallError("no_scratch", message, field="scratch", hint="leave out `scratch`")
+    def _refuse_unable(
+        self, code: CallErrorCode, field: str, own_tools: Collection[str], *, able: bool, why: str, hint: str
+    ) -> None:
+        """Raise CallError if the runner isn't `able` to do what is asked for in `field`, or if a tool of the host has a
+        name of those that it needs.
+        """
+        if not able:
+            raise CallError(code, why, field=field, hint=hint)
+        if taken := [tool.name for tool in self.executor.services.host_tools or () if tool.name in own_tools]:
+            message = f"`{field}` needs a tool {taken[0]} of its own, and a tool of the host has the same name"
+            raise CallError(code, message, field=field, hint=f"rename the host's tool, or leave out `{field}`")
 
     def _select_models(self, tasks: Sequence[Task], context: RunContext, *, alone: bool) -> list[list[Model | None]]:
         """The models of each task: one for each attempt, unless there is only one (`alone`)."""

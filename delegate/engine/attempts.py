@@ -54,12 +54,10 @@ class TaskAttempts:
 
     @property
     def result(self) -> TaskResult | None:
-        """The task's result, once there is one."""
         return self.runs[self._chosen].result
 
     @property
     def others(self) -> list[TaskRun]:
-        """The attempts that weren't chosen."""
         return [run for n, run in enumerate(self.runs) if n != self._chosen]
 
     async def run(self) -> TaskResult:

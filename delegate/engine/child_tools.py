@@ -30,7 +30,6 @@ class ChildTools:
     call: CallScope
     task: Task
     connection: Connection | None
-    """The connection to the child's model, if it is known."""
     folder: Folder
     offered: tuple[Tool, ...] | None = None
     """The child's tools, if its runner gives it exactly those of the job."""

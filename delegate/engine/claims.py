@@ -49,7 +49,6 @@ class TaskClaims:
     ) -> None:
         self.max_claims = task.max_claims
         self.made: list[Claim] = list(before)
-        """All claims with what came of them, in order."""
         self._recorder, self._folder, self._judge, self._notify = recorder, folder, judge, notify
         self._task, self._refusals, self._store = task, refusals, store
         self._only_reads = only_reads
@@ -60,7 +59,6 @@ class TaskClaims:
 
     @property
     def left(self) -> int:
-        """How many more claims may be made."""
         return self.max_claims - len(self.made)
 
     async def make(self, rationale: str) -> MadeClaim:

@@ -93,7 +93,9 @@ class Consumer(Generic[T]):
                     return
             elif first is None:
                 self._queue.append(event)
-            is_lost = self._is_async and self._worker is not None and _is_lost(self._worker)
+            worker = self._worker if self._is_async else None
+            # It was stopped, or its event loop was, so that it won't continue.
+            is_lost = worker is not None and (worker.done() or worker.get_loop().is_closed())
             if self._idle is None or is_lost:
                 self._start(first)
         if is_full:
@@ -106,16 +108,17 @@ class Consumer(Generic[T]):
         idle.set_running_or_notify_cancel()  # so that a caller that waits for it can't cancel it
         if self._is_async:
             self._worker = asyncio.get_running_loop().create_task(self._pass_on_async(idle, first))
-        else:
-            work = partial(copy_context().run, self._pass_on, idle)
-            threading.Thread(target=work, name=f"events for {self._name}", daemon=True).start()
+            return
 
-    def _pass_on(self, idle: "Future[None]") -> None:
-        while self._has_more(idle):
-            try:
-                self._sink(self._queue.popleft())
-            except (Exception, asyncio.CancelledError):
-                self._log_failure()
+        def pass_on() -> None:
+            while self._has_more(idle):
+                try:
+                    self._sink(self._queue.popleft())
+                except (Exception, asyncio.CancelledError):
+                    self._log_failure()
+
+        work = partial(copy_context().run, pass_on)
+        threading.Thread(target=work, name=f"events for {self._name}", daemon=True).start()
 
     async def _pass_on_async(self, idle: "Future[None]", first: Any) -> None:
         while first is not None or self._has_more(idle):
@@ -165,12 +168,6 @@ async def settle(consumers: Iterable[Consumer[Any] | None]) -> None:
         await asyncio.wait(waiting, timeout=SETTLE_SECONDS)
 
 
-def _is_lost(worker: "asyncio.Task[None]") -> bool:
-    """Whether a task was stopped, or belongs to an event loop that was, so that it won't continue."""
-    return worker.done() or worker.get_loop().is_closed()
-
-
 def name_of(sink: Callable[..., Any]) -> str:
-    """What log messages call a function."""
     function = sink.func if isinstance(sink, partial) else sink
     return str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -156,12 +156,6 @@ class Delegation:
                         changed.cancel()
         return self._has_ended(handle)
 
-    async def wait_until_started(self) -> None:
-        """Wait until the tasks are recorded, or the call has been refused."""
-        async for event in self.events():
-            if event.kind == "task.queued":
-                return
-
     async def _ask(self, question: ParentQuestion) -> str | None:
         """Call `on_question`, and wait for a message if it has no answer. Canceled once there is one."""
         try:
@@ -186,15 +180,15 @@ class Delegation:
         self._has_changed = asyncio.Event()
 
     async def _run(self, run: Callable[..., Coroutine[Any, Any, Report]], on_question: "OnQuestion | None") -> Report:
-        observe = Consumer(self._observe, direct=True)
-        report = await run(on_event=observe, on_question=on_question, cancellation=self._cancellation)
+        def observe(event: Event) -> None:
+            self.progress.add(event)
+            self._events.append(event)
+            if event.kind == "task.done":
+                self._note_change()
+            for consumer in self._consumers:
+                consumer(event)
+
+        sink = Consumer(observe, direct=True)
+        report = await run(on_event=sink, on_question=on_question, cancellation=self._cancellation)
         await settle(self._consumers)
         return report
-
-    def _observe(self, event: Event) -> None:
-        self.progress.add(event)
-        self._events.append(event)
-        if event.kind == "task.done":
-            self._note_change()
-        for consumer in self._consumers:
-            consumer(event)

@@ -18,7 +18,6 @@ _SETTINGS = {
     "model_calls": "max_run_model_calls",
     "tokens": "max_tokens or max_run_tokens",
 }
-"""The settings for each limit of the ledger."""
 
 
 def before_start(error: BaseException, limit: Deadline, cancellation: Cancellation) -> MappedError:
@@ -59,7 +58,6 @@ def while_running(error: BaseException, limit: Deadline, cancellation: Cancellat
 
 
 def too_large(error: WorkspaceTooLarge) -> ErrorDetail:
-    """Return the error of a child that added too much to its workspace."""
     return ErrorDetail(code="workspace_too_large", message=str(error), hint="raise max_workspace_mb to allow more")
 
 
@@ -74,5 +72,4 @@ def _budget_exceeded(error: BudgetExceeded) -> MappedError:
 
 
 def refusal(error: CallError) -> Report:
-    """Return the report of a call that can't be executed."""
     return Report(error=error_detail(error))

@@ -29,7 +29,8 @@ from delegate.budget import costs
 from delegate.engine.attempts import TaskAttempts
 from delegate.engine.consumers import Consumer
 from delegate.engine.needs import names_of
-from delegate.engine.scope import CallOptions, CallScope, Services
+from delegate.engine.options import CallOptions
+from delegate.engine.scope import CallScope, Services
 from delegate.engine.task_run import TaskRun
 from delegate.errors import CallError
 from delegate.events import Event, RunDone, RunStarted, TaskQueued
@@ -52,7 +53,6 @@ class Executor:
 
     services: Services
     running: dict[str, TaskRun] = field(default_factory=dict[str, TaskRun])
-    """The tasks that run now, by their handles."""
 
     async def run(
         self,

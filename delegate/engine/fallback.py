@@ -19,7 +19,6 @@ from delegate.records.recorder import encodable
 from delegate.types import ErrorDetail, FailedModel, Receipt
 
 MAX_MODELS = 3
-"""How many models are tried in all."""
 MESSAGE_CHARS = 500
 
 

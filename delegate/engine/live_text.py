@@ -51,7 +51,6 @@ class LiveText(Incoming):
             self._due = now + max(_EVERY_SECONDS, _SHARE * (now - start))
 
     def _show(self, text: str, *, is_end: bool = False) -> None:
-        """Report what is new of a redacted text."""
         if not text.startswith(self._shown):
             if not is_end:
                 return

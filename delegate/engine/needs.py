@@ -37,7 +37,6 @@ def stages(needs: Mapping[str, Sequence[str]]) -> list[list[str]]:
 
 
 def unknown_need(need: str, ids: Sequence[str]) -> CallError:
-    """The error for a need that names no task."""
     message = f"it needs {need!r}, but no task has that id"
     return CallError("unknown_need", message, field="needs", hint=f"use one of these ids: {', '.join(ids):.400}")
 

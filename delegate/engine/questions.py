@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from delegate._util.cancellation import retrieve_exception
 from delegate._util.fencing import clean, one_line, quoted
 from delegate._util.redaction import logger, redactor
+from delegate.child.goal_tools import object_schema, text_schema
 from delegate.child.job import Waiting
 from delegate.engine.task_events import TaskEvents
 from delegate.errors import DelegateError, ToolError
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 
 ASK = "ask_parent"
 MAX_QUESTIONS = 3
-"""How many questions one task may ask."""
 MAX_CHARS = 2_000
-"""Length of a question."""
 MAX_OPTIONS = 8
 MAX_OPTION_CHARS = 200
 
@@ -37,15 +36,11 @@ _DESCRIPTION = (
     f"Ask the agent that gave you the task, and wait for its answer; at most {MAX_QUESTIONS} times. Only what you "
     "can't find out yourself and where a wrong guess would spoil the work."
 )
-_PARAMETERS: JsonObject = {
-    "type": "object",
-    "properties": {
-        "question": {"type": "string", "description": "One question that can be answered without seeing your work."},
-        "options": {"type": "array", "items": {"type": "string"}, "description": "Answers to choose from."},
-    },
-    "required": ["question"],
-    "additionalProperties": False,
-}
+_PARAMETERS = object_schema(
+    optional=("options",),
+    question=text_schema("One question that can be answered without seeing your work."),
+    options={"type": "array", "items": {"type": "string"}, "description": "Answers to choose from."},
+)
 _ANSWERED = "answered: the answer is in the next message of the agent that gave you the task"
 _NO_ANSWER = "no answer: decide yourself and say so in your report, with what you decided"
 _NUMBER = re.compile(r"[\s(#]*(\d{1,2})[\s).]*")

@@ -54,7 +54,6 @@ class Refusals:
         return bool(new)
 
     def as_json(self) -> list[JsonObject]:
-        """All of them, for another process."""
         return [{"about": about, "result": refusal.model_dump(mode="json")} for about, refusal in self._refusals]
 
     def task_without(self, refusals: Mapping[str, CriterionResult]) -> Task | None:
@@ -98,7 +97,6 @@ class Refusals:
         return verdict.model_copy(update={**fields, **(combined._asdict() if counts else {})})
 
     def _dependents(self, refusals: Mapping[str, CriterionResult]) -> dict[str, CriterionResult]:
-        """The results of the criteria that depend on these, which are skipped."""
         dependents: dict[str, CriterionResult] = {}
         while True:
             count = len(dependents)

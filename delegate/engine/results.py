@@ -93,7 +93,6 @@ def build_result(
 
 
 def internal_error_result(error: Exception, *, index: int, handle: str) -> TaskResult:
-    """Build the result of a task that failed because of an error inside delegate."""
     detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
     return TaskResult(verdict=None, task_index=index, status="failed", summary="", error=detail, handle=handle)
 

@@ -27,7 +27,6 @@ from delegate.types.base import Value
 V = TypeVar("V", bound=Value)
 
 TRANSCRIPT_CHARS = 60_000
-"""Length of the record that a child reads; older parts are left out first."""
 _PART_CHARS = 3_000
 _OWN_TOOLS = (*GOAL_TOOLS, ASK, "read_earlier_result")
 """Tools whose calls have no receipts."""
@@ -61,13 +60,10 @@ class Resumed:
     steps: int = 0
     output: str = ""
     seconds: float = 0
-    """How long it had run."""
     start: JsonObject | None = None
     """What its workspace was before it started; None if it gets a new one."""
     heard: tuple[Heard, ...] = ()
-    """The messages of the parent that its child has read."""
     asked: tuple[tuple[str, Sequence[str]], ...] = ()
-    """The texts and options of the questions that it has asked."""
     message: str = ""
     """The message by which it continues, if its child hasn't read it."""
     continues: bool = False
@@ -292,7 +288,6 @@ def _charge(call: JsonObject) -> Charge:
 
 
 def _part_of(event: JsonObject, model: type[V]) -> V:
-    """The fields of an event that make a value."""
     return model.model_validate({name: event[name] for name in model.model_fields if name in event})
 
 

@@ -61,7 +61,6 @@ def _least(of_task: float | None, of_role: float | None) -> float | None:
 
 
 def _own_criteria(task: Task, role: Role) -> list[Any]:
-    """The role's criteria, with IDs that the task's don't have."""
     taken = {criterion.id for criterion in task.acceptance_criteria}
     named: list[Any] = []
     for n, criterion in enumerate(role.acceptance_criteria, start=1):

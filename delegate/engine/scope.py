@@ -14,7 +14,7 @@ from delegate.child.toolbox import toolbox_definitions
 from delegate.engine.consumers import Consumer
 from delegate.events import Event, EventKind
 from delegate.judging.reading.reader import CallReading
-from delegate.judging.reading.statements import Template, ToolInfo
+from delegate.judging.reading.statements import ToolInfo
 from delegate.judging.verdict import Judging
 from delegate.models.connections import Connections
 from delegate.ports import SEARCH_WEB, Tool
@@ -27,7 +27,6 @@ from delegate.types import Author, Tier
 if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.child.scratch import Scratch
-    from delegate.engine.resume import Resumed
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 
@@ -39,8 +38,6 @@ RunnerAttribute = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services shared by all tasks of one delegator."""
-
     settings: Settings
     runner: ChildRunner
     judging: Judging
@@ -50,15 +47,11 @@ class Services:
     child_delegate_tool: Callable[[], Tool]
     """Creates the tool with which a child can delegate, if the depth allows it."""
     host_tools: tuple[Tool, ...] | None
-    """The tools of children, instead of the toolbox."""
     write_locks: MutableMapping[Run, WriteLocks]
     """The writers of the files in shared folders, per run."""
     servers: "McpServers | None" = None
-    """The MCP servers whose tools children have besides."""
     on_approval: "OnApproval | None" = None
-    """Asks a person about a call of a child, unless its own call says who does."""
     on_question: "OnQuestion | None" = None
-    """Answers what a child asks its parent, unless its own call says who does."""
     streams_text: bool = False
     """Whether consumers get a child's text while its model writes it."""
 
@@ -95,33 +88,9 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True)
-class CallOptions:
-    """Who makes a call, and how, besides its tasks."""
-
-    author: Author
-    context: RunContext
-    first_index: int = 0
-    """The number of the first task."""
-    is_run: bool = True
-    """False for the items of a batch, which is one run: the call's beginning and end are no events then."""
-    cancellation: Cancellation | None = None
-    resumed: "Resumed | None" = None
-    """Where the record of the only task ends, from which it goes on."""
-    template: Template | None = None
-    """What the only task was made from."""
-    handle: str | None = None
-    """The handle of the only task's record, if it is known before."""
-    scratch: bool = False
-    """Whether the children share a folder of texts."""
-
-
-@dataclass(frozen=True, slots=True)
 class CallScope:
-    """The values shared by all tasks of one call."""
-
     services: Services
     context: RunContext
-    """The caller."""
     author: Author
     ceiling: Tier
     """The caller's tier, which neither a child's model nor a judge may exceed."""
@@ -129,9 +98,7 @@ class CallScope:
     reading: CallReading
     """How the criteria of the tasks are read, by their handles."""
     consumers: tuple[Consumer[Event], ...] = ()
-    """Who receives the events."""
     server_tools: tuple[Tool, ...] = ()
-    """The tools of MCP servers."""
     scratch: "Scratch | None" = None
     """Texts that its children share, if it asks for that."""
     unfinished: set[str] = field(default_factory=set[str])

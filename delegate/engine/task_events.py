@@ -27,8 +27,6 @@ _P = ParamSpec("_P")
 
 
 class TaskEvents:
-    """Reports what happens in one task."""
-
     def __init__(self, call: CallScope, index: int, handle: str) -> None:
         self.index, self.handle = index, handle
         self._call = call

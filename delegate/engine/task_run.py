@@ -71,7 +71,6 @@ class TaskRun:
 
     call: CallScope
     index: int
-    """The task's position in the call or in the batch, from 0."""
     task: Task
     connection: Connection | None
     """The selected model and its client. None for runners that bring their own model."""
@@ -80,7 +79,6 @@ class TaskRun:
     ledger: Ledger | None = None
     """What it spends from, with other attempts at the task; None for the caller's."""
     attempts: "Sequence[TaskRun]" = ()
-    """All attempts at the task, if there are several."""
     needs: Mapping[str, "asyncio.Future[TaskResult]"] = field(default_factory=dict[str, "asyncio.Future[TaskResult]"])
     """The results of the tasks that must have a PASS before its child starts, by their names."""
     events: TaskEvents = field(init=False)
@@ -90,7 +88,6 @@ class TaskRun:
     result: TaskResult | None = None
     _deadline: ChildDeadline | None = None
     _claims: "TaskClaims | None" = None
-    """In goal mode, what the child claimed."""
     _before: "ChecksBefore | None" = None
     """The shell checks on the files of before, while the child works."""
     _start: JsonObject | None = None
@@ -207,7 +204,6 @@ class TaskRun:
         return await self.call.services.records.save(child, result, now=not self.call.unfinished)
 
     async def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Verdict | None:
-        """Judge a run, by the task or by a part of its criteria."""
         services, tools = self.call.services, self._tools
         others = [attempt for attempt in self.attempts if attempt is not self]
         is_last = self._claims is None and all(other.result is not None for other in others)
@@ -379,7 +375,6 @@ class TaskRun:
         )
 
     async def _refuse_too_large(self, child: ChildRun, folder: Folder) -> ChildRun:
-        """The run, failed if the child has left too much in its workspace."""
         try:
             await folder.check_size()
         except WorkspaceTooLarge as error:
@@ -411,7 +406,6 @@ class TaskRun:
         return self.connection.catalog.served(self.connection.model, child.model) or self.connection.model
 
     async def _open_folder(self) -> Folder:
-        """Open the workspace, and remember what there is before the child starts."""
         self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
         current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
         services, resumed = self.call.services, self.resumed

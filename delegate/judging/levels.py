@@ -36,7 +36,14 @@ def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
     """
     if result.outcome not in ("met", "trusted"):
         return result
-    level = "trusted" if result.outcome == "trusted" else _level_of(result)
+    level: Level = "trusted"
+    if result.outcome == "met":
+        parts: Sequence[CriterionResult | PartResult] = result.parts or (result,)
+        readings: Sequence[StatementPart | None] = result.reading.parts if result.reading else ()
+        if len(readings) != len(parts):
+            readings = [None] * len(parts)
+        levels: list[Level] = [_level_of_part(result, *pair) for pair in zip(parts, readings, strict=True)]
+        level = max(levels, key=LEVELS.index)
     is_enough = result.code != "check_tampered" if least is None else is_at_least(level, least)
     if is_enough:
         return result.model_copy(update={"level": level})
@@ -44,14 +51,6 @@ def held_to(result: CriterionResult, least: Level | None) -> CriterionResult:
     why = is_too_low(level, least or "seen")
     reason = f"{result.reason}; {why}" if result.reason else why
     return result.model_copy(update={"outcome": "not_met", "code": code, "reason": reason, "level": level})
-
-
-def _level_of(result: CriterionResult) -> Level:
-    parts: Sequence[CriterionResult | PartResult] = result.parts or (result,)
-    readings: Sequence[StatementPart | None] = result.reading.parts if result.reading else ()
-    if len(readings) != len(parts):
-        readings = [None] * len(parts)
-    return max((_level_of_part(result, *pair) for pair in zip(parts, readings, strict=True)), key=LEVELS.index)
 
 
 def _level_of_part(result: CriterionResult, part: CriterionResult | PartResult, reading: StatementPart | None) -> Level:

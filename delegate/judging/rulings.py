@@ -125,7 +125,13 @@ def validated(fields: Mapping[str, Any]) -> Ruling:
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0]) if first["loc"] else "ruling"
-        raise CallError("invalid_ruling", f"`{name}`: {_problem(first, name)}", field=name) from None
+        problem = f"{first['msg']}, not {first['input']!r:.60}"
+        if first["type"] == "missing":
+            problem = "it is missing; add it"
+        elif first["type"] == "extra_forbidden":
+            similar = most_similar(name, ROW_FIELDS)
+            problem = f"there is no such field; {f'did you mean {similar}?' if similar else 'remove it'}"
+        raise CallError("invalid_ruling", f"`{name}`: {problem}", field=name) from None
     for name in ROW_FIELDS:
         limit = MAX_BECAUSE_CHARS if name == "because" else _MAX_NAME_CHARS
         value = getattr(ruling, name)
@@ -133,15 +139,6 @@ def validated(fields: Mapping[str, Any]) -> Ruling:
             message = f"`{name}` has over {limit} characters, or one that can't be stored"
             raise CallError("invalid_ruling", message, field=name, hint="shorten it")
     return ruling
-
-
-def _problem(first: Mapping[str, Any], name: str) -> str:
-    if first["type"] == "missing":
-        return "it is missing; add it"
-    if first["type"] == "extra_forbidden":
-        similar = most_similar(name, ROW_FIELDS)
-        return f"there is no such field; {f'did you mean {similar}?' if similar else 'remove it'}"
-    return f"{first['msg']}, not {first['input']!r:.60}"
 
 
 # ------------------------------------------------------------------------------------------------------------- import

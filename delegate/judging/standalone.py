@@ -59,32 +59,35 @@ async def submission_of(
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
-    items = _receipts(receipts or ())
+    items = receipts or ()
+    messages = [cast("Mapping[str, Any]", item) for item in items if is_message(item)]
+    if messages and len(messages) == len(items):  # those of a transcript
+        items = receipts_in(messages)
     _refuse_unrecordable(items)
     try:
         task = Task.model_validate({"goal": goal, "acceptance_criteria": tuple(acceptance_criteria)})
         record = tuple(map(Receipt.model_validate, items))
     except pydantic.ValidationError as error:
-        raise _call_error(error) from None
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "acceptance_criteria"
+        message = f"{field}: {first['msg'].removeprefix('Value error, ')}"
+        hint = "see docs/criteria.md for the kinds of criteria and their fields"
+        raise CallError("invalid_criterion", message, field=field, hint=hint) from None
     if not task.criteria:
         hint = "give at least one criterion"
         raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
     if output is None:
         _refuse_without_report(task, has_evidence=workspace is not None or receipts is not None or bool(conversation))
-    refuse_undecidable(
-        task,
-        tools={tool.name: tool.read_only for tool in tools},
-        folder=Path(workspace) if workspace is not None else None,
-    )
+    place = Path(workspace) if workspace is not None else None
+    refuse_undecidable(task, tools={tool.name: tool.read_only for tool in tools}, folder=place)
     from delegate.judging.checks import can_fail
 
     if strict_commands is not None:
-        place = Path(workspace) if workspace is not None else None
         await can_fail.refuse_vacuous(task, strict_commands, author=author, folder=place, is_start=False)
     else:
         await can_fail.refuse_vacuous_conditions(task)
     numbered = tuple(receipt.model_copy(update={"n": n}) for n, receipt in enumerate(record, start=1))
-    folder = Folder.of_existing(Path(workspace)) if workspace is not None else None
+    folder = Folder.of_existing(place) if place is not None else None
     artifacts = await folder.artifacts() if folder else ()
     if status not in get_args(RunStatus):
         hint = f"use one of {', '.join(get_args(RunStatus))}"
@@ -128,16 +131,7 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
             raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
-def _receipts(
-    receipts: Sequence[Receipt | Mapping[str, Any]],
-) -> Sequence[Receipt | Mapping[str, Any]]:
-    """The receipts, which may be given as the messages of a transcript."""
-    messages = [cast("Mapping[str, Any]", receipt) for receipt in receipts if is_message(receipt)]
-    return receipts_in(messages) if messages and len(messages) == len(receipts) else receipts
-
-
 def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:
-    """Raise CallError for values that can't be written as JSON."""
     for n, receipt in enumerate(receipts):
         value = receipt.args if isinstance(receipt, Receipt) else dict(receipt)
         try:
@@ -154,12 +148,17 @@ async def judge(
     judging: Judging, submission: Submission, context: RunContext, cancellation: Cancellation | None
 ) -> Verdict:
     """The verdict, charged to the caller's ledger and limited by the caller's time."""
+    # A name is read only if it could be that of a tool: the record is what somebody else says was done.
+    called = [receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool)]
+    tools = {name: ToolInfo(name) for name in called} | {
+        tool.name: ToolInfo.of(tool) for tool in submission.probe_tools
+    }
     traced = operations.workflow("judge", run_id=context.run.id, tasks=1, depth=context.depth)
     with traced as operation, (cancellation or Cancellation()).part() as own:
         reading = CallReading(
             judging.reader,
             [TaskToRead("", submission.task, has_user=bool(submission.said))],
-            _tools_of(submission),
+            list(tools.values())[:_MAX_TOOLS],
             worker=submission.worker,
             ceiling=submission.ceiling,
             ledger=context.ledger,
@@ -181,21 +180,3 @@ async def judge(
         operation.judged(verdict)
     # What comes from the catalog and the settings isn't searched.
     return redactor.model(verdict, apart=candidate_lists.OF_VERDICT)
-
-
-def _tools_of(submission: Submission) -> list[ToolInfo]:
-    """The tools of the work: those that were given, and by their names those that were called.
-
-    A name is read only if it could be that of a tool: the record is what somebody else says was done.
-    """
-    declared_tools = {tool.name: ToolInfo.of(tool) for tool in submission.probe_tools}
-    names = (receipt.tool for receipt in submission.run.receipts if _TOOL_NAME.fullmatch(receipt.tool))
-    return list({**{name: ToolInfo(name) for name in names}, **declared_tools}.values())[:_MAX_TOOLS]
-
-
-def _call_error(error: pydantic.ValidationError) -> CallError:
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"]) or "acceptance_criteria"
-    message = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-    hint = "see docs/criteria.md for the kinds of criteria and their fields"
-    return CallError("invalid_criterion", message, field=field, hint=hint)

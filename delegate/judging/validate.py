@@ -1,9 +1,8 @@
 """Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from delegate._util.patterns import pattern_fault
 from delegate._util.redaction import redactor
@@ -66,7 +65,6 @@ def refuse_undecidable(
 
 
 def _paths_of(criterion: AnyCriterion) -> Iterator[tuple[str, str]]:
-    """The paths that a criterion names, each with its field."""
     if isinstance(criterion, FileCriterion):
         yield "path", criterion.path
     elif isinstance(criterion, CitationsCriterion) and criterion.file is not None:
@@ -97,8 +95,31 @@ def _refusal(code: CallErrorCode, n: int, problem: str, hint: str) -> CallError:
 
 
 def _problem(criterion: AnyCriterion) -> str | None:
-    validate = _VALIDATORS.get(criterion.kind)
-    return validate(criterion) if validate else None
+    match criterion:
+        case JsonPredicateCriterion():
+            return _bad_expression(criterion.expr)
+        case RubricCriterion():
+            try:
+                rubric_of(criterion)
+            except ValueError as error:
+                return str(error)
+            return None
+        case ReceiptCriterion() | ProbeCriterion():
+            if fault := next(criterion_faults(criterion), None):
+                return f"`{fault.field}` {fault.message}"
+            if isinstance(criterion, ReceiptCriterion):
+                return None
+            expr = criterion.expr
+            return _unusable_schema(criterion.schema_ or {}) if expr is None else _bad_expression(expr)
+        case RegexCriterion():
+            fault = pattern_fault(criterion.pattern)
+            return f"not a regular expression: {fault}" if fault else None
+        case JsonSchemaCriterion():
+            return _unusable_schema(criterion.schema_)
+        case FileCriterion(json_schema=schema) if schema is not None:
+            return _unusable_schema(schema)
+        case _:
+            return None
 
 
 def _unusable_tool(criterion: AnyCriterion, tools: Mapping[str, bool] | None) -> str | None:
@@ -124,10 +145,6 @@ def _uncalled_tool(criterion: AnyCriterion, tools: Collection[str] | None) -> st
     return f"it expects a call of {redactor.beginning(unknown, 100)!r}, a tool that doesn't exist{guess}"
 
 
-def _predicate_problem(criterion: JsonPredicateCriterion) -> str | None:
-    return _bad_expression(criterion.expr)
-
-
 def _bad_expression(expr: str) -> str | None:
     from delegate.judging.checks.predicate import PredicateError, check_expression
 
@@ -138,49 +155,6 @@ def _bad_expression(expr: str) -> str | None:
     return None
 
 
-def _rubric_problem(criterion: RubricCriterion) -> str | None:
-    try:
-        rubric_of(criterion)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def _probe_problem(criterion: ProbeCriterion) -> str | None:
-    if fault := next(criterion_faults(criterion), None):
-        return f"`{fault.field}` {fault.message}"
-    return _bad_expression(criterion.expr) if criterion.expr is not None else _unusable_schema(criterion.schema_ or {})
-
-
-def _receipt_problem(criterion: ReceiptCriterion) -> str | None:
-    fault = next(criterion_faults(criterion), None)
-    return f"`{fault.field}` {fault.message}" if fault else None
-
-
-def _regex_problem(criterion: RegexCriterion) -> str | None:
-    fault = pattern_fault(criterion.pattern)
-    return f"not a regular expression: {fault}" if fault else None
-
-
-def _schema_problem(criterion: JsonSchemaCriterion) -> str | None:
-    return _unusable_schema(criterion.schema_)
-
-
-def _file_problem(criterion: FileCriterion) -> str | None:
-    return _unusable_schema(criterion.json_schema) if criterion.json_schema is not None else None
-
-
 def _unusable_schema(schema: JsonObject) -> str | None:
     fault = check_schema(schema)
     return f"not a JSON Schema: {fault}" if fault else unknown_keyword(schema)
-
-
-_VALIDATORS: dict[str, Callable[[Any], str | None]] = {
-    "json_predicate": _predicate_problem,
-    "rubric": _rubric_problem,
-    "receipt": _receipt_problem,
-    "probe": _probe_problem,
-    "regex": _regex_problem,
-    "json_schema": _schema_problem,
-    "file": _file_problem,
-}

@@ -137,8 +137,6 @@ class Judging:
 
 @dataclass(slots=True)
 class _Judgment:
-    """The state of judging one submission."""
-
     judging: Judging
     submission: Submission
     notify: Notify
@@ -177,9 +175,8 @@ class _Judgment:
     async def decide(self) -> list[CriterionResult]:
         """The result of every criterion, decided in the order of `next_step`."""
         criteria = self.submission.task.criteria
-        if (detector := self.judging.detector()) is not None:
-            await run_in_thread_if(self.is_large, partial(self._inspect_run, detector))
-        await run_in_thread_if(self.is_large, self._name_unrecorded_files)
+        if self.submission.has_receipts and self.submission.has_report:
+            await run_in_thread_if(self.is_large, self._doubt_report)
         results: dict[str, CriterionResult] = {}
         if self.submission.folder is not None and self.submission.run.artifacts:
             run = self.submission.run
@@ -206,36 +203,25 @@ class _Judgment:
             results |= {decision.id: held_to(decision, self._min_level) for decision in new}
         return [results[criterion.id or ""] for criterion in criteria]
 
-    def _inspect_run(self, detector: "Detector") -> None:
-        """Add a finding if the run looks like those of this project whose reports weren't true."""
-        if not (self.submission.has_receipts and self.submission.has_report):
-            return
-        probability = detector.probability(self.submission.run)
-        self.looks_unsupported = probability >= detector.threshold
-        if self.looks_unsupported:
+    def _doubt_report(self) -> None:
+        """Add a finding if the run looks like those of this project whose reports weren't true, and one if the report
+        names files of which there is no trace.
+        """
+        submission, detector = self.submission, self.judging.detector()
+        if detector is not None and (probability := detector.probability(submission.run)) >= detector.threshold:
+            self.looks_unsupported = True
             message = f"the run looks like those whose reports weren't true (probability {probability:.2f})"
             self.findings.append(Finding(severity="minor", code="looks_unsupported", message=message))
-
-    def _name_unrecorded_files(self) -> None:
-        """Add a finding if the report names files of which there is no trace."""
-        submission = self.submission
-        if not (submission.has_receipts and submission.has_report):
-            return
         if names := gate.unrecorded_files(submission.run, partial(_exists, submission)):
             text = ", ".join(f"`{name}`" for name in names[:5])
             message = f"the report names {text}: not in the workspace, and in no tool call"
             self.findings.append(Finding(severity="minor", code="unrecorded_file", message=message))
 
     @property
-    def _asks_for_citations(self) -> bool:
-        return any(isinstance(criterion, CitationsCriterion) for criterion in self.submission.task.criteria)
-
-    @property
     def _min_level(self) -> Level | None:
         return self.submission.task.min_level or self.judging.min_level
 
     async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
-        """Let code decide."""
         if any(isinstance(criterion, ShellCriterion) for criterion in criteria) and self.guard is None:
             from delegate.judging.checks.guard import CheckGuard  # loaded only where commands run
 
@@ -247,10 +233,9 @@ class _Judgment:
         """The artifacts that aren't what was judged any more, in words; empty if there are none."""
         if self.work.changed is not None:
             return shown(self.work.changed)
-        watch = self.watch
-        if watch is None:
+        if self.watch is None:
             return ""
-        paths = await run_in_thread_if(len(self.submission.run.artifacts) > FEW, watch.changed)
+        paths = await run_in_thread_if(len(self.submission.run.artifacts) > FEW, self.watch.changed)
         return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
 
     async def _changed_besides(self) -> str:
@@ -264,7 +249,6 @@ class _Judgment:
     async def _ask_judge(
         self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
     ) -> list[CriterionResult]:
-        """Let a model decide."""
         if self.decisions is None:
             from delegate.judging.judge.decisions import JudgeDecisions  # loaded only where a model may be needed
 
@@ -283,7 +267,7 @@ class _Judgment:
 
     async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
         """The verdict that follows from all results."""
-        task, combined, recorder = self.submission.task, combine(results, self._min_level), self.session.recorder
+        combined = combine(results, self._min_level)
         if (changes := await self._changed_artifacts()) and combined.verdict == "PASS":
             reasoning = f"changed after it was checked, so what was checked no longer exists: {changes}"
             combined = Combined("FAIL", None, combined.verified, "check", "changed_after_check", reasoning)
@@ -291,19 +275,24 @@ class _Judgment:
             message = f"changed after the child had ended, so what is there isn't what was judged: {other_changes}"
             self.findings.append(Finding(severity="major", code="changed_after_check", message=message))
             combined = combined.lowered("own_checks", message)
+        has_commands = any(isinstance(criterion, ShellCriterion) for criterion in self.submission.task.criteria)
+        return self._verdict(combined, results, await self.judging.commands.mechanism() if has_commands else None)
+
+    def refused(self, decided_by: DecidedBy, code: VerdictCode, reason: str) -> Verdict:
+        """A FAIL for the whole task, with the judges asked so far and their cost."""
+        criteria = self.submission.task.criteria
+        skipped = [result(criterion, "skipped", "nobody", "skipped", code) for criterion in criteria]
+        return self._verdict(Combined("FAIL", None, False, decided_by, code, reason), skipped)
+
+    def _verdict(self, combined: Combined, results: Sequence[CriterionResult], sandbox: str | None = None) -> Verdict:
+        task, recorder = self.submission.task, self.session.recorder
         score, coverage = weighted_score(results)
-        shell = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         return Verdict(
-            verdict=combined.verdict,
-            level=combined.level,
-            verified=combined.verified,
-            decided_by=combined.decided_by,
-            code=combined.code,
-            reasoning=combined.reasoning,
+            **combined._asdict(),
             criteria=tuple(results),
             findings=(
                 *self.findings,
-                *self._guard_findings,
+                *(self.guard.findings if self.guard is not None else ()),
                 *self._git_findings,
                 *self._input_findings,
                 *recorder.findings(),
@@ -314,40 +303,13 @@ class _Judgment:
             coverage=coverage,
             gate=self.gate_code,
             rubric_version=rubric_version(task),
-            judge_version=judge_version(*recorder.models(), citations=self._asks_for_citations),
-            reading_version=reading_version(),
-            sandbox=await self.judging.commands.mechanism() if shell else None,
-            receipts=self._receipts,
-        )
-
-    def refused(self, decided_by: DecidedBy, code: VerdictCode, reason: str) -> Verdict:
-        """A FAIL for the whole task, with the judges asked so far and their cost."""
-        task, recorder = self.submission.task, self.session.recorder
-        return Verdict(
-            verdict="FAIL",
-            verified=False,
-            decided_by=decided_by,
-            code=code,
-            reasoning=reason,
-            criteria=tuple(result(criterion, "skipped", "nobody", "skipped", code) for criterion in task.criteria),
-            findings=(
-                *self.findings,
-                *self._guard_findings,
-                *self._git_findings,
-                *self._input_findings,
-                *recorder.findings(),
+            judge_version=judge_version(
+                *recorder.models(), citations=any(isinstance(each, CitationsCriterion) for each in task.criteria)
             ),
-            judge=recorder.record(),
-            gate=self.gate_code,
-            rubric_version=rubric_version(task),
-            judge_version=judge_version(*recorder.models(), citations=self._asks_for_citations),
             reading_version=reading_version(),
+            sandbox=sandbox,
             receipts=self._receipts,
         )
-
-    @property
-    def _guard_findings(self) -> Sequence[Finding]:
-        return self.guard.findings if self.guard is not None else ()
 
     @property
     def _input_findings(self) -> Sequence[Finding]:

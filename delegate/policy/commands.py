@@ -335,7 +335,6 @@ def _inner(command: Simple, depth: int) -> Iterator[Reading]:
 
 
 def _run_by_wrapper(command: Simple, depth: int) -> Iterator[Reading]:
-    """What a program runs that its arguments name: a wrapper, or find and fd."""
     program, arguments = command.words[0], command.words[1:]
     wrapped = list(_wrapped(program, arguments))
     if wrapped:  # which options have a value isn't always as it is known
@@ -351,7 +350,6 @@ def _run_by_wrapper(command: Simple, depth: int) -> Iterator[Reading]:
 
 
 def _may_run(command: Simple) -> Iterator[Reading]:
-    """The commands that may begin within the arguments of a program. Whether it runs them isn't known."""
     program, words = command.words[0], command.words
     texts = [word for word in words[1:] if re.search(r"\s", word)]
     texts += [
@@ -766,7 +764,6 @@ class _Shell:
         return _ACTIVE.get(char, char) if char != "~" or is_first else char
 
     def _double(self, *, is_heredoc: bool = False) -> str:
-        """The rest of a text in double quotes."""
         text = ""
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -786,7 +783,6 @@ class _Shell:
         raise _UnreadableError
 
     def _dollar(self, *, is_quoted: bool) -> str:
-        """What begins with `$`."""
         rest, self._at = self._text[self._at + 1 : self._at + 2], self._at + 2
         if rest == "(":
             folders = self._folders
@@ -817,7 +813,6 @@ class _Shell:
         return "$" if is_quoted else _OPEN  # as in {$,b}X
 
     def _in_braces(self, *, is_quoted: bool) -> str:
-        """`${…}`: the value of a variable, or something that isn't known."""
         if (name := _NAME.match(self._text, self._at)) and self._text[name.end() : name.end() + 1] == "}":
             self._at = name.end() + 1
             return self._value(name[0], is_quoted=is_quoted)

@@ -6,10 +6,7 @@ A recorded result has the id of its list as `candidates`, instead of `verdict.ju
 
 import hashlib
 import time
-from functools import cache
-from typing import Any, NamedTuple
-
-from pydantic import TypeAdapter
+from typing import Any
 
 from delegate.records.aside import Statement
 from delegate.types import Candidate, TaskResult
@@ -37,7 +34,7 @@ RESULT = """CASE WHEN json_valid(result) THEN json_remove(
         ELSE result END,
     '$.candidates'
 ) ELSE result END"""
-"""The JSON of a task's result as it was before its list was `moved`. Those of earlier versions have it in them."""
+"""The JSON of a task's result as it was before its list was `moved`."""
 
 # In the same transaction as the result; the number of changed rows is 0 if there is no such task.
 _INSERT = """
@@ -47,39 +44,25 @@ _MOST = 64
 """How many lists are remembered."""
 
 
-@cache
-def _adapter() -> TypeAdapter[tuple[Candidate, ...]]:
-    return TypeAdapter(tuple[Candidate, ...])
-
-
-class _Encoded(NamedTuple):
-    candidates: tuple[Candidate, ...]
-    """Kept, so that no other object gets the identity of one of these."""
-    text: str
-    digest: str
-
-
 class CandidateLists:
     """The lists that were encoded lately. Routing returns the same candidates for similar verdicts."""
 
     def __init__(self) -> None:
-        self._encoded: dict[tuple[int, ...], _Encoded] = {}
+        self._encoded: dict[tuple[int, ...], tuple[tuple[Candidate, ...], str, str]] = {}
+        """By the identities of candidates: these, so that no other object gets one, their JSON, and its digest."""
 
     def moved(self, result: TaskResult, text: str) -> tuple[str, list[Statement]]:
         """The recorded result, from its JSON without `OF_RESULT`, and the statements that store its list."""
         judge = result.verdict.judge if result.verdict else None
         if judge is None or not judge.candidates:
             return text, []
-        encoded = self._encode(judge.candidates)
-        id = f"{time.strftime('%Y-%m-%d', time.gmtime())}:{encoded.digest}"
-        return f'{text[:-1]},"candidates":"{id}"}}', [(_INSERT, (id, encoded.text, result.handle))]
-
-    def _encode(self, candidates: tuple[Candidate, ...]) -> _Encoded:
-        identity = tuple(map(id, candidates))
-        if (entry := self._encoded.get(identity)) is None:
+        identity = tuple(map(id, judge.candidates))
+        if identity not in self._encoded:
             if len(self._encoded) >= _MOST:
                 self._encoded.clear()
-            data = _adapter().dump_json(candidates)
-            entry = _Encoded(candidates, data.decode(), hashlib.sha256(data).hexdigest()[:32])
-            self._encoded[identity] = entry
-        return entry
+            encoded = f"[{','.join(candidate.model_dump_json() for candidate in judge.candidates)}]"
+            digest = hashlib.sha256(encoded.encode()).hexdigest()[:32]
+            self._encoded[identity] = judge.candidates, encoded, digest
+        _, encoded, digest = self._encoded[identity]
+        list_id = f"{time.strftime('%Y-%m-%d', time.gmtime())}:{digest}"
+        return f'{text[:-1]},"candidates":"{list_id}"}}', [(_INSERT, (list_id, encoded, result.handle))]

@@ -586,18 +586,13 @@ class Records:
             self._store.post(("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", (key, reading, now)))
         self._store.post(("DELETE FROM readings WHERE at < ?", (now - _READING_DAYS * DAY,)))
 
-    async def rulings(self, handle: str | None = None) -> list[Ruling]:
-        """The rulings on one task, by everybody; or all rulings, and of each criterion only the latest.
+    async def rulings(self, handle: str | None = None, *, run_id: str | None = None) -> list[Ruling]:
+        """The rulings on one task, or on those of one run, by everybody; or all rulings, and of each criterion only the
+        latest.
 
         Raises DelegateError if the records can't be read.
         """
-        if handle is None:
-            return await self._query(rulings_table.in_force) or []
-        return await self._query(lambda connection: rulings_table.of_task(connection, handle)) or []
-
-    async def rulings_of_run(self, run_id: str) -> list[Ruling]:
-        """The rulings on the tasks of one run, by everybody. Raises DelegateError if the records can't be read."""
-        return await self._query(lambda connection: rulings_table.of_run(connection, run_id)) or []
+        return await self._query(lambda connection: rulings_table.rulings(connection, handle, run_id)) or []
 
     async def draw(self, n: int | None, run_id: str | None = None) -> list[tuple[str, str]]:
         """The handles and ids of `n` criteria that judges decided, drawn at random; of all, in random order, if None.
@@ -663,7 +658,6 @@ def _texts(run: ChildRun, result: TaskResult) -> tuple[TaskResult, str, str]:
 
 
 def _read_report(path: Path, handle: str) -> str:
-    """The recorded output of a task. Blocks for one query."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT run FROM tasks WHERE handle = ? AND run IS NOT NULL", (handle,)).fetchone()
@@ -726,7 +720,6 @@ def _mended(values: JsonObject) -> tuple[JsonObject, bool]:
 
 
 def _object(text: object) -> JsonObject | None:
-    """The JSON object in a stored text; None if it is damaged."""
     try:
         document = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -742,7 +735,6 @@ def _criteria_of(verdict: object) -> list[JsonObject]:
 
 
 def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
-    """What is on record of a completed task; None if its record is damaged."""
     from delegate.budget.estimate import PastTask  # loaded only for estimates
 
     model, cost, share, usage, task = row

@@ -41,12 +41,7 @@ Journal = Callable[[Callable[..., TaskEvent], str], None]
 class Recorder:
     """Collects the receipts, output, usage and cost of one child. Custom runners use it as the built-in loop does."""
 
-    def __init__(
-        self,
-        charge: Charge | None = None,
-        *,
-        journal: Journal | None = None,
-    ) -> None:
+    def __init__(self, charge: Charge | None = None, *, journal: Journal | None = None) -> None:
         """`charge` is the initial charge: `costs.UNOBSERVED` for a runner whose model calls can't be observed.
 
         `journal` gets a `ChildUsage` for each model call and a `ChildTool` for each tool call, as JSON text.
@@ -93,25 +88,13 @@ class Recorder:
         if self._journal is not None:
             self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, _as_json(calls))
 
-    def _write_usage(
-        self,
-        charge: Charge,
-        model: str | None,
-        text: str,
-        seconds: float | None,
-        calls: str,
-    ) -> None:
+    def _write_usage(self, charge: Charge, model: str | None, text: str, seconds: float | None, calls: str) -> None:
         """`text` and `calls`, which is JSON, are redacted already."""
         assert self._journal is not None
         usage, seconds = charge.usage, None if seconds is None else round(seconds, 6)
         values = {
             "model": redactor.value(encodable(model)),
-            "model_calls": usage.model_calls,
-            "input_tokens": usage.input_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-            "output_tokens": usage.output_tokens,
-            "reasoning_tokens": usage.reasoning_tokens,
+            **usage.model_dump(),
             "cost_usd": charge.cost_usd,
             "seconds": seconds,
             "text": text,
@@ -156,7 +139,7 @@ class Recorder:
             tool=encodable(tool),
             args=encodable(dict(args)),
             status=answer.status,
-            output=_shortened(whole, max(len(text), len(whole))) if is_long else text,
+            output=_without_middle(whole, RECEIPT_CHARS, max(len(text), len(whole))) if is_long else text,
             args_sha256=args_digest(args),
             output_sha256=hashlib.sha256(data).hexdigest(),
             output_bytes=len(data),
@@ -186,7 +169,8 @@ class Recorder:
             status, error = "failed", _too_long(text)
         self._finished = ChildRun(
             status=status,
-            output=self._output(text),
+            # The model's last text is redacted already; a runner's own output isn't.
+            output=self._last_text[1] if text in self._last_text else self._ends(text, MAX_REPORT_CHARS),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts[:MAX_ARTIFACTS],
             error=error and error.model_copy(update={"message": self._ends(error.message, WHOLE_CHARS)}),
@@ -211,10 +195,6 @@ class Recorder:
         if len(run.artifacts) > MAX_ARTIFACTS:
             run = run.model_copy(update={"artifacts": run.artifacts[:MAX_ARTIFACTS]})
         return ChildRun.model_validate(encodable(redactor.value(run.model_dump(exclude_defaults=True))))
-
-    def _output(self, output: str) -> str:
-        """The output to record. The model's last text is redacted already; a runner's own output isn't."""
-        return self._last_text[1] if output in self._last_text else self._ends(output, MAX_REPORT_CHARS)
 
     def _ends(self, text: str, limit: int) -> str:
         """The text redacted; if it is longer than `limit`, only its beginning and end, with a note between them.
@@ -285,14 +265,11 @@ def ends(text: str, limit: int) -> str:
     return text if len(text) <= limit else _without_middle(text, _KEPT_CHARS, len(text))
 
 
-def _shortened(text: str, chars: int) -> str:
-    """The beginning and end of what is or was `chars` long."""
-    return text if len(text) <= RECEIPT_CHARS else _without_middle(text, RECEIPT_CHARS, chars)
-
-
 def _without_middle(text: str, length: int, chars: int) -> str:
-    """`length` characters of a text that is or was `chars` long, half of them from its end."""
+    """At most `length` characters of a text that is or was `chars` long, half of them from its end."""
     half = length // 2
+    if len(text) <= length:
+        return text
     return f"{text[:half]}{_note(chars - 2 * half)}{text[-half:]}"
 
 

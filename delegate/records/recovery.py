@@ -58,7 +58,6 @@ def recover(path: Path, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> R
 
 
 def _damage(path: Path, busy_seconds: float) -> str:
-    """What SQLite finds wrong with a file; empty if nothing."""
     with closing(sqlite3.connect(path, timeout=busy_seconds)) as connection:
         try:
             (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -87,8 +86,8 @@ def _replaced(path: Path, schema: str, damage: str) -> Recovery:
         with suppress(FileNotFoundError):
             os.replace(f"{path}{suffix}", f"{kept_as}{suffix}")
     os.replace(new, path)
-    rows, lost = sum(copy.rows for copy in copies.values()), sum(copy.lost for copy in copies.values())
-    return Recovery(path, damage, rows, lost, tuple(table for table, copy in copies.items() if copy.is_cut), kept_as)
+    rows, lost = sum(rows for rows, _, _ in copies.values()), sum(lost for _, lost, _ in copies.values())
+    return Recovery(path, damage, rows, lost, tuple(table for table, (*_, cut) in copies.items() if cut), kept_as)
 
 
 @contextmanager
@@ -131,26 +130,20 @@ def _by_sqlite(path: Path, folder: Path) -> Path | None:
     return None
 
 
-class _Copied(NamedTuple):
-    rows: int
-    lost: int
-    is_cut: bool
-    """Whether the rest of the table can't be read."""
-
-
 def _tables(connection: sqlite3.Connection) -> set[str] | None:
-    """The names of all tables; None if they can't be read."""
     try:
         return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError:
         return None
 
 
-def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> _Copied:
-    """Copy all rows that can be read, going on behind those that can't."""
-    names = _tables(source)
-    if names is None or table not in names:  # an earlier version didn't have it
-        return _Copied(0, 0, names is None)
+def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> tuple[int, int, bool]:
+    """Copy all rows that can be read, going on behind those that can't.
+
+    Returns how many were saved and lost, and whether the rest of the table can't be read.
+    """
+    if (names := _tables(source)) is None or table not in names:
+        return 0, 0, names is None
     rows = lost = 0
     start = 1
     while True:
@@ -158,11 +151,11 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) ->
             for row in source.execute(_FROM.format(table=table), (start,)):
                 is_saved = _insert(target, table, row)
                 rows, lost, start = rows + is_saved, lost + (not is_saved), row[0] + 1
-            return _Copied(rows, lost, False)
+            return rows, lost, False
         except sqlite3.DatabaseError:
             row = _next_readable(source, table, start)  # may be `start`: Python reads one row ahead
         if row is None:
-            return _Copied(rows, lost, True)
+            return rows, lost, True
         is_saved = _insert(target, table, row)
         rows, lost, start = rows + is_saved, lost + row[0] - start + (not is_saved), row[0] + 1
 
@@ -177,10 +170,7 @@ def _next_readable(source: sqlite3.Connection, table: str, start: int) -> tuple[
 
 def _insert(target: sqlite3.Connection, table: str, row: tuple[Any, ...]) -> bool:
     with suppress(sqlite3.DatabaseError):
-        sql = _INSERT.format(table=table, columns=_columns(target, table), values=", ".join("?" * len(row)))
+        columns = ["rowid", *(name for _, name, *_ in target.execute(f"PRAGMA table_info({table})"))]
+        sql = _INSERT.format(table=table, columns=", ".join(columns), values=", ".join("?" * len(row)))
         return target.execute(sql, row).rowcount > 0
     return False
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> str:
-    return ", ".join(["rowid", *(name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})"))])

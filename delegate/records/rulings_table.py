@@ -1,9 +1,9 @@
 """The table of rulings. They outlive the records of their tasks, since a judge is measured over months."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -99,19 +99,19 @@ def inserts(rulings: Sequence[Ruling]) -> list[Statement]:
     return [(_INSERT, tuple(getattr(ruling, name) for name in _COLUMNS)) for ruling in rulings]
 
 
-def in_force(connection: sqlite3.Connection) -> list[Ruling]:
-    """All rulings, oldest first; only the latest one of each criterion."""
-    return _rulings(connection.execute(_SELECT))
-
-
-def of_task(connection: sqlite3.Connection, task: str) -> list[Ruling]:
-    """All rulings on one task, by everybody, oldest first."""
-    return _rulings(connection.execute(_SELECT_OF_TASK, (task,)))
-
-
-def of_run(connection: sqlite3.Connection, run_id: str) -> list[Ruling]:
-    """All rulings on the tasks of one run, by everybody, oldest first."""
-    return _rulings(connection.execute(_SELECT_OF_RUN, (run_id,)))
+def rulings(connection: sqlite3.Connection, task: str | None, run_id: str | None) -> list[Ruling]:
+    """All rulings on a task, or on those of a run, by everybody, oldest first; or else the latest on each criterion.
+    Those that are damaged are left out.
+    """
+    if task is not None:
+        rows = connection.execute(_SELECT_OF_TASK, (task,))
+    else:
+        rows = connection.execute(_SELECT) if run_id is None else connection.execute(_SELECT_OF_RUN, (run_id,))
+    found: list[Ruling] = []
+    for row in rows:
+        with suppress(ValidationError):
+            found.append(Ruling.model_validate(dict(zip(_COLUMNS, row, strict=True))))
+    return found
 
 
 def drawn(connection: sqlite3.Connection) -> set[tuple[str, str]]:
@@ -127,12 +127,3 @@ def disagreements(connection: sqlite3.Connection) -> tuple[int, int]:
 def false_passes(connection: sqlite3.Connection) -> list[FalsePasses]:
     """The false passes of all judges, by version and worker, over rulings on criteria drawn at random."""
     return [FalsePasses(*row) for row in connection.execute(_SELECT_FALSE_PASSES)]
-
-
-def _rulings(rows: Iterable[tuple[Any, ...]]) -> list[Ruling]:
-    """Without those that are damaged."""
-    rulings: list[Ruling] = []
-    for row in rows:
-        with suppress(ValidationError):
-            rulings.append(Ruling.model_validate(dict(zip(_COLUMNS, row, strict=True))))
-    return rulings

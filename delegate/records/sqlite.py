@@ -177,7 +177,6 @@ class Store:
     # ---------------------------------------------------------------------------------------------- in the thread
 
     def _work(self) -> None:
-        """Do what is pending, until nothing more comes for a while."""
         while True:
             is_asked = self._wake.wait(LINGER_SECONDS if self._connection is not None else 0)
             with self._lock:
@@ -191,11 +190,14 @@ class Store:
                 self._maintain(self._step)
 
     def _do(self, items: Sequence["_Write | _Job"]) -> None:
-        """Commit the writes between two jobs in one transaction."""
         for _, group in groupby(items, key=lambda item: isinstance(item, _Write)):
             together = list(group)
-            outcomes = self._written([item for item in together if isinstance(item, _Write)])
-            outcomes = [*outcomes, *(_outcome(item.work) for item in together if isinstance(item, _Job))]
+            outcomes = list(self._written([item for item in together if isinstance(item, _Write)]))
+            for job in (item for item in together if isinstance(item, _Job)):
+                try:
+                    outcomes.append(job.work())
+                except Exception as error:
+                    outcomes.append(error)
             _wake([(item.done, came) for item, came in zip(together, outcomes, strict=True) if item.done is not None])
 
     @contextlib.contextmanager
@@ -343,13 +345,6 @@ class Store:
             _log.warning("%s can't be written: %s%s", self._path, trouble_of(error, self._path), more)
 
 
-def _outcome(work: Callable[[], object]) -> object:
-    try:
-        return work()
-    except Exception as error:
-        return error
-
-
 def _wake(outcomes: Iterable[tuple["asyncio.Future[Any]", object]]) -> None:
     """Wake those who wait, all of one loop at once."""
 
@@ -371,7 +366,6 @@ def _wake(outcomes: Iterable[tuple["asyncio.Future[Any]", object]]) -> None:
 
 
 def _is_busy(error: Exception) -> bool:
-    """Whether another process or thread is writing."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     return code & 0xFF == sqlite3.SQLITE_BUSY or isinstance(error, TimeoutError)
 

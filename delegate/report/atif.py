@@ -99,7 +99,6 @@ def _parent(task: RecordedTask, tasks: Sequence[RecordedTask]) -> RecordedTask |
 
 
 def _handles_in(event: JsonObject) -> list[str]:
-    """The handles of the run that the result of a delegating tool call names."""
     if event["kind"] != "child.tool" or "delegat" not in event["tool"]:
         return []
     return re.findall(rf"\b{re.escape(event['run_id'])}-\d+\b", event["output"])
@@ -234,7 +233,6 @@ def _steps(events: Sequence[JsonObject]) -> list[_Step]:
 
 
 def _said(at: float, text: str) -> JsonObject:
-    """What the child was told."""
     return {"source": "user", "timestamp": _time(at), "message": text}
 
 
@@ -259,7 +257,6 @@ def _metrics(usage: JsonObject) -> JsonObject:
 
 
 def _ours(task: RecordedTask) -> JsonObject:
-    """What ATIF has no field for."""
     record = task.record
     verdict: JsonObject = task.result.get("verdict") or _NOTHING
     return {

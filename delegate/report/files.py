@@ -79,7 +79,6 @@ class LeftFiles:
         return FileView(path, change, text=room.take(text, _FILE_CHARS), note=note)
 
     def _is_unchanged(self, artifact: Artifact) -> bool:
-        """Whether the file is as it was when its task ended, or that can't be told."""
         if artifact.sha256 is None or self._root is None or artifact.bytes > _COMPARED_BYTES:
             return True
         try:

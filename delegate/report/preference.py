@@ -63,7 +63,6 @@ class _Label:
 
 
 def _label(task: RecordedTask) -> _Label | str:
-    """The label of a task, or the reason why there is none."""
     if not task.result:
         return str(task.record["state"])
     result = TaskResult.model_validate(task.result)

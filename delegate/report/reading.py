@@ -110,9 +110,8 @@ class Reports:
         return {handle: record for handle, record in records.items() if record is not None}
 
     async def _rulings(self, run_id: str) -> Mapping[str, Sequence[Ruling]]:
-        """The rulings on the tasks of a run, by handle."""
         rulings: dict[str, list[Ruling]] = {}
-        for ruling in await self._records.rulings_of_run(run_id):
+        for ruling in await self._records.rulings(run_id=run_id):
             rulings.setdefault(ruling.task, []).append(ruling)
         return rulings
 
@@ -245,7 +244,6 @@ def _redacted(outcome: ItemOutcome) -> ItemOutcome:
 
 
 def _in_order(tasks: Sequence[TaskSummary]) -> list[TaskSummary]:
-    """The tasks of the root by their place in the call, then what children delegated."""
     top = min(task.depth for task in tasks)
     roots = sorted((task for task in tasks if task.depth == top), key=lambda task: task.task_index)
     return [*roots, *(task for task in tasks if task.depth != top)]
@@ -332,7 +330,6 @@ def _figures(totals: Totals, *, live: bool) -> list[str]:
 
 
 def _tone(words: Sequence[tuple[str, Tone]]) -> Tone:
-    """The tone of the whole: the worst of its tasks."""
     order: tuple[Tone, ...] = ("fail", "warn", "run", "none", "pass")
     return order[min((order.index(tone) for _, tone in words), default=order.index("none"))]
 
@@ -405,7 +402,6 @@ def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:
 
 
 def _line(run: RunSummary | BatchSummary) -> RunLine:
-    """A run, or a batch, in the list."""
     if isinstance(run, RunSummary):
         kind, total, cost_usd, goal = "run", run.tasks, run.cost_usd, run.goal
     else:

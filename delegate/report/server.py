@@ -64,8 +64,6 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
 
 
 class _Views:
-    """Answers requests."""
-
     def __init__(self, reports: Reports) -> None:
         self.token = secrets.token_urlsafe(18)
         self._reports = reports
@@ -93,7 +91,6 @@ class _Views:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer a request, and note on which connection that is done."""
         connection = request.protocol
         self._answering.add(connection)
         try:

@@ -267,7 +267,6 @@ def _facts_of_child(result: TaskResult) -> Iterator[tuple[str, str]]:
 
 
 def _judging(verdict: Verdict | None) -> Iterator[str]:
-    """The judge, the attempts that gave no answer, and whether a second judge was asked."""
     record = verdict.judge if verdict else None
     if record is None:
         return
@@ -424,7 +423,6 @@ class _Details:
         )
 
     def _excerpt(self, criterion: CriterionResult, place: str) -> Excerpt | None:
-        """A judge's quote in its source, as far as there is room."""
         quote = criterion.evidence or ""
         if not self._room.has(_ROW_CHARS + len(quote)) or not (source := self._source(criterion)):
             return None
@@ -505,7 +503,6 @@ def _agrees(ruling: Ruling, criterion: CriterionResult) -> bool:
 
 
 def _repeats(reason: str, evidence: str) -> bool:
-    """Whether the reason says all that the evidence of a check does."""
     lines = (" ".join(line.split()) for line in evidence.splitlines() if any(map(str.isalnum, line)))
     text = " ".join(reason.split())
     return all(line in text for line in lines)

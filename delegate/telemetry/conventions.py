@@ -13,7 +13,6 @@ VERSION = "0.1.0"
 SCOPE = "delegate"
 """The instrumentation scope of all spans, events and metrics."""
 
-# -------------------------------------------------------------------------------------------------------- operations
 
 Operation = Literal["invoke_workflow", "invoke_agent", "chat", "execute_tool"]
 
@@ -45,7 +44,6 @@ PROVIDERS: Mapping[str, str] = {"openai": "openai", "anthropic": "anthropic", "g
 REASONS: Mapping[str, str] = {"end": "stop", "tool_calls": "tool_call", "refusal": "content_filter"}
 """The finish reasons by our own stop reasons. Others keep their own."""
 
-# ----------------------------------------------------------------------------------------------------------- content
 
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable with which an operator opts in to content: prompts, replies, arguments, results, reasons."""
@@ -58,7 +56,6 @@ OUTPUT_MESSAGES = "gen_ai.output.messages"
 TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
 TOOL_RESULT = "gen_ai.tool.call.result"
 
-# -------------------------------------------------------------------------------------------------------- evaluations
 
 EVALUATION = "gen_ai.evaluation.result"
 """The event of one criterion's result, and of the verdict."""
@@ -67,7 +64,6 @@ SCORE_VALUE = "gen_ai.evaluation.score.value"
 SCORE_LABEL = "gen_ai.evaluation.score.label"
 EXPLANATION = "gen_ai.evaluation.explanation"
 
-# -------------------------------------------------------------------------------------------------------------- ours
 
 RUN_ID = "delegate.run.id"
 TASKS = "delegate.tasks"

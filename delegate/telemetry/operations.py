@@ -10,45 +10,15 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from delegate.errors import ConfigError
 from delegate.models.connections import Connection
-from delegate.ports import ChatReply, ChatRequest, ToolOutput
-from delegate.types import Provenance, TaskResult, Tier, Usage, Verdict
+from delegate.ports import ChatRequest
+from delegate.telemetry.operation import OFF, Operation, Signals, current
+from delegate.types import Tier
 
-if TYPE_CHECKING:
-    from delegate.telemetry.tracing import Scope, Signals
-
-
-class Operation:
-    """One operation, which is the current span inside its `with` block. This one does nothing."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        pass
-
-    def finished(self, result: TaskResult) -> None:
-        """Record the result of a task, and its verdict."""
-
-    def judged(self, verdict: Verdict) -> None:
-        """Record the verdict on work that was done elsewhere."""
-
-    def replied(self, reply: ChatReply, usage: Usage, cost_usd: float | None, provenance: Provenance) -> None:
-        """Record the reply of a model, and what it cost."""
-
-    def returned(self, output: ToolOutput) -> None:
-        """Record the output of a tool."""
-
-
-OFF = Operation()
-current: ContextVar["Scope | None"] = ContextVar("delegate_telemetry", default=None)
-"""What is traced now; None if nothing is."""
-_receivers: ContextVar["Signals | None"] = ContextVar("delegate_telemetry_receivers", default=None)
+_receivers: ContextVar[Signals | None] = ContextVar("delegate_telemetry_receivers", default=None)
 """The receivers inside `written_to`, instead of those that the program has set."""
 _GETTERS = (
     ("opentelemetry.trace", "get_tracer_provider"),
@@ -164,7 +134,7 @@ def written_to(path: Path | None) -> Generator[None]:
         file.close()
 
 
-def _signals() -> "Signals | None":
+def _signals() -> Signals | None:
     """Where to send spans, events and metrics; None if there is no receiver."""
     if (signals := _receivers.get()) is not None:
         return signals

@@ -13,16 +13,16 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextvars import Token
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry._logs import Logger, LoggerProvider, LogRecord
-from opentelemetry.metrics import Meter, MeterProvider
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvider
+from opentelemetry._logs import LoggerProvider, LogRecord
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
 
 from delegate._util.redaction import logger, redactor
 from delegate.errors import ProviderError
@@ -31,7 +31,7 @@ from delegate.models.connections import Connection
 from delegate.ports import ChatReply, ChatRequest, ToolOutput
 from delegate.telemetry import content
 from delegate.telemetry import conventions as names
-from delegate.telemetry.operations import Operation, current
+from delegate.telemetry.operation import Instruments, Operation, Scope, Signals, current
 from delegate.types import CriterionResult, Provenance, TaskResult, Tier, Usage, Verdict
 
 P = ParamSpec("P")
@@ -42,34 +42,6 @@ _SUPPRESSED = "suppress_instrumentation"
 """The context key with which a program turns instrumentations off: `suppress_instrumentation()` sets it."""
 _PLAIN = re.compile(r"[\w.:/@-]{1,100}")
 """What an identifier that a server or a model wrote may look like. Others could be any text, and are left out."""
-
-
-class Instruments:
-    """The metrics."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.verdicts = meter.create_counter(names.VERDICTS_METRIC, "{verdict}", "Verdicts, by their code.")
-        self.share = meter.create_histogram(
-            names.SHARE_METRIC,
-            "1",
-            "The share of a task's cost that was spent on judges.",
-            explicit_bucket_boundaries_advisory=names.SHARE_BUCKETS,
-        )
-        self.judge = meter.create_histogram(
-            names.JUDGE_METRIC,
-            "s",
-            "The duration of a judge's model calls.",
-            explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """The receivers. Without a logger, events are attached to their spans."""
-
-    tracer: Tracer
-    logger: Logger | None
-    instruments: Instruments | None
 
 
 @lru_cache(8)
@@ -107,20 +79,6 @@ def _guarded(method: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[
             _log.warning("a span or an event could not be emitted", exc_info=True)
 
     return guarded
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What is known about everything that is traced inside one operation."""
-
-    signals: Signals
-    content_in_spans: bool
-    content_in_events: bool
-    batch: Span | None = None
-    """The span of the batch, directly below it."""
-    role: Literal["child", "judge"] | None = None
-    handle: str | None = None
-    """The handle of the task that runs."""
 
 
 class Traced(Operation):

@@ -2,7 +2,6 @@
 
 import asyncio
 import csv
-import gc
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -45,11 +44,6 @@ async def test_every_task_has_one_outcome_and_one_line_verdict_first(delegator: 
     assert {row["id"]: row["verdict"] for row in lines(path)} == words(found)
     assert path.read_text().startswith('{"verdict": ')
     assert (batch.tally.passed, batch.tally.failed, batch.stopped) == (2, 1, "")
-
-
-async def test_items_keep_their_own_ids(delegator: Delegator) -> None:
-    given = [Item(id, task) for id, task in zip(("x", "y"), tasks("a", "b"), strict=True)]
-    assert words(await outcomes(delegator.batches.run(given))) == {"x": "PASS", "y": "PASS"}
 
 
 async def test_the_columns_of_an_items_input_are_in_a_csv_of_results(delegator: Delegator) -> None:
@@ -327,19 +321,6 @@ async def test_nothing_is_run_if_the_journal_can_t_be_written(
     with pytest.raises(DelegateError, match="the journal of batches can't be written"):
         await outcomes(delegator.batches.run(tasks("a")))
     assert not children.starts
-
-
-@pytest.mark.slow
-async def test_results_are_not_kept_in_memory(delegator: Delegator) -> None:
-    def alive() -> int:
-        gc.collect()
-        return sum(isinstance(one, TaskResult) for one in gc.get_objects())
-
-    before, most = alive(), 0
-    async for outcome in delegator.batches.run(tasks(*(f"t{n}" for n in range(60))), concurrency=2):
-        if outcome.row and outcome.row % 20 == 0:
-            most = max(most, alive() - before)
-    assert most <= 6
 
 
 async def test_old_batches_are_deleted_like_old_records(children: Children, home: Path) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.batch.item import Item
-from delegate.budget.estimate import FEWEST_RECORDS
 from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
 
@@ -34,18 +33,10 @@ async def test_without_records_the_cost_is_assumed(delegator: Delegator, client:
         (MODEL, 3, "assumed"),
         ("gpt-6-luna", 1, "assumed"),
     ]
-    assert plan.usd == sum(group.usd or 0 for group in plan.groups)
-    assert plan.usd
+    assert plan.estimate.usd == sum(group.usd or 0 for group in plan.groups)
+    assert plan.estimate.usd
     assert client.requests == []
     assert await delegator.batches.latest() == []
-
-
-async def test_with_enough_records_the_estimate_is_their_median(delegator: Delegator) -> None:
-    report = await delegator.run(*items(FEWEST_RECORDS))
-    (group,) = (await delegator.batches.plan(items(400))).groups
-    costs = sorted(result.cost_usd or 0 for result in report.results)
-    assert (group.basis, group.records) == ("records", FEWEST_RECORDS)
-    assert group.each_usd == pytest.approx(costs[FEWEST_RECORDS // 2], rel=0.01)
 
 
 async def test_the_stages_of_a_workflow_are_in_the_order_they_can_run(delegator: Delegator) -> None:

@@ -125,13 +125,6 @@ def test_the_digest_depends_on_the_tasks_and_not_on_the_format() -> None:
     assert (as_lines.total, as_lines.has_needs, as_lines.title) == (3, True, "first")
 
 
-@pytest.mark.parametrize(
-    ("goal", "title"), [("Find the CEO of {company}", "Find the CEO of {company}"), ("{company}", "Acme")]
-)
-def test_a_batch_is_named_by_the_template_of_its_goals(goal: str, title: str) -> None:
-    assert _validated(_source("t.csv", "company\nAcme\nBolt\n", Templates(goal))).title == title
-
-
 def test_an_unknown_column_is_named_with_a_suggestion() -> None:
     error = _refusal(_source("t.csv", "compani\nAcme\n", GOAL))
     assert error.message == "t.csv: row 1: there is no column 'company' (line 2)"
@@ -251,11 +244,6 @@ def test_a_problem_with_the_whole_file_is_reported(name: str, text: str, said: s
 def test_templates_are_refused_where_there_are_no_columns() -> None:
     with pytest.raises(CallError, match="templates are for the columns of a CSV"):
         _source("t.jsonl", '{"goal": "a"}', GOAL)
-
-
-def test_a_file_that_isn_t_there_is_named() -> None:
-    with pytest.raises(CallError, match=r"nothing\.csv can't be read: No such file"):
-        TaskFile(Path("nothing.csv"), read_task)
 
 
 def test_a_file_that_changed_after_validation_is_not_run() -> None:

@@ -65,10 +65,10 @@ async def test_a_longer_goal_costs_more_in_each_turn(home: Path) -> None:
             await delegator.run(*(Task(goal="Say hello.") for _ in range(FEWEST_RECORDS)))
             short = await delegator.batches.plan([Task(goal="Say hello.")])
             long = await delegator.batches.plan([Task(goal="Say hello.", context="word " * 10_000)])
-    assert short.usd == pytest.approx(1_100 * 100 / 1e6)
-    assert long.usd
-    assert short.usd
-    assert 0.8 < (long.usd - short.usd) / (10_000 * 100 / 1e6) < 1.5
+    assert short.estimate.usd == pytest.approx(1_100 * 100 / 1e6)
+    assert long.estimate.usd
+    assert short.estimate.usd
+    assert 0.8 < (long.estimate.usd - short.estimate.usd) / (10_000 * 100 / 1e6) < 1.5
 
 
 @pytest.mark.parametrize(
@@ -81,15 +81,15 @@ async def test_the_estimate_says_what_the_limits_allow_at_most(
         tasks = [Task(goal="Say hello.", max_cost_usd=of_task) for _ in range(2)]
         plan = await delegator.batches.plan(tasks, max_cost_usd=of_batch)
     assert plan.limit_usd == limit
-    assert plan.usd
-    assert plan.low_usd
-    assert plan.low_usd <= plan.usd <= (limit or plan.usd)
+    assert plan.estimate.usd
+    assert plan.estimate.low_usd
+    assert plan.estimate.low_usd <= plan.estimate.usd <= (limit or plan.estimate.usd)
 
 
 async def test_without_a_price_nothing_is_claimed(home: Path) -> None:
     async with Delegator(settings(home, "http://127.0.0.1:9/v1", model("own", None))) as delegator:
         plan = await delegator.batches.plan([Task(goal="Say hello.")])
-    assert (plan.usd, plan.low_usd, plan.groups[0].basis) == (None, None, "unknown")
+    assert (plan.estimate.usd, plan.estimate.low_usd, plan.groups[0].basis) == (None, None, "unknown")
     assert str(plan.estimate) == "unknown"
 
 

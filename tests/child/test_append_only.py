@@ -77,7 +77,7 @@ SHORTENED, SUMMARIZED = 145_000, 105_000
 and 139,000 where the summary was asked for in a conversation of its own, and the Claude models' children failed."""
 
 
-@pytest.mark.parametrize(("long", "summaries"), [("results", 0), ("notes", 1)])
+@pytest.mark.parametrize(("long", "summaries"), sampled([("results", 0), ("notes", 1)], 1))
 async def test_thinking_stays_valid_through_thirty_turns_with_compaction(long: Any, summaries: int) -> None:
     worker = Worker(long)
     prefixes = Prefixes(worker)
@@ -97,7 +97,7 @@ async def test_caches_stay_warm(protocol: Any, api: Any, long: Any, most: int) -
     assert sum(prefixes.tokens) - sum(prefixes.cached) < most
 
 
-@pytest.mark.parametrize("drops", [True, False])
+@pytest.mark.parametrize("drops", sampled([True, False], 1))
 async def test_thinking_that_is_refused_loses_no_work(drops: bool) -> None:
     """As where a gateway changes what it passes on. Not all of them know how to ask for thinking to be dropped."""
     worker = Worker()

@@ -88,14 +88,6 @@ async def test_the_programs_output_is_the_report_and_its_files_are_artifacts(pro
     assert result.cost_usd is None, "the program's cost is unknown"
 
 
-async def test_two_tasks_have_a_process_and_a_folder_each(program: Any) -> None:
-    runner = CommandRunner(program("pathlib.Path('mine').write_text('x'); print(os.getpid(), os.getcwd())"))
-    report = await report_of(runner, Task(goal="a"), Task(goal="b"))
-    said = [result.summary.split() for result in report.results]
-    assert len({pid for pid, _ in said}) == 2
-    assert [folder for _, folder in said] == [result.workspace for result in report.results]
-
-
 async def test_another_exit_code_is_a_failed_run_with_the_end_of_stderr(program: Any) -> None:
     source = "print('half of it')\nprint('x' * 5_000 + ' no credit', file=sys.stderr)\nsys.exit(3)"
     result = await done(program(source), {"acceptance_criteria": [{"kind": "file", "path": "a"}]})
@@ -107,12 +99,6 @@ async def test_another_exit_code_is_a_failed_run_with_the_end_of_stderr(program:
     assert len(result.error.message) < 1_200
     assert result.verdict
     assert result.verdict.code == "run_failed"
-
-
-async def test_a_program_without_output_has_an_empty_report(program: Any) -> None:
-    result = await done(program(""), {"acceptance_criteria": [{"kind": "file", "path": "a", "exists": False}]})
-    assert result.verdict
-    assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "empty_output")
 
 
 @pytest.mark.parametrize(
@@ -162,12 +148,6 @@ async def test_report_usage_and_cost_are_taken_from_json(program: Any) -> None:
     result = await done(program(f"print({json.dumps(said)!r})"), output="json")
     assert result.summary == "Three files."
     assert (result.usage.total_tokens, result.cost_usd, result.cost_provenance) == (100, 0.25, "estimated")
-
-
-async def test_usage_without_a_cost_leaves_the_cost_unknown(program: Any) -> None:
-    said = {"result": "Three.", "usage": {"input_tokens": 90, "output_tokens": 10}}
-    result = await done(program(f"print({json.dumps(said)!r})"), output="json")
-    assert (result.usage.total_tokens, result.cost_usd, result.cost_provenance) == (100, None, "unknown")
 
 
 async def test_a_failure_told_in_json_is_a_failed_run(program: Any) -> None:
@@ -240,7 +220,7 @@ async def test_a_cancel_kills_the_program_and_all_that_it_started(program: Any, 
 
 
 async def test_the_deadline_of_the_task_ends_the_program(program: Any) -> None:
-    result = await done(program("os.read(os.pipe()[0], 1)"), {"timeout_seconds": 0.5})
+    result = await done(program("os.read(os.pipe()[0], 1)"), {"timeout_seconds": 0.3})
     assert result.status == "timeout"
 
 
@@ -276,11 +256,6 @@ def test_a_command_that_cannot_be_run_is_refused_with_its_name(command: Any, sai
 def test_a_variable_that_is_not_set_is_refused() -> None:
     with pytest.raises(ConfigError, match="'AGENT_KEY' to pass to the runner isn't set"):
         CommandRunner("cat", env=["AGENT_KEY"])
-
-
-def test_an_unknown_output_format_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must be one of text, json"):
-        CommandRunner("cat", output="xml")  # pyright: ignore[reportArgumentType]
 
 
 async def test_a_relative_program_is_found_from_the_workspace() -> None:

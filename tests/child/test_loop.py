@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task, Tool, ToolError
-from delegate.child.command import CommandRunner
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, ToolOutput
 from delegate.types import JsonObject, Usage
@@ -160,10 +159,3 @@ async def test_a_child_that_writes_nothing_has_no_folder(home: Path) -> None:
     assert result.verdict.verdict == "PASS"
     assert str(home / "workspaces") in model.requests[0].system
     assert not (home / "workspaces").exists()
-
-
-@pytest.mark.parametrize("command", [["pwd"], ["sh", "-c", "echo 1 > a; pwd"]])
-async def test_a_command_as_child_starts_in_its_workspace(command: list[str], home: Path) -> None:
-    async with Delegator(runner=CommandRunner(command)) as delegator:
-        (result,) = (await delegator.run(Task(goal="Say where you are."))).results
-    assert Path(result.summary).parent == home / "workspaces"

@@ -38,10 +38,6 @@ def test_what_leads_to_no_other_page_is_only_text(href: str) -> None:
     assert readable(f"<a href='{href}'>here</a><p>", URL) == "here"
 
 
-def test_a_link_without_text_is_left_out() -> None:
-    assert readable("a <a href='/x'><svg><title>icon</title></svg></a> b<p>", URL) == "a b"
-
-
 @pytest.mark.parametrize(
     ("html", "lines"),
     [

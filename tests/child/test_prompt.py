@@ -31,11 +31,6 @@ def test_a_child_is_told_its_turns_and_its_time(seconds: float | None, line: str
     assert line in system(seconds=seconds).splitlines()
 
 
-def test_a_child_is_told_the_date() -> None:
-    assert "Today is 2026-11-22." in system()
-    assert f"Today is {date.today()}." in system(today=None)
-
-
 def test_what_two_children_of_a_day_share_comes_first() -> None:
     one = system(seconds=60, mark="a")
     other = prompt.system_text(Task(goal="other"), Path("/x"), max_steps=9, mark="b", today=TODAY)

@@ -115,12 +115,6 @@ async def test_a_second_empty_reply_in_a_row_is_the_report() -> None:
     assert (result.status, child.output, child.steps) == ("completed", "", 2)
 
 
-async def test_a_useless_reply_after_a_good_one_gets_a_notice_again() -> None:
-    client = Scripted([EMPTY, Scripted.call("list_files"), EMPTY, "The folder is empty."])
-    result, _ = await run(client)
-    assert (result.status, result.summary) == ("completed", "The folder is empty.")
-
-
 async def test_the_last_turn_offers_no_tools() -> None:
     client = Scripted([Scripted.call("list_files"), Scripted.call("list_files"), "The folder is empty."])
     result, _ = await run(client, max_steps=3)

@@ -58,11 +58,6 @@ def test_the_toolbox_holds_the_eight_tools(tools: Mapping[str, Tool]) -> None:
     assert list(tools) == NAMES
 
 
-def test_only_tools_that_change_something_run_alone(tools: Mapping[str, Tool]) -> None:
-    alone = {name for name, tool in tools.items() if not tool.parallel}
-    assert alone == {"write_file", "edit_file", "run_shell"}
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_are_a_closed_json_schema_without_noise(tools: Mapping[str, Tool], name: str) -> None:
     parameters = tools[name].parameters
@@ -79,15 +74,6 @@ def test_think_is_the_shipped_definition(tools: Mapping[str, Tool]) -> None:
     shipped = json.loads(path.read_text())
     think = tools["think"]
     assert {"name": think.name, "description": think.description, "parameters": think.parameters} == shipped
-
-
-async def test_thinking_answers_nothing_new(tools: Mapping[str, Tool]) -> None:
-    assert await text(tools["think"], thought="the file may be empty") == "Noted."
-
-
-def test_children_share_the_definitions_of_their_tools(folder: Folder) -> None:
-    one, two = toolbox(folder, Commands()), toolbox(folder, Commands())
-    assert all(a.parameters is b.parameters for a, b in zip(one, two, strict=True))
 
 
 @pytest.mark.slow
@@ -145,12 +131,6 @@ async def test_a_written_file_reads_back_as_it_was(tools: Mapping[str, Tool], fo
     assert await text(tools["read_file"], path="deep/er/a.txt") == content
 
 
-async def test_writing_replaces_the_whole_file(tools: Mapping[str, Tool], folder: Folder) -> None:
-    (folder.root / "a").write_text("a long first content")
-    await text(tools["write_file"], path="a", content="short")
-    assert (folder.root / "a").read_text() == "short"
-
-
 async def test_reading_a_part_says_where_to_go_on(tools: Mapping[str, Tool], folder: Folder) -> None:
     (folder.root / "a").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     part = await text(tools["read_file"], path="a", offset=4, limit=2)
@@ -178,11 +158,6 @@ async def test_one_endless_line_is_cut_and_says_so(tools: Mapping[str, Tool], fo
     answer = await text(tools["read_file"], path="a")
     assert len(answer) < 31_000
     assert "cut" in answer
-
-
-async def test_an_empty_file_reads_as_nothing(tools: Mapping[str, Tool], folder: Folder) -> None:
-    (folder.root / "a").touch()
-    assert await text(tools["read_file"], path="a") == ""
 
 
 @pytest.mark.parametrize(("data", "word"), [(b"a\0b", "not a text file"), (b"\xff\xfea", "not a text file")])
@@ -296,12 +271,6 @@ async def test_listing_understands_globs(
     assert [line.partition(" (")[0] for line in lines] == (found or ["no files"])
 
 
-async def test_listing_a_folder_starts_there(tree: None, tools: Mapping[str, Tool]) -> None:
-    assert await text(tools["list_files"], path="src", glob="*/*") == "deep/test_d.py (31 bytes)"
-    with pytest.raises(ToolError, match="is a file"):
-        await text(tools["list_files"], path="a.py")
-
-
 async def test_a_long_listing_is_cut_and_says_so(tools: Mapping[str, Tool], folder: Folder) -> None:
     for n in range(1_100):
         (folder.root / f"{n:04}").touch()
@@ -314,12 +283,6 @@ async def test_a_search_names_file_and_line(tree: None, tools: Mapping[str, Tool
     answer = await text(tools["search_files"], pattern=r"^import\s+\w+$", glob="*.py")
     assert answer.splitlines() == [f"{path}:2: import os" for path in ("a.py", "src/c.py", "src/deep/test_d.py")]
     assert await text(tools["search_files"], pattern="nowhere") == "no matches"
-
-
-async def test_a_search_finds_blank_lines_where_the_pattern_does(tools: Mapping[str, Tool], folder: Folder) -> None:
-    (folder.root / "a").write_text("\nx\n\n")
-    assert (await text(tools["search_files"], pattern="^$")).splitlines() == ["a:1: ", "a:3: ", "a:4: "]
-    assert await text(tools["search_files"], pattern=".") == "a:2: x"
 
 
 async def test_a_search_shows_a_bounded_part(tools: Mapping[str, Tool], folder: Folder) -> None:

@@ -213,13 +213,6 @@ async def test_a_server_of_chat_completions_gives_no_search(tmp_path: Path) -> N
     assert "fetch_url" in server.calls[0].tool_names
 
 
-async def test_a_scripted_model_gives_no_search() -> None:
-    client = Scripted("I am done.")
-    async with Delegator(client=client, web_search="provider") as delegator:
-        await delegator.run(Task(goal="do it"))
-    assert "search_web" not in [tool.name for tool in client.requests[0].tools]
-
-
 async def test_a_task_that_names_other_tools_gets_no_search(tmp_path: Path) -> None:
     with ModelServer([Reply("I am done.")] * 2) as server:
         declared = endpoint(server, "anthropic")
@@ -256,9 +249,3 @@ async def test_a_search_can_be_refused_and_approved(tmp_path: Path) -> None:
 def test_a_search_by_a_server_that_is_not_declared_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"web_search: there is no MCP server 'exa'"):
         Delegator(client=Scripted("x"), web_search="exa.search")
-
-
-@pytest.mark.parametrize("value", ["on", "", ".search", "exa."])
-def test_a_setting_that_is_none_is_refused(value: str) -> None:
-    with pytest.raises(ConfigError, match="web_search"):
-        Delegator(client=Scripted("x"), web_search=value)

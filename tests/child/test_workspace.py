@@ -63,13 +63,6 @@ async def test_what_a_tool_writes_there_is_the_child_s_work(function: Any, elsew
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_children_side_by_side_have_a_workspace_each() -> None:
-    async with Delegator(client=noting("write_note"), tools=[Tool.from_function(write_note)]) as delegator:
-        report = await delegator.run(Task(goal="Note it."), Task(goal="Note the moon."))
-    paths = [Path(result.workspace or "") / "note.txt" for result in report.results]
-    assert [path.read_text() for path in paths] == ["tide", "tide and moon"]
-
-
 async def test_a_probe_after_the_child_has_its_workspace() -> None:
     tools = [Tool.from_function(write_note), Tool.from_function(read_note, read_only=True)]
     probe: Any = {"kind": "probe", "tool": "read_note", "args": {}, "expr": "output == 'tide'"}

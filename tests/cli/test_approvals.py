@@ -23,7 +23,8 @@ from delegate.events import ChildWaiting, WaitReason
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, digest_of
 from delegate.types import ParentQuestion
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import words
 
@@ -218,7 +219,7 @@ def test_a_child_of_a_command_asks_at_its_terminal_and_otherwise_not_at_all(term
     with ModelServer(worker) as server:
         environment = {**os.environ, **openai_at(server)}
         streams: Any = {"stdin": terminal.stdin, "stderr": terminal.stderr, "stdout": subprocess.PIPE}
-        command = [*COMMAND, "run", "Paint it.", "--format", "json"]
+        command = [*warm.delegate(), "run", "Paint it.", "--format", "json"]
         with subprocess.Popen(command, env=environment, text=True, **streams) as process:
             terminal.read_until(CHOICE)
             terminal.type("2\n")

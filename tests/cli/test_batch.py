@@ -88,21 +88,21 @@ def test_judged_rows_all_pass_and_the_exit_code_is_0() -> None:
     assert [(row["verdict"], row["state"]) for row in rows] == [("PASS", "done")] * 2
 
 
-def test_two_hundred_rows_fifty_at_a_time_have_one_result_each() -> None:
+def test_a_hundred_rows_25_at_a_time_have_one_result_each() -> None:
     def slow(call: Call) -> Reply | Fault:
         reply = _model(call)
         assert isinstance(reply, Reply)
         return Reply(reply.text, input_tokens=100, output_tokens=10, delay=0.05)
 
-    names = [f"company number {n}" for n in range(200)]
+    names = [f"company number {n}" for n in range(100)]
     with ModelServer(slow) as server:
-        done = delegate("batch", _companies(*names), "-o", "r.jsonl", *GOAL, "--concurrency", "50", **openai_at(server))
+        done = delegate("batch", _companies(*names), "-o", "r.jsonl", *GOAL, "--concurrency", "25", **openai_at(server))
         assert set(_starts(server).values()) == {1}
-        assert len(_starts(server)) == 200
-        assert 25 < server.peak <= 50
+        assert len(_starts(server)) == 100
+        assert 12 < server.peak <= 25
     assert done.returncode == 0, done.stdout + done.stderr
     rows = lines(Path("r.jsonl"))
-    assert len(set(ids(rows))) == len(rows) == 200
+    assert len(set(ids(rows))) == len(rows) == 100
     assert all(row["output"].endswith(f"company number {row['row'] - 1}") for row in rows)
 
 
@@ -162,17 +162,6 @@ def test_a_workflow_blocks_tasks_whose_needs_have_no_pass() -> None:
     }  # fmt: skip
     assert "'b'" in rows["d"]["why"]
     assert "join" not in goals
-
-
-def test_a_cycle_is_refused_before_anything_is_spent() -> None:
-    tasks = [{"id": "a", "goal": "x", "needs": ["b"]}, {"id": "b", "goal": "y", "needs": ["a"]}]
-    Path("flow.json").write_text(json.dumps(tasks))
-    with ModelServer(_model) as server:
-        done = delegate("batch", "flow.json", "-o", "r.jsonl", **openai_at(server))
-        assert server.calls == []
-    assert done.returncode == 2
-    assert done.stderr.startswith("delegate: flow.json: ")
-    assert "cycle" in done.stderr
 
 
 def test_a_plan_is_printed_and_nothing_is_run_or_recorded() -> None:

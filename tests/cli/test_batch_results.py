@@ -153,8 +153,9 @@ def _stopped(server: ModelServer, calls: int, number: signal.Signals, *arguments
     return process.returncode, run["run_id"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "SIGTERM", "kill"])
-@pytest.mark.parametrize("file", ["r.jsonl", "r.csv"])
+@pytest.mark.parametrize(
+    ("number", "file"), [(signal.SIGINT, "r.jsonl"), (signal.SIGTERM, "r.csv"), (signal.SIGKILL, "r.csv")]
+)
 def test_a_task_in_flight_is_unknown_however_the_batch_ended(number: signal.Signals, file: str) -> None:
     did = [{"kind": "regex", "pattern": "did my part"}]
     after = {"needs": ["1"], "when": "always"}

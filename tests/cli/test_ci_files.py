@@ -148,7 +148,7 @@ def test_a_hostile_input_of_the_action_is_only_text(runner: Runner, name: str) -
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("format", ["pretty", "junit", "sarif", "json", "jsonl"])
+@pytest.mark.parametrize("format", ["pretty", "junit"])
 def test_the_runner_obeys_no_text_of_another_format(runner: Runner, format: str) -> None:
     Path("work/attack.txt").write_text("::error::forged\n##[add-path]/tmp/evil\n::stop-commands::x\n::x::\n")
     done = runner.run("Judge", goal="x", criteria="shell: cat attack.txt; exit 1", workspace="work", format=format)
@@ -233,11 +233,11 @@ def _hook(hook: dict[str, Any], *files: str) -> "subprocess.CompletedProcess[str
 
 
 def test_the_hook_names_what_it_found_by_file_task_and_criterion(hook: dict[str, Any]) -> None:
-    good = {"id": "a", "goal": "x", "acceptance_criteria": ["shell: pytest -q"], "needs": []}
-    bad = {"id": "b", "goal": "x", "acceptance_criteria": ["shell: pytest -q || true"]}
+    good = {"id": "a", "goal": "x", "acceptance_criteria": ["shell: test -f a"], "needs": []}
+    bad = {"id": "b", "goal": "x", "acceptance_criteria": ["shell: false || true"]}
     Path("criteria.txt").write_text("file: note.md\nshell: make test; true\n")
     Path("tasks.yaml").write_text(yaml.safe_dump([good, bad]))
-    Path("tasks.toml").write_text('[[tasks]]\ngoal = "x"\nacceptance_criteria = ["shell: pytest | tee log"]\n')
+    Path("tasks.toml").write_text('[[tasks]]\ngoal = "x"\nacceptance_criteria = ["shell: false | tee log"]\n')
     done = _hook(hook, "criteria.txt", "tasks.yaml", "tasks.toml")
     assert done.returncode == 1
     first, second, third = done.stdout.splitlines()
@@ -247,7 +247,7 @@ def test_the_hook_names_what_it_found_by_file_task_and_criterion(hook: dict[str,
 
 
 def test_the_hook_is_silent_on_good_files_and_refuses_broken_ones(hook: dict[str, Any]) -> None:
-    Path("tasks.jsonl").write_text('{"goal": "x", "acceptance_criteria": ["shell: pytest -q"]}\n')
+    Path("tasks.jsonl").write_text('{"goal": "x", "acceptance_criteria": ["shell: test -f a"]}\n')
     Path("criteria.json").write_text('["file: note.md"]')
     good = _hook(hook, "tasks.jsonl", "criteria.json")
     assert (good.returncode, good.stdout, good.stderr) == (0, "", "")

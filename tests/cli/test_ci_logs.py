@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 import pytest
 
 from delegate.cli.ci.logs import LogStream, inert, inert_json, inert_markup
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.samples import MORE_CASES
 
@@ -255,27 +256,9 @@ def test_a_verdict_in_any_format_commands_nothing(format: str) -> None:
     _assert_commands_nothing(done, ours=ours)
 
 
-@pytest.mark.usefixtures("work")
-@pytest.mark.parametrize("format", ["json", "jsonl", "junit", "sarif"])
-def test_a_document_is_the_same_in_ci(format: str) -> None:
-    arguments = ("judge", f"--goal={ALL}", "--output", "report.md", "--workspace", "work", "-c", "regex: never")
-    outputs = [delegate(*arguments, f"--format={format}", **env).stdout for env in ({}, {"GITHUB_ACTIONS": "true"})]
-    assert outputs[0] == outputs[1]
-
-
-@pytest.mark.usefixtures("work")
-def test_an_annotation_has_no_command_in_its_text() -> None:
-    done = delegate("judge", "--goal=x", "--workspace", "work", "-c", "shell: cat attack.txt; exit 1",
-                    "--format=github", GITHUB_ACTIONS="true")  # fmt: skip
-    annotations = [line for line in unmarked(done.stdout) if line.startswith("::error ")]
-    message = annotations[0].partition("::")[2].partition("::")[2].replace("%0A", "\n").replace("%25", "%")
-    assert "forged" in message
-    assert resembling(message) == []
-
-
 def test_an_annotation_is_not_between_the_marks_of_a_message() -> None:
     """Stderr says that the report is waited for, and the verdict is printed after that."""
-    command = [*COMMAND, "judge", "--goal", "x", "-c", "regex: done", "--format", "github"]
+    command = [*warm.delegate(), "judge", "--goal", "x", "-c", "regex: done", "--format", "github"]
     environment = {**os.environ, "GITHUB_ACTIONS": "true"}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment) as process:  # fmt: skip
@@ -362,7 +345,16 @@ def test_a_file_gets_no_marks_and_no_command(tmp_path: Path) -> None:
     Path("work").mkdir()
     Path("work/attack.txt").write_text(ALL)
     with Path("verdict.txt").open("w") as file:
-        command = [*COMMAND, "judge", "--goal", "x", "--workspace", "work", "-c", "shell: cat attack.txt; exit 1"]
+        command = [
+            *warm.delegate(),
+            "judge",
+            "--goal",
+            "x",
+            "--workspace",
+            "work",
+            "-c",
+            "shell: cat attack.txt; exit 1",
+        ]
         environment = {**os.environ, "GITHUB_ACTIONS": "true"}
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment

@@ -54,7 +54,7 @@ def context(path: str, body: object) -> Callable[[Call], Fault]:
 def measured(*arguments: str) -> tuple[int, dict[str, Any], dict[str, tuple[str, str, str]]]:
     done = delegate("doctor", "--endpoint", "house", *arguments, "--json")
     document = json.loads(done.stdout)
-    checks = {one["subject"]: (one["status"], one["text"], one["mend"]) for one in document["checks"]}
+    checks = {one["subject"]: (one["status"], one["text"], one["fix"]) for one in document["checks"]}
     return done.returncode, document, checks
 
 

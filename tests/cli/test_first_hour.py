@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import COMMAND, delegate, delegate_process, openai_at, worker
-from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 GOAL = ("run", "Write note.md", "-c", "file: note.md")
@@ -176,41 +175,13 @@ def test_a_misspelled_setting_gets_the_right_name_wherever_it_is() -> None:
     done = delegate(*GOAL)
     _refused(done, "max_concurent (in delegate.toml): there is no such key; did you mean max_concurrent?")
     assert len(done.stderr) < 150
-    Path("delegate.toml").write_text("zzz = 2\n")
-    assert len(delegate(*GOAL).stderr) < 150
     Path("delegate.toml").write_text('[delegate]\nmodel = "gpt-6-luna"\n')
     _refused(delegate(*GOAL), "settings aren't in a table; remove the line [delegate]")
     Path("delegate.toml").unlink()
     _refused(delegate(*GOAL, DELEGATE_MAX_CONCURENT="2"), "did you mean DELEGATE_MAX_CONCURRENT?")
-    code = "import delegate\ntry: delegate.Delegator(max_concurent=2)\nexcept delegate.ConfigError as e: print(e)"
-    done = subprocess.run([*warm.python(), "-c", code], capture_output=True, text=True, timeout=30)
-    assert done.stdout == (
-        "max_concurent (in the arguments): there is no such key; did you mean max_concurrent? If not, remove it\n"
-    )
 
 
 # ------------------------------------------------------------------------------------------------- tasks and criteria
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("t.json", '[{"goal": "a",}]', ["t.json is not valid JSON", "line 1 column", "correct the file"]),
-        ("t.yaml", '- goal: "a\n  b: [\n', ["t.yaml is not valid YAML", "line 3 column 1", "correct the file"]),
-    ],
-)
-def test_a_broken_file_of_tasks_says_where(name: str, text: str, words: list[str]) -> None:
-    Path(name).write_text(text)
-    _refused(delegate("run", "--file", name), *words)
-
-
-def test_a_broken_json_criterion_says_where() -> None:
-    _refused(delegate("run", "x", "-c", '{"kind": "shell",'), "not valid JSON", "line 1 column", "`text: …`")
-
-
-def test_a_file_without_tasks_is_refused() -> None:
-    Path("t.json").write_text("[]")
-    _refused(delegate("run", "--file", "t.json"), "t.json: there are no tasks; write a list of tasks")
 
 
 def test_four_tasks_in_a_call_are_refused_and_in_a_file_all_run() -> None:
@@ -224,17 +195,6 @@ def test_four_tasks_in_a_call_are_refused_and_in_a_file_all_run() -> None:
             2, "too_many_tasks", "send the others in further calls",
         )  # fmt: skip
         assert delegate("run", "--file", "t.json", **openai_at(server)).stdout.count("UNJUDGED") == 4
-
-
-@pytest.mark.parametrize(
-    ("criterion", "words"),
-    [
-        ("regex: (", ["not a regular expression: missing )", "fix this criterion"]),
-        ("file: /etc/passwd", ["outside the workspace", "name a path inside the workspace"]),
-    ],
-)
-def test_an_undecidable_criterion_is_refused_before_a_call(criterion: str, words: list[str]) -> None:
-    _refused(delegate("run", "x", "-c", criterion), *words)
 
 
 def test_a_forbidden_shell_says_which_setting_forbids_it() -> None:
@@ -251,19 +211,7 @@ def test_a_forbidden_shell_says_which_setting_forbids_it() -> None:
     _could_not_run(done, "commands_not_allowed: ", 'set sandbox = "auto"')
 
 
-def test_a_missing_column_gets_the_one_that_was_meant() -> None:
-    Path("b.csv").write_text("name,age\nx,3\n")
-    done = delegate("batch", "b.csv", "-o", "r.jsonl", "--goal", "Greet {nam}", OPENAI_API_KEY="sk-dummy")
-    _refused(done, "b.csv: row 1: there is no column 'nam' (line 2)", "did you mean {name}?")
-    assert not Path("r.jsonl").exists()
-
-
 # --------------------------------------------------------------------------------------------------- the environment
-
-
-def test_broken_settings_say_where() -> None:
-    Path("delegate.toml").write_text("model = \n")
-    _refused(delegate(*GOAL), "delegate.toml can't be read as TOML", "line 1", "correct it there")
 
 
 @pytest.mark.parametrize(
@@ -353,20 +301,6 @@ def test_an_old_python_is_told_which_one_is_needed() -> None:
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([old, "-m", "delegate", "run", "x"], capture_output=True, text=True, env=environment)
     _refused(done, "this is Python 3.10, but delegate needs 3.11 or newer", "python3.11 -m venv")
-
-
-def test_call_sync_in_a_running_loop_gives_its_report() -> None:
-    code = """
-import asyncio, delegate
-async def main():
-    with delegate.Delegator() as delegator:
-        print(delegator.call_sync({"tasks": [{"goal": "Write note.md"}]}).results[0].status)
-asyncio.run(main())
-"""
-    with ModelServer(worker()) as server:
-        environment = os.environ | openai_at(server)
-        done = subprocess.run([*warm.python(), "-c", code], capture_output=True, text=True, timeout=30, env=environment)
-    assert (done.stdout, done.stderr) == ("completed\n", "")
 
 
 def test_a_goal_of_3_mb_runs_or_says_that_it_is_too_long() -> None:

@@ -95,17 +95,6 @@ def test_a_piped_report_needs_no_option_and_may_come_from_a_file() -> None:
     assert (piped.returncode, redirected.returncode) == (0, 1), piped.stderr + redirected.stderr
 
 
-def test_a_pipe_that_stays_silent_is_named_on_stderr() -> None:
-    command = [*warm.delegate(), "judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md"]
-    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, text=True) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == (
-            "delegate: reading the report from stdin; without one, add `< /dev/null`\n"
-        )
-        out, _ = process.communicate("I wrote it.")
-    assert out.startswith("PASS (proven)  x\n")
-
-
 @pytest.mark.parametrize("stdin", [None, ""], ids=["no stdin", "an empty pipe"])
 def test_a_workspace_is_judged_alone_without_a_report(stdin: str | None) -> None:
     arguments = ("judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md", "-c", "shell: grep -q h note.md")
@@ -186,7 +175,7 @@ def test_without_a_report_what_needs_one_is_refused(arguments: tuple[str, ...], 
 
 
 def test_strict_checks_refuse_a_vacuous_criterion_with_its_location() -> None:
-    done = delegate(*WORK, "-c", "file: note.md", "-c", "shell: pytest || true", DELEGATE_STRICT_CHECKS="1")
+    done = delegate(*WORK, "-c", "file: note.md", "-c", "shell: false || true", DELEGATE_STRICT_CHECKS="1")
     assert done.returncode == 2
     assert done.stderr.startswith("delegate: -c (number 2): it can't fail: it succeeds in an empty folder")
 

@@ -12,12 +12,12 @@ CANNOT = "it succeeds in an empty folder"
 
 
 def test_a_command_that_cannot_fail_exits_with_1() -> None:
-    done = delegate("lint", "pytest -q || true")
+    done = delegate("lint", "false || true")
     assert (done.returncode, done.stdout) == (1, f"can't fail: {CANNOT}\n")
 
 
 def test_a_sound_command_from_stdin_exits_with_0() -> None:
-    done = delegate("lint", "-", stdin="set -o pipefail\npytest -q | tee log\n")
+    done = delegate("lint", "-", stdin="set -o pipefail\nfalse | tee log\n")
     assert (done.returncode, done.stdout) == (0, "can fail: it fails in an empty folder\n")
 
 
@@ -34,12 +34,6 @@ def test_without_a_command_lint_is_invalid_usage(arguments: tuple[str, ...]) -> 
     done = delegate("lint", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
-
-
-def test_in_json_a_refusal_is_one_error_object() -> None:
-    done = delegate("lint", " ", "--format", "json")
-    assert done.returncode == 2
-    assert json.loads(done.stdout)["error"]["code"] == "empty"
 
 
 def test_what_succeeds_only_in_the_workspace_is_a_warning_and_changes_nothing_there(tmp_path: Path) -> None:
@@ -85,7 +79,7 @@ def test_of_files_only_what_was_found_is_shown_and_tasks_have_their_own_workspac
     tasks, criteria = tmp_path / "tasks.json", tmp_path / "criteria.txt"
     checks = [{"kind": "shell", "command": one} for one in ("true", "test -f b.md", "test -f a.md")]
     tasks.write_text(json.dumps([{"goal": "g", "acceptance_criteria": checks, "workspace": "."}]))
-    criteria.write_text("shell: pytest; true\n")
+    criteria.write_text("shell: false; true\n")
     done = delegate("lint", "--files", str(tasks), str(criteria))
     assert done.returncode == 1
     lines = [line.removeprefix(f"{tmp_path}/") for line in done.stdout.splitlines()]

@@ -24,11 +24,11 @@ def installed(client: str, file: Path, **environment: str) -> Any:
     return PARSERS[CLIENTS[client].format](file.read_text())
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_the_block_of_every_client_can_be_parsed(client: str) -> None:
-    path, text = config(client, Launch("dele gate", ("mcp",), {"A": 'quote " and \\'}, ("OPENAI_API_KEY",)))
-    assert path
-    assert "dele gate" in json.dumps(PARSERS[CLIENTS[client].format](text))
+def test_the_block_of_every_client_can_be_parsed() -> None:
+    for client in CLIENTS:
+        path, text = config(client, Launch("dele gate", ("mcp",), {"A": 'quote " and \\'}, ("OPENAI_API_KEY",)))
+        assert path
+        assert "dele gate" in json.dumps(PARSERS[CLIENTS[client].format](text))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -61,7 +61,7 @@ command = "x"
 COMMENTS = ("// the look", "/* mine */", "// theirs", "# all of mine", "# the best", "# theirs", "# mine")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", ["codex", "claude", "opencode", "continue", "vscode"])
 def test_what_is_there_stays_and_a_second_time_changes_nothing(client: str, tmp_path: Path) -> None:
     file, form = tmp_path / "settings", CLIENTS[client].format
     old = OLD[form]
@@ -218,32 +218,6 @@ def test_options_of_the_server_are_in_its_arguments() -> None:
     assert json.loads(done.stdout)["mcpServers"]["delegate"]["args"] == ["mcp", "--runner", "claude -p"]
 
 
-CODEX = """\
-model = "gpt-6.1-sol"  # the best
-
-[mcp_servers.delegate]
-command = "old"
-
-[mcp_servers.delegate.env]
-A = "b"
-
-[mcp_servers.other]
-command = "x"
-"""
-
-
-def test_a_toml_file_keeps_all_else_and_its_comments(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text(CODEX)
-    new = installed("codex", file)
-    assert new["model"] == "gpt-6.1-sol"
-    assert "# the best" in file.read_text()
-    assert new["mcp_servers"]["other"] == {"command": "x"}
-    assert new["mcp_servers"]["delegate"]["command"] == "delegate"
-    assert new["mcp_servers"]["delegate"]["env"] == {"A": "b"}
-    assert new["features"]["code_mode"]["direct_only_tool_namespaces"] == ["mcp__delegate"]
-
-
 @pytest.mark.parametrize(
     "features", ["[features]\nshell_tool = true\n", "[features.code_mode]\nexcluded_tool_namespaces = []\n"]
 )
@@ -268,16 +242,6 @@ def test_a_list_of_codex_that_has_other_names_is_kept(tmp_path: Path) -> None:
     assert "# mine" in file.read_text()
 
 
-@pytest.mark.parametrize("text", ["features = 1\n", "mcp_servers = 2\n", "[features]\ncode_mode = true\n"])
-def test_a_toml_file_of_another_form_is_left_as_it_is(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text(text)
-    failed = delegate("mcp", "install", "codex", "--write", "--file", str(file))
-    assert failed.returncode == 2
-    assert "isn't an object in it" in failed.stderr
-    assert file.read_text() == text
-
-
 @pytest.mark.parametrize(
     ("client", "text"),
     [
@@ -286,6 +250,7 @@ def test_a_toml_file_of_another_form_is_left_as_it_is(text: str, tmp_path: Path)
         ("gemini", "[]"),
         ("codex", "model = \n"),
         ("codex", "[features]\ncode_mode = true\n"),
+        ("codex", "mcp_servers = 2\n"),
         ("continue", "mcpServers: {a: 1\n"),
         ("continue", "mcpServers:\n  - name: other\n    command: x\n"),
         ("continue", "- a\n"),

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.cli.command import COMMAND, delegate, openai_at
+from tests.cli.command import delegate, openai_at
+from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
 
@@ -48,7 +49,7 @@ def test_of_two_processes_at_once_one_answers_a_question(tmp_path: Path) -> None
         return Reply(f"{'Option 1: red' in said or 'Option 2: blue' in said}")
 
     with ModelServer(worker) as server:
-        command = [*COMMAND, "rpc"]
+        command = [*warm.delegate(), "rpc"]
         environment = {**os.environ, **openai_at(server), **home}
         with subprocess.Popen(
             command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -126,18 +126,6 @@ def test_settings_that_exclude_models_are_named() -> None:
     assert "judge_model is set to gpt-5.4-mini" in _row(lines, "gpt-6-luna")
 
 
-def test_no_child_and_no_judge_is_above_the_allowed_tier() -> None:
-    document = _document(DELEGATE_MAX_TIER="fast", **KEYS)
-    tiers = {row["model"]: row["tier"] for row in document["models"]}
-    assert tiers[document["worker"]] == "fast"
-    assert {row["tier"] for row in document["models"] if row["rank"]} == {"fast"}
-
-
-def test_no_judge_is_above_the_allowed_tier_for_any_worker() -> None:
-    document = _document("--worker", "gpt-6.1-terra", DELEGATE_MAX_TIER="fast", **KEYS)
-    assert {row["tier"] for row in document["models"] if row["rank"]} == {"fast"}
-
-
 def test_a_model_without_a_price_is_not_used_if_cost_is_limited() -> None:
     own_settings(LOCAL)
     lines = _lines(DELEGATE_MODEL="no-price", DELEGATE_MAX_COST_USD="1")

@@ -7,7 +7,6 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from delegate.cli import exits
 from delegate.cli.input.options import Format
 from delegate.cli.screen.output import print_report, print_report_as
 from delegate.cli.screen.screens import record_screen, task_screen, verdict_screen
@@ -76,20 +75,6 @@ def _shown(result: TaskResult, *, number: int | None = 1, terminal: bool = False
 
 def _recorded(result: TaskResult) -> str:
     return _printed(record_screen(result, "Ask for tea", report=result.summary))
-
-
-@pytest.mark.parametrize(
-    ("report", "code"),
-    [
-        (Report(results=(_result(_verdict()),)), 0),
-        (Report(results=(_result(),)), 0),
-        (Report(results=(_result(_verdict()), _result(_verdict("FAIL")))), 1),
-        (Report(results=(_result(status="timeout"),)), 1),
-        (Report(error=ErrorDetail(code="no_task", message="no task")), 2),
-    ],
-)
-def test_the_exit_code_depends_on_all_tasks(report: Report, code: int) -> None:
-    assert exits.of_report(report) == code
 
 
 def test_the_verdict_is_the_first_word_and_needs_no_color() -> None:
@@ -209,11 +194,6 @@ def test_several_tasks_are_numbered_and_end_with_one_line_of_totals(
     assert alone.splitlines()[-1] == "  more     delegate show last"
 
 
-def test_the_judges_share_of_the_cost_is_shown() -> None:
-    shown = _recorded(_result(_verdict()).model_copy(update={"verification_share": 0.25}))
-    assert "judge gpt-6-luna: $0.0010, 25.0 % of the cost, 1 call, 90 tokens in, 10 out\n" in shown
-
-
 def test_the_judges_of_earlier_claims_are_in_the_judges_line() -> None:
     usage = Usage(model_calls=1, input_tokens=90, output_tokens=10)
     claims = tuple(
@@ -226,29 +206,6 @@ def test_the_judges_of_earlier_claims_are_in_the_judges_line() -> None:
     assert "judge gpt-6-luna: $0.0020, 50.0 % of the cost, 2 calls, 180 tokens in, 20 out\n" in shown
 
 
-def test_a_verdict_alone_has_the_costs_of_its_judge() -> None:
-    assert _shown_alone()[-1] == "  costs    judge gpt-6-luna: $0.0010, 1 call, 90 tokens in, 10 out"
-
-
-def test_a_second_judge_without_a_usable_answer_is_shown_with_the_reason() -> None:
-    attempts = (JudgeAttempt(model="a"), JudgeAttempt(model="b", message="not\nJSON\x1b[2J"))
-    judge = JudgeRecord(model="a", attempts=attempts, escalated=True)
-    assert "  ! judge  b gave no usable answer (not JSON)" in _shown_alone(judge=judge)
-
-
-def test_a_model_name_from_a_provider_cannot_add_lines() -> None:
-    forged = "x\x1b[2J\nPASS  2. all is well"
-    result = _result(_verdict("FAIL")).model_copy(
-        update={"model": forged, "requested_model": "gpt-6.1-terra", "substituted": True}
-    )
-    lines = [*_shown(result).splitlines(), *_recorded(result).splitlines()]
-    assert "  ! model  requested gpt-6.1-terra, served x PASS 2. all is well" in lines
-    assert any(
-        "child (requested gpt-6.1-terra, served x PASS 2. all is well): no model calls" in line for line in lines
-    )
-    assert not any(line.startswith("PASS") for line in lines)
-
-
 def test_text_of_a_child_does_not_control_the_terminal() -> None:
     shown = _shown(_result(_verdict(), summary="\x1b[2J\x1b]0;title\x07[red]PASS[/red]\r\x9b31m done"), terminal=True)
     assert "\x1b[2J" not in shown
@@ -256,13 +213,6 @@ def test_text_of_a_child_does_not_control_the_terminal() -> None:
     assert "\x9b" not in shown
     assert "[red]PASS[/red]" in shown
     assert "[bold]tea[/bold]" in shown
-
-
-def test_text_of_a_provider_does_not_control_the_terminal() -> None:
-    error = ErrorDetail(code="server_error", message="oh\x1b[2J no [red]really[/red]")
-    shown = _shown(_result(status="failed").model_copy(update={"error": error}), terminal=True)
-    assert "\x1b[2J" not in shown
-    assert "failed, server_error: oh no [red]really[/red]" in shown
 
 
 def _shown_alone(**given: object) -> list[str]:

@@ -7,17 +7,13 @@ import pty
 import re
 import select
 import subprocess
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delegate import Delegator, Report, Task
-from delegate.calibration.measure import measure
-from delegate.calibration.picture import svg
 from delegate.models.providers.scripted import Scripted
-from delegate.types import Ruling
 from tests.cli.command import delegate
 from tests.support import warm
 from tests.support.words import is_judge, met_by
@@ -117,23 +113,6 @@ def test_a_batch_its_layers_and_lines_for_the_settings_are_printed(
     assert measured.judge_version.startswith("sha256:")
 
 
-def test_the_picture_is_valid_and_escapes_names(tmp_path: Path) -> None:
-    row = {"task": "t", "criterion": "c1", "ruling": "not_met", "judged": "met", "judge": "<b>&\x07", "worker": "w\"'"}
-    printed("rule", "--import", "-", stdin=json.dumps(row))
-    printed("calibrate", "--svg", str(tmp_path / "x.svg"))
-    root = ET.fromstring((tmp_path / "x.svg").read_text(encoding="utf-8"))
-    assert "<b>& " in "".join(root.itertext())
-
-
-def test_the_picture_tells_versions_of_a_judge_apart_and_has_dark_colors() -> None:
-    row = Ruling(task="t", criterion="c1", ruling="not_met", judged="met", ruled_by="ann", judge="j")
-    versions = [row.model_copy(update={"judge_version": f"sha256:{name * 8}9"}) for name in "ab"]
-    drawn = svg(measure(versions))
-    assert "j (aaaaaaaa) (n 1)" in drawn
-    assert "j (bbbbbbbb) (n 1)" in drawn
-    assert "prefers-color-scheme: dark" in drawn
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -147,7 +126,6 @@ def test_the_picture_tells_versions_of_a_judge_apart_and_has_dark_colors() -> No
         (["rule", "--import", "nowhere.jsonl"], ["nowhere.jsonl can't be read"]),
         (["calibrate", "--layers", "--fit"], ["don't go together"]),
         (["calibrate", "--fit"], ["at least 100 are needed"]),
-        (["calibrate", "--svg", "/nowhere/x.svg"], ["can't be written"]),
         (["calibrate", "--batch", "nowhere"], ["no record 'nowhere'"]),
     ],
 )

@@ -62,17 +62,3 @@ def test_an_invalid_task_file_is_one_line_with_task_and_field(tmp_path: Path) ->
     assert done.stderr.count("\n") == 1
     assert f"{tasks}: task 2: `acceptance_criteria[0].comand`" in done.stderr
     assert "did you mean `command`?" in done.stderr
-
-
-def test_invalid_settings_are_one_line_and_exit_with_2() -> None:
-    Path("delegate.toml").write_text("max_concurent = 2\n")
-    done = delegate("run", "anything")
-    assert done.returncode == 2
-    assert done.stderr.startswith("delegate: max_concurent (in delegate.toml)")
-    assert done.stderr.count("\n") == 1
-
-
-def test_an_unknown_handle_is_invalid_usage() -> None:
-    done = delegate("show", "0123456789ab-0")
-    assert done.returncode == 2
-    assert "there is no record '0123456789ab-0'" in done.stderr

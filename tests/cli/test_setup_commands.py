@@ -21,14 +21,6 @@ from tests.support.model_server import ModelServer
 Provider = Literal["openai", "anthropic", "google"]
 
 
-def test_without_a_key_doctor_names_the_variables_and_exits_with_1() -> None:
-    done = delegate("doctor")
-    assert done.returncode == 1
-    assert "keys: none set" in done.stdout
-    assert "set ANTHROPIC_API_KEY" in done.stdout
-    assert "sandbox: " in done.stdout
-
-
 def test_an_address_without_a_key_is_one_line_that_says_so() -> None:
     with ModelServer([], models=["gpt-6-luna"]) as server:
         done = delegate("doctor", OPENAI_BASE_URL=server.openai_url, ANTHROPIC_BASE_URL=server.anthropic_url)
@@ -51,30 +43,10 @@ def test_doctor_finds_a_server_that_answers_and_never_prints_a_key() -> None:
     assert "1234" not in done.stdout
 
 
-def test_a_server_that_cannot_be_reached_is_a_problem() -> None:
-    done = delegate("doctor", OPENAI_BASE_URL="http://127.0.0.1:9", OPENAI_API_KEY="sk-dummy")
-    assert done.returncode == 1
-    assert "✗ endpoint: openai (http://127.0.0.1:9) can't be reached" in done.stdout
-
-
-def test_a_server_without_the_chosen_model_is_a_problem_with_a_fix() -> None:
-    with ModelServer([], models=["qwen-local"]) as server:
-        done = delegate("doctor", OPENAI_BASE_URL=server.openai_url)
-    assert done.returncode == 1
-    assert f"{server.openai_url} doesn't serve it" in done.stdout
-    assert '{ id = "qwen-local", tier = "standard", input_price = 0, output_price = 0 }' in done.stdout
-
-
 def test_the_tool_is_printed_in_the_requested_dialect() -> None:
     done = delegate("tool", "--dialect", "anthropic", "--variant", "full")
     assert done.returncode == 0
     assert set(json.loads(done.stdout)) == {"name", "description", "input_schema"}
-
-
-def test_an_unknown_dialect_exits_with_2_and_names_the_known_ones() -> None:
-    done = delegate("tool", "--dialect", "klingon")
-    assert done.returncode == 2
-    assert all(dialect in done.stderr for dialect in DIALECTS)
 
 
 def test_help_names_every_dialect() -> None:
@@ -82,25 +54,13 @@ def test_help_names_every_dialect() -> None:
     assert all(dialect in described for dialect in DIALECTS)
 
 
-def test_invalid_usage_exits_with_2() -> None:
-    done = delegate("run", "--no-such-option")
-    assert done.returncode == 2
-    assert "--no-such-option" in done.stderr
-
-
-def test_starting_the_command_imports_no_heavy_module() -> None:
+def test_listing_the_commands_loads_none_of_them_and_no_heavy_module() -> None:
     heavy = ("pydantic", "aiohttp", "openai", "anthropic", "google.genai", "rich.live", "yaml")
-    start = "import sys; from delegate.cli.app import app"
-    code = f"{start}; print([name for name in {heavy!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_the_list_of_commands_loads_none_of_them() -> None:
     code = "import sys; from delegate.cli.app import app; app(['-h'], standalone_mode=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     assert "  calibrate  Print how often" in done.stdout
-    assert "delegate.cli.commands." not in done.stdout
+    loaded = done.stdout.splitlines()[-1].split()
+    assert [name for name in loaded if name in heavy or name.startswith("delegate.cli.commands.")] == []
 
 
 async def test_a_key_does_not_follow_a_redirect() -> None:

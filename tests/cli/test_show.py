@@ -188,14 +188,6 @@ def test_a_shell_completes_the_ids_of_runs(report: Report) -> None:
     assert "last" in offered
 
 
-def test_an_unknown_handle_is_one_error_line_or_one_json_object() -> None:
-    done = delegate("show", "nothing-0")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("delegate: there is no record 'nothing-0'")
-    done = delegate("show", "nothing-0", "--format", "json")
-    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "unknown_handle")
-
-
 def test_runs_are_listed_newest_first_up_to_a_limit(report: Report) -> None:
     latest = asyncio.run(_report_of({"goal": "a later one"}))
     lines = _shown("runs").splitlines()

@@ -111,10 +111,3 @@ def test_the_checkout_is_found_from_any_folder(project: Path, monkeypatch: pytes
     result = ran(Path("."), "sh -c 'printf x > a.md; echo done'")
     monkeypatch.chdir(tmp_path)
     assert delegate("take-over", result["handle"]).stdout == f"the changes of {result['handle']} are in {project} now\n"
-
-
-def test_an_unknown_handle_is_refused_with_the_way_to_a_known_one() -> None:
-    done = delegate("take-over", "abc-0")
-    assert done.returncode == 2
-    assert "there is no record 'abc-0'" in done.stderr
-    assert "delegate runs" in done.stderr

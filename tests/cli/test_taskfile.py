@@ -82,16 +82,11 @@ def test_every_file_format_gives_the_same_tasks(name: str, tmp_path: Path) -> No
         ("t.json", "[{]", "t.json is not valid JSON"),
         ("t.yaml", "- a: [", "t.yaml is not valid YAML"),
         ("t.toml", "tasks = ", "t.toml is not valid TOML"),
-        ("t.txt", "", "can't tell its format"),
         ("t.json", "[]", "t.json: there are no tasks"),
         ("t.json", "3", "t.json: there are no tasks"),
         ("t.json", '{"task": []}', "unknown key 'task'"),
-        ("t.json", '["do it"]', "t.json: task 1: not a task"),
         ("t.json", '[{"goal": "a"}, {"gaol": "b"}]', "t.json: task 2: `gaol`"),
-        ("t.json", '[{"goal": ""}]', "t.json: task 1: `goal` is empty"),
-        ("t.json", '[{"goal": "a", "tier": "huge"}]', "t.json: task 1: `tier`"),
         ("t.json", '[{"goal": "a", "max_steps": 0}]', "t.json: task 1: `max_steps`"),
-        ("t.json", '[{"goal": "a", "workspace": {"mode": "copy"}}]', "workspace mode 'copy' needs a path"),
     ],
 )
 def test_an_invalid_file_is_refused_naming_file_task_and_field(
@@ -103,8 +98,3 @@ def test_an_invalid_file_is_refused_naming_file_task_and_field(
         read_tasks(file)
     assert complaint in caught.value.message
     assert "\n" not in caught.value.message
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CallError, match=r"nothing\.json can't be read: No such file"):
-        read_tasks(tmp_path / "nothing.json")

@@ -178,12 +178,6 @@ async def test_what_the_policy_denies_is_not_asked_about() -> None:
     assert (mail.sent, result.receipts.denied, person.requests) == ([], 1, [])
 
 
-async def test_the_policy_that_is_the_default_asks_nothing() -> None:
-    mail, person = Mailer(), Person(False)
-    result, _ = await run(sends("a"), person, mail.tool)
-    assert (mail.sent, result.receipts.ok, person.requests) == (["a"], 1, [])
-
-
 # ------------------------------------------------------------------------------------------------- what it binds
 
 

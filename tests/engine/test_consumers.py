@@ -94,35 +94,6 @@ async def test_a_full_queue_drops_events_and_says_so(
     assert f"{len(ALL) - len(got)} events" in told[1]
 
 
-@pytest.mark.usefixtures("all_are_slow")
-async def test_a_queue_that_is_full_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(consumers, "MAX_QUEUED", 1)
-    taken, may_go_on = threading.Semaphore(0), threading.Semaphore(0)
-
-    def hang(number: int) -> None:
-        if number:
-            taken.release()
-            may_go_on.acquire(timeout=20)
-
-    consumer = consumers.Consumer[int](hang)
-    for number in range(2):
-        consumer(number)
-    assert taken.acquire(timeout=20)
-    for number in (2, 3):
-        consumer(number)
-    may_go_on.release()
-    assert taken.acquire(timeout=20)
-    consumer(4)
-    behind = consumer.pending
-    for _ in range(2):
-        may_go_on.release()
-    assert behind
-    await asyncio.wait_for(asyncio.wrap_future(behind), 20)
-    assert sum("is dropped" in one.getMessage() for one in caplog.records) == 1
-
-
 async def test_an_async_consumer_gets_all_events_one_after_the_other() -> None:
     got: list[EventKind] = []
     active = 0
@@ -143,25 +114,6 @@ async def test_an_async_consumer_gets_all_events_one_after_the_other() -> None:
         async with delegator_with(on_event) as delegator:
             await delegator.run(Task(goal="a"))
         assert got == ALL
-
-
-async def test_an_async_consumer_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "SETTLE_SECONDS", 0.05)
-    got: list[EventKind] = []
-    may_go_on, has_all = asyncio.Event(), asyncio.Event()
-
-    async def consume(event: Event) -> None:
-        await may_go_on.wait()
-        got.append(event.kind)
-        if event.kind == "run.done":
-            has_all.set()
-
-    async with delegator_with(consume) as delegator:
-        report = await delegator.run(Task(goal="a"))
-        assert (report.results[0].status, got) == ("completed", [])
-        may_go_on.set()
-        await has_all.wait()
-    assert got == ALL
 
 
 @pytest.mark.parametrize("error", [RuntimeError("the display is broken"), asyncio.CancelledError()])
@@ -205,16 +157,3 @@ async def test_a_batch_moves_its_slow_consumers_to_one_thread(caplog: pytest.Log
             pass
     assert got.count("verdict") == 2
     assert sum("event consumer" in one.getMessage() for one in caplog.records) == 1
-
-
-async def test_a_consumer_can_be_used_on_one_loop_after_the_other() -> None:
-    got: list[EventKind] = []
-
-    async def consume(event: Event) -> None:
-        got.append(event.kind)
-
-    delegator = delegator_with(consume)
-    for _ in range(2):
-        await asyncio.to_thread(lambda: asyncio.run(delegator.run(Task(goal="a"))))
-    await delegator.aclose()
-    assert got == ALL * 2

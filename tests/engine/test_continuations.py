@@ -160,13 +160,6 @@ async def test_what_cannot_continue_is_refused_with_the_reason(tmp_path: Path) -
         assert len(await delegator.records.tasks((first.handle or "").partition("-")[0])) == 1
 
 
-async def test_a_task_that_left_no_files_goes_on_in_a_new_folder(tmp_path: Path) -> None:
-    first = await ended(tmp_path, "I can't.", criteria=())
-    async with Delegator(client=child(WRITE, "I wrote hello."), home=tmp_path) as delegator:
-        _, result = await go_on(delegator, first.handle, acceptance_criteria=[A])
-    assert result.good
-
-
 async def test_what_a_model_wrote_stays_a_models_when_a_person_sends_the_message(tmp_path: Path) -> None:
     call = {"goal": "Write hello.", "acceptance_criteria": ["shell: grep hello a.txt"]}
     async with Delegator(client=child(WRITE, "I wrote hello."), home=tmp_path, commands="allow") as delegator:

@@ -173,15 +173,6 @@ async def test_a_call_that_takes_too_long_is_answered_with_its_handles() -> None
         assert (await waiting).text.startswith("task 2: PASS (seen)\n")
 
 
-async def test_a_call_that_ends_in_time_is_answered_as_ever() -> None:
-    children = Children("a")
-    children.end()
-    async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
-        answer = await make_delegate_tool(delegator).call(call("a"), Invocation(answer_within=15))
-    assert answer.running is None
-    assert answer.text.startswith("1 of 1 PASS\n")
-
-
 async def test_a_parent_may_ask_for_the_background_at_once() -> None:
     children = Children("a")
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
@@ -191,14 +182,6 @@ async def test_a_parent_may_ask_for_the_background_at_once() -> None:
         assert json.loads(plain.text)["error"]["field"] == "background"
         children.end()
         await answer.running
-
-
-async def test_a_background_that_is_a_text_is_taken_for_a_mistaken_context() -> None:
-    async with Delegator(client=Scripted([])) as delegator:
-        answer = await make_delegate_tool(delegator, background=True).call(
-            {"goal": "x", "background": "We are in Rome."}
-        )
-    assert "`context`" in json.loads(answer.text)["error"]["hint"]
 
 
 async def test_a_cancelled_call_stops_its_children_but_not_those_in_the_background() -> None:

@@ -124,17 +124,6 @@ async def test_a_running_child_reads_a_message_before_its_next_turn_in_a_user_me
     assert (message["id"], message["state"], message["text"]) == (sent.id, "delivered", "Also name the color.")
 
 
-async def test_messages_are_read_once_and_in_their_order() -> None:
-    meeting = Meeting(LOOK, LOOK, "it is done")
-    talked = await talk(meeting, "one", "two", "three")
-    assert [text.splitlines()[-2] for text in (message.text for message in said(meeting.asked[-1]))] == [
-        "one",
-        "two",
-        "three",
-    ]
-    assert talked.states == ["delivered"] * 3
-
-
 @pytest.mark.parametrize("stolen", [True, False], ids=["with_its_mark", "with_another_mark"])
 async def test_no_tool_result_can_imitate_a_message(stolen: bool) -> None:
     meeting = Meeting(LOOK, LOOK, "it is done")
@@ -316,14 +305,6 @@ async def test_no_message_can_be_sent_while_the_verdict_is_made() -> None:
         with pytest.raises(CallError, match="no record") as unknown:
             await delegator.background.message("0" * 20 + "-0", "Name the color.")
     assert (refused.value.code, unknown.value.code) == ("cannot_message", "unknown_handle")
-
-
-async def test_without_any_records_every_handle_is_unknown(tmp_path: Path) -> None:
-    async with Delegator(client=Scripted([]), home=tmp_path / "none") as delegator:
-        with pytest.raises(CallError) as unknown:
-            await delegator.background.message("0" * 20 + "-0", "Name the color.")
-        assert await delegator.background.messages("0" * 20 + "-0") == []
-    assert unknown.value.code == "unknown_handle"
 
 
 async def test_a_runner_that_takes_no_messages_is_sent_none_and_one_that_does_reads_them() -> None:

@@ -19,6 +19,7 @@ from delegate.sandbox.workspace.start_state import reopen, start_state
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Workspace
 from tests.support.git import git
+from tests.support.samples import sampled
 from tests.support.words import asked_ids, is_judge, verdicts
 
 SOON = 30
@@ -159,13 +160,6 @@ async def test_tasks_are_named_by_their_numbers_and_independent_ones_run_meanwhi
             )
     assert report.all_pass, str(report.error or report)
     assert order == ["first", "other", "then"], "the one that waits holds no permit"
-
-
-async def test_one_permit_is_enough_for_tasks_that_wait(tmp_path: Path) -> None:
-    client = children(First=[WRITE_A, "a"], Then=[WRITE_B, "b"])
-    async with Delegator(client=client, home=tmp_path, max_concurrent=1) as delegator, asyncio.timeout(SOON):
-        report = await delegator.run(then(), then(), first())
-    assert report.all_pass, str(report)
 
 
 # --------------------------------------------------------------------------------------------------- what blocks it
@@ -365,14 +359,18 @@ async def test_a_quote_from_a_given_file_proves_no_file_of_ones_own(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "chmod -R u+w inputs && echo bent > inputs/first/files/a.txt",
-        "rm -rf inputs",
-        "rm -rf inputs && ln -s / inputs",
-        "rm -rf inputs && echo x > inputs",
-        "mkdir inputs/second && echo x > inputs/second/mine.txt",
-        "rm inputs/first/files/a.txt && ln -s /etc/passwd inputs/first/files/a.txt",
-    ],
+    sampled(
+        [
+            "chmod -R u+w inputs && echo bent > inputs/first/files/a.txt",
+            "rm -rf inputs",
+            "rm -rf inputs && ln -s / inputs",
+            "rm -rf inputs && echo x > inputs",
+            "mkdir inputs/second && echo x > inputs/second/mine.txt",
+            "rm inputs/first/files/a.txt && ln -s /etc/passwd inputs/first/files/a.txt",
+        ],
+        3,
+        attacks=True,
+    ),
 )
 async def test_what_a_child_does_to_its_inputs_is_put_back_named_and_decides_no_check(
     tmp_path: Path, command: str
@@ -571,18 +569,6 @@ def test_the_definition_offers_them_where_the_setting_says_so(tmp_path: Path) ->
     more, more_of_task = fields(call_fields=("needs", "scratch", "attempts"))
     assert more - usual == {"scratch", "attempts"}
     assert more_of_task - of_task == {"id", "needs", "attempts"}
-
-
-async def test_python_tasks_of_a_batch_may_need_each_other_too(tmp_path: Path) -> None:
-    client = children(First=["I did nothing."])
-    async with Delegator(client=client, home=tmp_path) as delegator:
-        states = {one.id: one.state async for one in delegator.batches.run([first(), then()])}
-    assert states == {"first": "done", "2": "blocked"}
-
-
-def test_the_schema_of_the_tool_describes_them() -> None:
-    schema = json.loads((Path(__file__).parents[2] / "schemas/delegate_task.json").read_text())
-    assert set(schema["more"]) == {"id", "needs", "attempts", "scratch"}
 
 
 async def test_nothing_is_left_of_a_task_whose_inputs_cannot_be_placed(tmp_path: Path) -> None:

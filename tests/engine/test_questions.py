@@ -205,11 +205,6 @@ async def test_the_number_of_an_option_is_the_option(answer: str, read: str) -> 
     assert played.record["messages"][0]["text"] == answer
 
 
-async def test_an_option_that_is_a_number_is_taken_as_it_is() -> None:
-    played = await play(asks(ask(question="How many?", options=["3", "2", "1"])), Parents("1"))
-    assert played.heard == ['Answer to your question "How many?":\n1']
-
-
 async def test_a_message_to_the_handle_is_the_answer_also_of_another_process(home: Path) -> None:
     all_sent = asyncio.Event()
 
@@ -336,14 +331,14 @@ async def test_a_background_call_whose_callback_fails_waits_for_a_message() -> N
 
 async def test_a_child_leaves_itself_half_of_the_calls_time() -> None:
     async with Delegator(client=asks()) as delegator, asyncio.timeout(SOON):
-        parent = Parent(seconds_left=2)
+        parent = Parent(seconds_left=1)
         delegation = await delegator.background.start(Task(goal="go"), parent=parent, asks=True)
         (result,) = (await delegation).results
         record = await delegator.records.read(result.handle or "")
     assert (result.status, result.summary) == ("completed", "I used it.")
     assert record
     (asked,) = [event for event in record["events"] if event["kind"] == "question.asked"]
-    assert 0.5 < asked["answer_seconds"] <= 1
+    assert 0.2 < asked["answer_seconds"] <= 0.5
 
 
 @pytest.mark.parametrize("answer", [never, stubborn])
@@ -361,15 +356,6 @@ async def test_a_child_that_is_stopped_while_it_asks_ends(answer: Callable[[], A
         assert await delegator.background.messages(delegation.handles[0]) == []
     assert report.results[0].status == "cancelled"
     assert [event.outcome for event in events if event.kind == "question.answered"] == ["cancelled"]
-
-
-async def test_a_call_whose_deadline_comes_while_its_child_asks_ends() -> None:
-    async def played(seconds: float) -> Played:
-        return await play(asks(), Parents(never), {"max_steps": 2}, run_timeout_seconds=seconds)
-
-    one = await in_time(played, lambda played: bool(played.outcomes))
-    assert one.outcomes == ["no_answer"], "it leaves itself time"
-    assert one.result.status == "completed"
 
 
 # ------------------------------------------------------------------------------------------------------ the waiting
@@ -426,12 +412,6 @@ async def test_children_that_ask_at_once_each_get_their_own_answer() -> None:
         assert f'"task {n}":\nanswer to task {n}\n' in result.summary
 
 
-async def test_two_questions_in_one_turn_are_asked_one_after_the_other() -> None:
-    both = Scripted.calls(("ask_parent", {"question": "a"}), ("ask_parent", {"question": "b"}))
-    played = await play(asks(both), Parents("1st", "2nd"))
-    assert played.heard == ['Answer to your question "a":\n1st', 'Answer to your question "b":\n2nd']
-
-
 # --------------------------------------------------------------------------------------------------- hostile children
 
 
@@ -472,13 +452,6 @@ async def test_a_question_that_is_none_is_not_asked_and_does_not_count(arguments
     played = await play(asks(ask(**arguments), *[ask(**DATABASE)] * 3), answers)
     assert problem in played.told[0]
     assert len(answers.questions) == 3
-
-
-@pytest.mark.parametrize("options", [[], None])
-async def test_no_options_are_none(options: Any) -> None:
-    answers = Parents("yes")
-    await play(asks(ask(question="a", options=options)), answers)
-    assert answers.questions[0].options == ()
 
 
 HOSTILE = (

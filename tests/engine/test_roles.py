@@ -4,16 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from delegate import Delegator, Task
 from delegate.child.job import Job
-from delegate.cli.app import app
 from delegate.contract import DIALECTS, tool
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.testing import Scripted
-from delegate.trust import own_folder
 from delegate.types import JsonObject, Parent
 
 REVIEWER: JsonObject = {"description": "Reviews a change.", "instructions": "Read the whole file, not only the diff."}
@@ -37,11 +34,6 @@ async def test_a_child_reads_the_roles_instructions_after_the_rules() -> None:
     assert report.error is None
     system = client.requests[0].system
     assert system.index("You are an agent") < system.index("Your role, reviewer") < system.index("Read the whole file")
-
-
-async def test_without_a_role_nothing_of_it_is_sent() -> None:
-    _, client = await run({}, Task(goal="Review."))
-    assert "Your role" not in client.requests[0].system
 
 
 async def test_a_role_narrows_the_tools_and_adds_none() -> None:
@@ -74,11 +66,6 @@ async def test_the_tier_of_a_role_stays_below_the_parents() -> None:
     assert report.results[0].tier == "standard"
     report, _ = await run({"model": "claude-opus-4-8"}, call=call, parent=Parent(tier="fast"))
     assert report.results[0].tier == "fast"
-
-
-async def test_a_model_that_cannot_be_called_leaves_the_usual_one() -> None:
-    report, _ = await run({"model": "a-model-of-another-tool"})
-    assert report.error is None
 
 
 async def test_the_limits_of_a_role_narrow_those_of_the_task() -> None:
@@ -143,19 +130,6 @@ async def test_an_unknown_role_is_refused_before_anything_is_spent(call: JsonObj
     field = "tasks[1].role" if "tasks" in call else "role"
     assert (report.error.code, report.error.field, client.requests) == ("unknown_role", field, [])
     assert "reviewer" in (report.error.hint or "")
-
-
-def test_a_plan_is_made_in_the_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
-    folder = own_folder() / "agents"
-    folder.mkdir(parents=True)
-    (folder / "reviewer.md").write_text("---\ndescription: Reviews.\ntier: fast\n---\n")
-
-    def plan(*options: str) -> Result:
-        return CliRunner().invoke(app, ["run", "Review.", "--plan", "--format", "json", *options])
-
-    assert plan("--role", "reviewer").output == plan("--tier", "fast").output != plan().output
-    assert "there is no role 'reviwer'" in str(plan("--role", "reviwer").exception)
 
 
 async def test_a_runner_that_would_not_keep_to_a_role_is_refused() -> None:

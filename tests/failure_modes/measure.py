@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 AT_ONCE = 80
 """Calls of a delegator. More only take each other's time, until timeouts tell nothing."""
-CALL_TIMEOUT_SECONDS = 4.0
+CALL_TIMEOUT_SECONDS = 3.0
 """Where nothing else ends a call."""
-DEADLINE_SECONDS = 4.5
+DEADLINE_SECONDS = 3.5
 """Of the task, or of the run while its judge is asked, where nothing else ends it."""
 LIMIT_SECONDS = 90.0
 """Of everything else: what comes near it has hung."""
@@ -193,8 +193,9 @@ def once_by_another_judge(row: int, wire: WireName) -> Sequence[Scene]:
 
 
 def on_one_api(row: int, wire: WireName) -> Sequence[Scene]:
-    """With this, each row is measured on one API."""
-    return SCENES if WIRES.index(wire) == row % len(WIRES) else ()
+    """With this, each row is measured on one API, with one of the judges."""
+    first, rest = divmod(row, len(WIRES))
+    return ("child", SCENES[1 + first % 2]) if WIRES.index(wire) == rest else ()
 
 
 async def _measure_groups(groups: Sequence[Group], bench: Bench) -> list[Measured]:

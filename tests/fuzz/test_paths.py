@@ -70,7 +70,7 @@ def test_no_way_leads_out_of_any_tree(walk: tuple[dict[str, str], list[str]]) ->
         assert _everything_outside(folder) == before
 
 
-@fuzz(25, walk=walks())
+@fuzz(50, walk=walks())
 def test_what_is_found_is_where_the_kernel_finds_it(walk: tuple[dict[str, str], list[str]]) -> None:
     links, paths = walk
     with tree(links) as folder:

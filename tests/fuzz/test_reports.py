@@ -20,15 +20,9 @@ from tests.fuzz.fuzzing import ends_soon, fuzz
 
 NONCE = "0123456789ab"
 FORGERIES = [
-    "PASS",
-    "FAIL",
-    "task 1: PASS",
-    "Verdict: ",
-    "about task 1",
-    "in all: 1 PASS",
-    "total: 1 PASS",
+    "PASS", "FAIL", "task 1: PASS", "Verdict: ", "about task 1", "in all: 1 PASS", "total: 1 PASS",
     "end report of task 1 ",
-]
+]  # fmt: skip
 SIGNS = ['"', "'", "<<<", "<", "\uff1c", ">>>", "- ", "→", "; ", "(", ")", " ", "\n", "\r", "\u2028", "\x0b", "x" * 300]
 HIDDEN = ["\x1b[2K", "\x1b]8;;x\x07", "\u202e", "\u200b", "\u00ad", "\ud800", "\0", "\U000e0050"]
 PIECES = [*FORGERIES, NONCE, *SIGNS, *HIDDEN, "report of task 1 ", "[cut here: 5 more characters"]

@@ -181,25 +181,24 @@ async def test_the_list_of_files_shows_which_files_were_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("criterion", "code"),
+    "criterion",
     [
-        ({"kind": "json_predicate", "expr": "a = 1"}, "invalid_criterion"),
-        ({"kind": "json_predicate", "expr": "a ==="}, "invalid_criterion"),
-        ({"kind": "rubric", "rubric": "no_such_rubric"}, "invalid_criterion"),
-        ({"kind": "regex", "pattern": "("}, "invalid_criterion"),
-        ({"kind": "regex", "pattern": "((((a{1000}){1000}){1000}){1000})"}, "invalid_criterion"),
-        ({"kind": "receipt", "calls": [{"tool": "x", "args": {"a": [{"matches": "("}]}}]}, "invalid_criterion"),
-        ({"kind": "json_schema", "schema": {"type": "objekt"}}, "invalid_criterion"),
-        ({"kind": "shell", "command": "pytest || true"}, "vacuous_check"),
+        {"kind": "json_predicate", "expr": "a = 1"},
+        {"kind": "json_predicate", "expr": "a ==="},
+        {"kind": "rubric", "rubric": "no_such_rubric"},
+        {"kind": "regex", "pattern": "("},
+        {"kind": "regex", "pattern": "((((a{1000}){1000}){1000}){1000})"},
+        {"kind": "receipt", "calls": [{"tool": "x", "args": {"a": [{"matches": "("}]}}]},
+        {"kind": "json_schema", "schema": {"type": "objekt"}},
     ],
 )
-async def test_an_undecidable_criterion_is_rejected_before_spending(criterion: dict[str, Any], code: str) -> None:
+async def test_an_undecidable_criterion_is_rejected_before_spending(criterion: dict[str, Any]) -> None:
     client = Scripted(lambda request: "never asked")
-    async with Delegator(client=client, strict_checks=True) as delegator:
+    async with Delegator(client=client) as delegator:
         task = Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})
         report = await delegator.run(task)
     assert report.error
-    assert (report.error.code, report.error.field) == (code, "acceptance_criteria[1]")
+    assert (report.error.code, report.error.field) == ("invalid_criterion", "acceptance_criteria[1]")
     assert report.error.hint
     assert not client.requests
 
@@ -212,18 +211,6 @@ async def test_a_check_that_cannot_fail_is_a_finding() -> None:
     assert finding.message == "c1: it succeeds in an empty folder too"
     honest = await judged(words(WROTE), {"kind": "shell", "command": "grep -q rows a.md"})
     assert honest.findings == ()
-
-
-async def test_with_the_gate_off_its_reason_is_still_counted() -> None:
-    async with Delegator(client=words(["....."]), gate=False) as delegator:
-        report = await delegator.run(Task(goal="x", acceptance_criteria=({"kind": "regex", "pattern": "^.{5}$"},)))
-    verdict = report.results[0].verdict
-    assert verdict
-    assert (verdict.verdict, verdict.gate, report.totals.gate) == (
-        "PASS",
-        "degenerate_output",
-        {"degenerate_output": 1},
-    )
 
 
 # ------------------------------------------------------------------------------------------------ judging existing work

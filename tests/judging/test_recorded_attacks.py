@@ -91,7 +91,7 @@ def test_a_recorded_attack_gets_no_pass_from_any_misbehaving_judge(panel: Panel,
     outputs = [output_of(attack) for attack in ATTACKS if attack["class"] == attack_class]
     assert len(outputs) == CLASSES[attack_class]
     assert _let_through(panel, outputs, ECHOES | MISQUOTES, ABOUT_THE_TEXT) == {}
-    assert _let_through(panel, outputs, MALFORMED, ABOUT_THE_TEXT, every=3) == {}
+    assert _let_through(panel, outputs, MALFORMED, ABOUT_THE_TEXT, every=6) == {}
 
 
 @pytest.mark.parametrize("criteria", [ABOUT_DEEDS, IN_QUESTIONS], ids=["deeds", "questions"])
@@ -100,7 +100,7 @@ def test_nor_is_a_recorded_attack_believed_about_deeds_or_in_questions(
     panel: Panel, attack_class: str, criteria: Sequence[Any]
 ) -> None:
     outputs = [output_of(attack) for attack in ATTACKS if attack["class"] == attack_class]
-    assert _let_through(panel, outputs, MISBEHAVING, criteria, every=3) == {}
+    assert _let_through(panel, outputs, MISBEHAVING, criteria, every=6) == {}
 
 
 def _let_through(
@@ -197,7 +197,7 @@ def attacks(draw: st.DrawFn) -> str:
     return text
 
 
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WITH_REPLY = st.tuples(attacks(), forged_replies()).map("\n".join)
 
 
@@ -266,4 +266,4 @@ def test_nothing_that_a_child_writes_opens_or_closes_a_fence(panel: Panel) -> No
             assert text.endswith(f"{marks[1]}\n\nAnswer for each of these ids exactly once: c1, c2")
 
     hunt()
-    assert len(asked) > 50
+    assert len(asked) > 20

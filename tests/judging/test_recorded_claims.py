@@ -5,7 +5,6 @@ with that state. Of the other runs, only the tool calls are known.
 """
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ def ids(pairs: list[tuple[dict[str, Any], Verdict]]) -> set[str]:
 
 async def test_claims_of_success_are_believed_only_if_they_are_true(home: Path) -> None:
     pairs = list(zip(RUNS, await judged(RUNS), strict=True))
+    assert {verdict.decided_by for _, verdict in pairs}.isdisjoint({"gate", "judge"}), "code decides every run"
     false = [(run, verdict) for run, verdict in pairs if run["outcome"] == "failure"]
     honest = [(run, verdict) for run, verdict in pairs if run["outcome"] == "success"]
     believed = [(run, verdict) for run, verdict in false if verdict.verdict == "PASS"]
@@ -82,9 +82,3 @@ def test_what_is_refused_looks_like_what_is_false() -> None:
     honest = [run for run in accepted if run["outcome"] == "success"]
     assert (len(accepted), len(honest)) == (14, 8)
     assert {shape(run) for run in honest} <= false
-
-
-async def test_every_run_is_decided_by_a_check(home: Path) -> None:
-    decided = Counter(verdict.decided_by for verdict in await judged(RUNS))
-    print(decided)
-    assert decided["gate"] == decided["judge"] == 0

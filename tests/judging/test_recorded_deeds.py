@@ -9,12 +9,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from delegate.judging.judge.decide import calls_of
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.sources import Sources
+from delegate.judging.proof.calls import recorded
 from delegate.judging.proof.proof import Proof, Shown
 from delegate.judging.proof.values import leaves
-from delegate.judging.reading.statements import TaskReading, ToolEffect
+from delegate.judging.reading.statements import ToolEffect
 from delegate.judging.submission import Submission
 from delegate.types import ChildRun, Receipt, StatementPart, Task
 from tests.support.deeds import AIRLINE, claims_in_words
@@ -69,11 +69,11 @@ def deeds() -> list[Deed]:
 
 def worth(report: str, calls: list[dict[str, Any]], part: StatementPart) -> set[str]:
     """What the quotes that count are worth, over all lines of the evidence."""
-    recorded = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(calls, start=1))
-    work = ChildRun(status="completed", output=report, receipts=recorded)
+    receipts = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(calls, start=1))
+    work = ChildRun(status="completed", output=report, receipts=receipts)
     submission = Submission(Task(goal="Serve."), work, None, "person", None)
     evidence = gather(Sources(submission, (), (part,)))
-    proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading({}, EFFECTS)))
+    proof = Proof(part, "model", submission, evidence, recorded(submission, EFFECTS))
     lines = {line[:400] for source in evidence.sources.values() for line in source.splitlines() if len(line) > 12}
     return {found.code for line in lines if isinstance(found := proof.find(line), Shown)}
 

@@ -2,14 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from delegate import Delegator, Verdict
-from delegate.models.providers.scripted import Scripted
+import pytest
+
 from delegate.ports import ChatReply, ChatRequest
 from tests.support.misbehaving import real_quote
+from tests.support.scripted_judge import ScriptedJudge
 from tests.support.words import asked_ids, verdicts
 
 DATA = Path(__file__).parents[1] / "data"
@@ -40,12 +42,17 @@ def oracle(row: dict[str, Any]) -> Callable[[ChatRequest], str]:
     return judge
 
 
-async def test_with_a_perfect_judge_every_verdict_is_correct(home: Path) -> None:
+@pytest.fixture
+def judge(home: Path) -> Generator[ScriptedJudge]:
+    with closing(ScriptedJudge()) as judge:
+        yield judge
+
+
+def test_with_a_perfect_judge_every_verdict_is_correct(judge: ScriptedJudge) -> None:
     wrong: dict[int, str] = {}
     for row in ROWS:
         asked = [one["criterion"] for one in row["criteria"]]
-        async with Delegator(client=Scripted(oracle(row))) as delegator:
-            verdict = await delegator.judge(goal=row["task"], acceptance_criteria=asked, output=row["output"])
+        verdict = judge.verdict(oracle(row), row["task"], row["output"], asked)
         met = [one.outcome == "met" for one in verdict.criteria]
         if (verdict.verdict == "PASS", met) != (row["all_met"], [one["met"] for one in row["criteria"]]):
             wrong[row["key"]] = verdict.reasoning
@@ -143,16 +150,11 @@ def typed(row: dict[str, Any]) -> list[Typed]:
     return [TYPED[one["id"]](one["criterion"]) for one in row["criteria"] if one["id"] in TYPED]
 
 
-async def by_code(row: dict[str, Any]) -> Verdict:
-    async with Delegator(client=Scripted(refuse)) as delegator:
-        return await delegator.judge(goal=row["task"], acceptance_criteria=typed(row), output=row["output"])
-
-
-async def test_typed_checks_alone_decide_every_criterion_correctly(home: Path) -> None:
+def test_typed_checks_alone_decide_every_criterion_correctly(judge: ScriptedJudge) -> None:
     decided = 0
     wrong: list[tuple[int, str, str]] = []
     for row in ROWS:
-        verdict = await by_code(row)
+        verdict = judge.verdict(refuse, row["task"], row["output"], typed(row))
         known = [one for one in row["criteria"] if one["id"] in TYPED]
         for one, got in zip(known, verdict.criteria, strict=True):
             decided += got.decided_by == "check"

@@ -45,10 +45,7 @@ async def test_honest_work_passes_and_faked_work_fails(run: Run, home: Path) -> 
     folder = Path("work")
     run.prepare(folder)
     task = Task(
-        goal=run.task["goal"],
-        context=run.task["context"],
-        acceptance_criteria=run.task["criteria"],
-        workspace=folder,
+        goal=run.task["goal"], context=run.task["context"], acceptance_criteria=run.task["criteria"], workspace=folder
     )
     async with Delegator(client=run.client(), tools=run.tools(folder)) as delegator:
         (result,) = (await delegator.run(task)).results

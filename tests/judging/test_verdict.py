@@ -67,20 +67,11 @@ async def test_the_reason_of_a_failed_command_names_its_error_and_draws_no_lines
     assert reason == "exit code 1, wanted 0: AssertionError: 2 != 3\nRan 3 tests\nFAILED (failures=1)"
 
 
-async def test_one_criterion_is_spoken_of_in_the_singular() -> None:
-    verdict = await judged(words(["The sum is right now."]), {"kind": "regex", "pattern": "sum"})
-    assert verdict.reasoning == "the criterion is met"
-
-
-async def test_a_claim_of_met_whose_quote_is_nowhere_is_not_met() -> None:
-    verdict = await judged(words(WROTE, met_by("100 passed")), "report: the report says that a hundred passed")
+@pytest.mark.parametrize("quote", ["100 passed", "the tables are complete"], ids=["made up", "the criterion"])
+async def test_a_claim_of_met_whose_quote_is_nowhere_is_not_met(quote: str) -> None:
+    verdict = await judged(words(WROTE, met_by(quote)), "report: the tables are complete")
     assert (verdict.verdict, verdict.code, verdict.verified) == ("FAIL", "evidence_not_found", False)
     assert verdict.criteria[0].outcome == "not_met"
-
-
-async def test_the_goal_and_the_criteria_are_no_evidence() -> None:
-    verdict = await judged(words(WROTE, met_by("the tables are complete")), "the tables are complete")
-    assert verdict.code == "evidence_not_found"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +150,7 @@ async def test_manual_criteria_pass_on_trust_and_are_not_verified() -> None:
     client = words(WROTE)
     verdict = await judged(client, {"kind": "manual", "text": "the boss likes it"})
     assert (verdict.verdict, verdict.verified, verdict.decided_by, verdict.code) == ("PASS", False, "trust", "trusted")
+    assert verdict.reasoning == "the criterion is met; 1 on trust"
     assert judge_calls(client) == 0
 
 
@@ -172,7 +164,7 @@ async def test_the_gate_ends_judging_and_can_be_switched_off() -> None:
     assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "gate", "degenerate_output")
     assert judge_calls(client) == 0
     ungated = await judged(words(["....."]), {"kind": "regex", "pattern": "^.....$"}, gate=False)
-    assert (ungated.verdict, ungated.gate) == ("PASS", "degenerate_output")
+    assert (ungated.verdict, ungated.gate) == ("PASS", "degenerate_output"), "its reason is still counted"
 
 
 @pytest.mark.parametrize("report", ["Done.", "Thought process:", "Solution", "OK", "解"])

@@ -23,6 +23,7 @@ from tests.killed.lost import killed, running
 from tests.killed.tasks import tools
 from tests.support.git import git
 from tests.support.model_server import ModelServer, Reply
+from tests.support.samples import sampled
 from tests.support.words import is_judge, met_by
 
 WRITE = ["write_file", {"path": "a.txt", "content": "hello"}]
@@ -188,7 +189,7 @@ def project(folder: Path, *, repository: bool) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("mode", ["worktree", "copy", "shared"])
+@pytest.mark.parametrize("mode", sampled(["worktree", "copy", "shared"], 2))
 async def test_work_in_a_project_is_measured_against_its_start(tmp_path: Path, mode: str) -> None:
     folder, home, settings = project(tmp_path / "project", repository=True), tmp_path / "home", {"commands": "allow"}
     task = {"acceptance_criteria": [CHECK], "workspace": {"mode": mode, "path": str(folder)}}

@@ -56,7 +56,7 @@ async def check_messages(home: Path, log: Path, handle: str, texts: list[str], *
     assert not [message for message in messages if message.state == "never_read" and message.text in read]
 
 
-@pytest.mark.parametrize("seed", sampled(range(10), 3))
+@pytest.mark.parametrize("seed", sampled(range(10), 2))
 @pytest.mark.parametrize("how", ["runs", "continues"])
 async def test_whenever_a_process_is_killed_each_message_was_delivered_or_never_read(
     tmp_path: Path, how: str, seed: int
@@ -74,7 +74,7 @@ async def test_whenever_a_process_is_killed_each_message_was_delivered_or_never_
                 await delegator.background.message(handle.removesuffix("0"), "Once more.")
 
 
-@pytest.mark.parametrize("seed", sampled(range(10), 2))
+@pytest.mark.parametrize("seed", sampled(range(10), 1))
 @pytest.mark.parametrize("how", ["runs", "continues"])
 async def test_whenever_processes_are_killed_a_task_can_be_resumed_and_nothing_is_done_twice(
     tmp_path: Path, how: str, seed: int

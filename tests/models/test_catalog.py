@@ -200,14 +200,6 @@ def test_a_custom_servers_model_name_in_a_reply_is_compared_with_its_id() -> Non
     assert [catalog.served(own, name) for name in names] == [own, own, own, catalog.find("gpt-6-astra"), None]
 
 
-def test_an_operators_entry_replaces_the_shipped_one_of_the_same_id() -> None:
-    own = model(id="gpt-6-luna", endpoint="proxy", tier="deep")
-    catalog = Catalog.shipped().with_models([own])
-    assert catalog.find("gpt-6-luna") is own
-    assert len(catalog.models) == len(Catalog.shipped().models)
-    assert shipped("gpt-6-luna").tier == "fast"
-
-
 # ------------------------------------------------------------------------------------------------------ arithmetic
 
 

@@ -142,7 +142,7 @@ async def test_a_child_waits_as_long_as_the_server_asks(home: Path) -> None:
 
 
 async def test_children_on_two_event_loops_keep_one_limit(home: Path) -> None:
-    limited = Limited(per_second=12)
+    limited = Limited(per_second=8)
     with ModelServer(limited) as server:
         async with Delegator(settings(home, "openai", server.openai_url)) as delegator:
             there = asyncio.to_thread(delegator.run_sync, *tasks(6)[:3])

@@ -78,16 +78,6 @@ def test_an_entry_replaces_the_shipped_one_with_all_its_fields() -> None:
     assert found(Catalog.shipped(), "gpt-6-luna").tier == "fast"
 
 
-@pytest.mark.parametrize(
-    ("on", "tokens", "cost"), [((2026, 11, 30), 1, 3), ((2026, 12, 1), 1, 7), ((2026, 12, 1), 3, 3 * 5 + 6)]
-)
-def test_a_declared_price_depends_on_the_day_and_the_length_of_the_input(
-    on: tuple[int, int, int], tokens: int, cost: float
-) -> None:
-    usage = Usage(input_tokens=tokens * 1_000_000, output_tokens=1_000_000)
-    assert cost_usd(found(declared(LUNA), "gpt-6-luna"), usage, date(*on)) == pytest.approx(cost)
-
-
 def test_a_model_may_be_added_to_a_providers_own() -> None:
     new = found(declared(LUNA.replace("gpt-6-luna", "gpt-7-luna")), "gpt-7-luna")
     assert (new.provider, new.endpoint) == ("openai", None)

@@ -160,10 +160,6 @@ def test_a_model_above_the_ceiling_may_not_judge_whatever_the_worker_was() -> No
     assert ids(choose_judge(catalog, request())) == ["big"]
 
 
-def test_a_model_without_structured_output_may_not_judge() -> None:
-    assert why_not(Catalog([model("m", structured_output=False)]), "m") == "no structured output"
-
-
 @pytest.mark.parametrize(
     ("accuracy", "why"),
     [
@@ -184,13 +180,6 @@ def test_a_second_judge_is_of_another_family_than_the_first() -> None:
     routing = choose_judge(catalog, request(other_than_family="f"))
     assert ids(routing) == ["b"]
     assert reason(routing, "a") == "same family as the previous judge"
-
-
-def test_a_pinned_judge_is_asked_no_second_time() -> None:
-    pinned = request(shipped("gpt-6-sol"), pinned="gpt-6-luna", other_than_family="gpt")
-    routing = choose_judge(Catalog.shipped(), pinned)
-    assert routing.chosen is None
-    assert reason(routing, "gpt-6-luna") == "same family as the previous judge"
 
 
 @pytest.mark.parametrize(("days", "may"), [(-1, False), (0, False), (14, False), (15, True)])
@@ -215,9 +204,10 @@ def test_a_model_of_an_endpoint_needs_the_endpoint_not_the_providers_key() -> No
     assert ids(choose_judge(catalog, request(available=frozenset({("openai", "ollama")})))) == ["qwen"]
 
 
-def test_no_key_is_the_reason_only_if_nothing_else_is_missing() -> None:
-    catalog = Catalog([model("m", structured_output=False, tier="deep")])
-    assert why_not(catalog, "m", available=frozenset[Any](), ceiling="fast") == "no structured output"
+@pytest.mark.parametrize("fields", [{"structured_output": False}, {"structured_output": False, "tier": "deep"}])
+def test_no_key_is_the_reason_only_if_nothing_else_is_missing(fields: dict[str, Any]) -> None:
+    why = why_not(Catalog([model("m", **fields)]), "m", available=frozenset[Any](), ceiling="fast")
+    assert why == "no structured output"
 
 
 def test_the_workers_own_model_judges_when_it_is_the_only_one_left() -> None:
@@ -232,40 +222,31 @@ def estimate(judge: Model, **fields: Any) -> float | None:
     return cost_of(choose_judge(Catalog([judge]), request(**fields)), judge.id)
 
 
-def test_a_verdict_is_priced_by_its_input_and_output() -> None:
-    judge = model("m", prices=(Price(input=2, output=10),))
-    assert estimate(judge, evidence_tokens=3_000, reply_tokens=300) == pytest.approx(0.006 + 0.003)
-
-
-@pytest.mark.parametrize(("tokens", "cost"), [(5_000, 0.005), (5_001, 0.010002)])
-def test_evidence_beyond_a_price_step_makes_the_whole_verdict_cost_more(tokens: int, cost: float) -> None:
-    steps = (Price(input=1, output=1), Price(above_tokens=5_000, input=2, output=2))
-    assert estimate(model("m", prices=steps), evidence_tokens=tokens, reply_tokens=0) == pytest.approx(cost)
-
-
 CACHING = Price(input=1, output=1, cached_input=0.1, cache_write=1.25)
 
 
+STEPS = (Price(input=1, output=1), Price(above_tokens=5_000, input=2, output=2))
+
+
 @pytest.mark.parametrize(
-    ("from_tokens", "prefix", "cost"),
+    ("from_tokens", "prices", "asked", "cost"),
     [
-        (1_024, 1_023, 0.00375),  # everything is written
-        (1_024, 1_024, 0.00247 + 0.0001024),
-        (1_024, 9_999, 0.0003),  # the prefix is longer than the evidence
-        (None, 2_000, 0.003),  # caches only on request
+        (None, (Price(input=2, output=10),), {"reply_tokens": 300}, 0.006 + 0.003),
+        (None, STEPS, {"evidence_tokens": 5_000}, 0.005),
+        (None, STEPS, {"evidence_tokens": 5_001}, 0.010002),  # all of it costs more
+        (1_024, (CACHING,), {"prefix_tokens": 1_023}, 0.00375),  # everything is written
+        (1_024, (CACHING,), {"prefix_tokens": 1_024}, 0.00247 + 0.0001024),
+        (1_024, (CACHING,), {"prefix_tokens": 9_999}, 0.0003),  # the prefix is longer than the evidence
+        (None, (CACHING,), {"prefix_tokens": 2_000}, 0.003),  # caches only on request
+        (1_024, (CACHING,), {"evidence_tokens": 1_000}, 0.001),
+        (1_024, (CACHING,), {"evidence_tokens": 2_000}, 0.0025),  # written by itself
     ],
 )
-def test_a_prefix_is_priced_as_cached_only_where_it_is_long_enough(
-    from_tokens: int | None, prefix: int, cost: float
+def test_a_verdict_is_priced_by_its_tokens_and_what_is_cached(
+    from_tokens: int | None, prices: tuple[Price, ...], asked: dict[str, int], cost: float
 ) -> None:
-    judge = model("m", caches_from_tokens=from_tokens, prices=(CACHING,))
-    assert estimate(judge, prefix_tokens=prefix, reply_tokens=0) == pytest.approx(cost)
-
-
-@pytest.mark.parametrize(("tokens", "cost"), [(1_000, 0.001), (2_000, 0.0025)])
-def test_a_prompt_that_is_cached_automatically_is_priced_as_cache_writes(tokens: int, cost: float) -> None:
-    judge = model("m", caches_from_tokens=1_024, prices=(CACHING,))
-    assert estimate(judge, evidence_tokens=tokens, reply_tokens=0) == pytest.approx(cost)
+    judge = model("m", caches_from_tokens=from_tokens, prices=prices)
+    assert estimate(judge, **{"reply_tokens": 0} | asked) == pytest.approx(cost)
 
 
 def test_each_model_counts_tokens_its_own_way() -> None:
@@ -353,17 +334,20 @@ def test_a_pinned_judge_judges_alone_even_if_it_costs_more() -> None:
     assert reason(routing, "gpt-6-luna") == "judge_model is set to anthropic/claude-haiku-4.5"
 
 
-def test_a_pinned_judge_that_may_not_judge_leaves_none_and_says_why() -> None:
-    routing = choose_judge(Catalog.shipped(), request(shipped("gpt-6-luna"), pinned="claude-opus-5-5"))
-    assert routing.chosen is None
-    assert routing.ranked == ()
-    assert reason(routing, "claude-opus-5-5") == "tier deep is above the worker's fast"
-
-
-def test_an_unknown_pinned_judge_leaves_none() -> None:
-    routing = choose_judge(Catalog.shipped(), request(pinned="gpt-6"))
-    assert routing.chosen is None
-    assert reason(routing, "gpt-6-luna") == "judge_model is set to gpt-6, which is not in the catalog"
+@pytest.mark.parametrize(
+    ("worker", "pinned", "asked", "id", "why"),
+    [
+        ("gpt-6-luna", "claude-opus-5-5", {}, "claude-opus-5-5", "tier deep is above the worker's fast"),
+        ("gpt-6-luna", "gpt-6", {}, "gpt-6-luna", "judge_model is set to gpt-6, which is not in the catalog"),
+        ("gpt-6-sol", "gpt-6-luna", {"other_than_family": "gpt"}, "gpt-6-luna", "same family as the previous judge"),
+    ],
+)
+def test_a_pinned_judge_that_may_not_judge_leaves_none_and_says_why(
+    worker: str, pinned: str, asked: dict[str, Any], id: str, why: str
+) -> None:
+    routing = choose_judge(Catalog.shipped(), request(shipped(worker), pinned=pinned, **asked))
+    assert (routing.chosen, routing.ranked) == (None, ())
+    assert reason(routing, id) == why
 
 
 # ----------------------------------------------------------------------------------------- what holds for any catalog
@@ -581,7 +565,7 @@ def test_a_child_gets_no_model_without_tools_or_price_or_soon_shut_down() -> Non
     assert child(catalog, tier="fast") == "dear"
 
 
-@pytest.mark.parametrize("asked", [{"tier": "deep"}, {"model": "gpt-6-astra"}, {"model": "openai/gpt-6-astra"}])
+@pytest.mark.parametrize("asked", [{"tier": "deep"}, {"model": "gpt-6-astra"}])
 def test_a_child_above_its_parents_tier_is_refused(asked: dict[str, Any]) -> None:
     error = refusal(ceiling="standard", **asked)
     assert (error.code, error.field) == ("tier_above_parent", next(iter(asked)))
@@ -589,10 +573,9 @@ def test_a_child_above_its_parents_tier_is_refused(asked: dict[str, Any]) -> Non
     assert "standard, fast" in str(error.hint)
 
 
-@pytest.mark.parametrize("asked", [{"tier": "fast"}, {"model": "gpt-6-luna"}])
-def test_a_child_below_the_lowest_tier_is_refused(asked: dict[str, Any]) -> None:
-    error = refusal(floor="standard", **asked)
-    assert (error.code, error.field) == ("tier_below_floor", next(iter(asked)))
+def test_a_child_below_the_lowest_tier_is_refused() -> None:
+    error = refusal(floor="standard", tier="fast")
+    assert (error.code, error.field) == ("tier_below_floor", "tier")
     assert "below standard, the lowest tier that the settings allow" in error.message
     assert "deep, standard" in str(error.hint)
 
@@ -602,12 +585,6 @@ def test_an_unknown_model_is_refused_with_names_that_can_be_used() -> None:
     assert (error.code, error.field) == ("unknown_model", "model")
     assert "gpt-6-sol" in str(error.hint)
     assert "gpt-6-astra" not in str(error.hint)
-
-
-def test_an_error_repeats_only_the_beginning_of_a_long_name() -> None:
-    error = refusal(model="gpt-" * 100_000)
-    assert error.code == "unknown_model"
-    assert len(error.message) + len(str(error.hint)) < 1_000
 
 
 def test_a_requested_model_without_a_key_is_refused_with_the_variable() -> None:
@@ -673,8 +650,9 @@ def test_the_error_offers_no_tier_that_would_be_refused_as_well() -> None:
 
 def test_a_name_may_have_many_prefixes_but_no_unlimited_length() -> None:
     assert child(model=f"{'openrouter/' * 5}gpt-6-luna") == "gpt-6-luna"
-    assert refusal(model=f"{'openrouter/' * 5}gpt-6").code == "unknown_model"
-    assert refusal(model=f"{'openrouter/' * 5_000}gpt-6-luna").code == "unknown_model"
+    error = refusal(model=f"{'openrouter/' * 5_000}gpt-6-luna")
+    assert error.code == "unknown_model"
+    assert len(error.message) + len(str(error.hint)) < 1_000
 
 
 # ------------------------------------------------------------------------------------------------ who decides alone

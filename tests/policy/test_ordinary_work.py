@@ -25,23 +25,10 @@ def write(path: str) -> Action:
 READS = [Action(tool, read_only=True) for tool in ("read_file",) * 10 + ("list_files",) * 3 + ("search_files",) * 4]
 WRITES = [write(path) for path in ("src/app.py", "tests/test_app.py", "README.md", "docs/a.md", ".github/ci.yml")]
 EDITS = [Action("edit_file", {"path": path}, effects=FILES) for path in ("src/app.py", "src/b.py", "setup.cfg")]
-COMMANDS = [
-    shell(command)
-    for command in (
-        "pytest -q",
-        "pytest -q tests/test_app.py",
-        "ls -la",
-        "git status",
-        "git diff",
-        "cat src/app.py",
-        "make test",
-        "python script.py",
-        "pip install -r requirements.txt",
-        "git commit -am done",
-        "git push",
-        "rm -rf build",
-    )
-]
+COMMANDS = [shell(command) for command in (
+    "pytest -q", "pytest -q tests/test_app.py", "ls -la", "git status", "git diff", "cat src/app.py", "make test",
+    "python script.py", "pip install -r requirements.txt", "git commit -am done", "git push", "rm -rf build",
+)]  # fmt: skip
 OTHERS = [
     Action("fetch_url", {"url": "https://example.com"}, effects=WEB),
     Action("send_mail", {"to": "a@example.com"}, effects=frozenset({"external"}), irreversible=True),

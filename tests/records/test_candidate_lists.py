@@ -75,18 +75,6 @@ async def test_where_the_first_choice_failed_the_list_is_another_one(home: Path)
     assert second.candidates[0].reason is None
 
 
-async def test_a_record_of_an_earlier_version_has_its_list_in_it(home: Path) -> None:
-    (result,) = await judged("x")
-    execute(home, "UPDATE tasks SET result = ?", result.model_dump_json())
-    execute(home, "DROP TABLE candidate_lists")
-    async with Delegator() as delegator:
-        record = await delegator.records.read(result.handle or "")
-        ((_, _, verdict),) = await delegator.records.verdicts()
-    assert record
-    assert record["result"] == result.model_dump(mode="json")
-    assert verdict == result.verdict
-
-
 async def test_a_list_is_removed_with_the_last_task_of_its_day(home: Path) -> None:
     await judged("old")
     (kept_id,) = lists(home)

@@ -66,14 +66,6 @@ async def test_writes_are_there_after_closing_and_reopening_the_store(path: Path
     await store.aclose()
 
 
-async def test_posted_writes_are_read_back_in_order(path: Path) -> None:
-    store = Store(path, TABLE)
-    for n in range(50):
-        store.post((INSERT, (n, "x")))
-    assert await rows(store) == list(range(50))
-    await store.aclose()
-
-
 async def test_a_rejected_row_does_not_affect_others_that_were_posted_with_it(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,18 +164,6 @@ def test_several_threads_and_event_loops_share_one_store(path: Path) -> None:
     asyncio.run(store.aclose())
     numbers = [100 * thread + n for thread in range(4) for n in range(40)]
     assert on_disk(path) == sorted([*numbers, *(n + 1_000 for n in numbers)])
-
-
-async def test_two_stores_on_one_file_wait_for_each_other(path: Path) -> None:
-    one, two = Store(path, TABLE, log_bytes=20_000), Store(path, TABLE, log_bytes=20_000)
-    await asyncio.gather(
-        *(one.write((INSERT, (n, "x" * 500))) for n in range(100)),
-        *(two.write((INSERT, (n + 500, "x" * 500))) for n in range(100)),
-    )
-    await one.aclose()
-    assert len(await rows(two)) == 200
-    await two.aclose()
-    assert len(on_disk(path)) == 200
 
 
 WRITER = """

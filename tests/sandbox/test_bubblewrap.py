@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from delegate.sandbox.commands import bubblewrap
+from delegate.sandbox.commands.confinement import CommandSpec, Mounts, in_bubblewrap
 from delegate.sandbox.commands.kernel_files import unusual_kernel_paths
 
 
 def wrapped(bwrap: Path, cwd: Path) -> str:
-    return " ".join(bubblewrap.wrap(["true"], bwrap=str(bwrap), cwd=cwd, env={}, network="none", status_fd=9))
+    spec = CommandSpec(["true"], cwd, {}, 5, 1_000, network="none")
+    return " ".join(in_bubblewrap(spec, Mounts([], {}), str(bwrap), 9))
 
 
 @pytest.mark.parametrize(("says", "limited"), [("bubblewrap 0.8.0", True), ("bubblewrap 0.6.2", False), ("?", False)])

@@ -17,8 +17,8 @@ import delegate
 from delegate import Delegator, Task
 from delegate.child.toolbox import toolbox
 from delegate.errors import ToolDenied
-from delegate.sandbox.commands import bubblewrap
 from delegate.sandbox.commands.commands import CommandResult, Commands
+from delegate.sandbox.commands.confinement import CommandSpec, Mounts, in_bubblewrap
 from delegate.sandbox.commands.launcher import landlock_is_available
 from delegate.sandbox.tampering.git_files import Repository, without_credentials
 from delegate.sandbox.workspace.folder import Folder
@@ -218,10 +218,8 @@ def test_bubblewrap_mounts_a_repositorys_configuration_read_only(repository: Pat
     assert found is not None
     shown = dict.fromkeys(found.read_only)
     copies = {path: path for path in shown} | {repository / ".git" / "config": Path("/tmp/copy")}
-    argv = bubblewrap.wrap(
-        ["true"], bwrap="bwrap", cwd=repository, env={}, network="none", status_fd=9,
-        pinned=found.pinned, read_only=copies,
-    )  # fmt: skip
+    spec = CommandSpec(["true"], repository, {}, 5, 1_000, network="none")
+    argv = in_bubblewrap(spec, Mounts(found.pinned, copies), "bwrap", 9)
     text, own = " ".join(argv), str(repository / ".git")
     order = [f"--bind {repository} {repository}", f"--bind {own} {own}", f"--ro-bind /tmp/copy {own}/config"]
     assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)

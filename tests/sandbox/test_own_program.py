@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import delegate
-from delegate.sandbox.filesystem.own_program import own_program
+from delegate.sandbox.filesystem.paths import own_program
 from delegate.sandbox.processes.environment import find_program
 
 CODE = """
@@ -18,7 +18,7 @@ from pathlib import Path
 from delegate.errors import ToolDenied
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.processes.environment import find_program
-from delegate.sandbox.filesystem.own_program import own_program
+from delegate.sandbox.filesystem.paths import own_program
 from delegate.sandbox.workspace.folder import Folder
 
 root = Path.cwd()
@@ -34,7 +34,6 @@ if asyncio.run(commands.mechanism()) and asyncio.run(commands.mounts_copies()):
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it has other paths")
 def test_what_runs_delegate_in_a_workspace_stays(tmp_path: Path) -> None:
     root = tmp_path.resolve() / "work"
     env = root / "tools" / "env"
@@ -58,7 +57,6 @@ def test_of_what_runs_delegate_a_folder_outside_and_the_root_itself_are_left_out
     assert any(package.is_relative_to(path) for path in own_program(Path("/")))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it has other names for programs")
 def test_a_program_that_a_child_could_have_left_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = tmp_path / "work"
     for folder in (work / "env" / "bin", tmp_path / "bin"):

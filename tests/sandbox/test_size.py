@@ -81,29 +81,24 @@ async def test_a_command_that_writes_too_much_ends_its_child() -> None:
     assert len(model.requests) == 1
 
 
-async def test_a_runner_that_goes_on_writing_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_what_a_runner_writes_is_measured_meanwhile_and_at_its_end(
+    goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def child(job: Job) -> str:
         (job.workspace / "big").write_bytes(b"x" * 4 * MB)
-        await asyncio.Event().wait()
-        return "never"
+        if goes_on:
+            await asyncio.Event().wait()
+        return "I wrote `big`."
 
     monkeypatch.setattr(executor, "WATCH_SECONDS", 0.01)
     async with asyncio.timeout(5):
         result = await result_of(Delegator(runner=child, max_workspace_mb=3))
     assert result.error
     assert (result.status, result.error.code) == ("failed", "workspace_too_large")
-
-
-async def test_what_a_runner_has_left_is_measured_at_its_end() -> None:
-    async def child(job: Job) -> str:
-        (job.workspace / "big").write_bytes(b"x" * 4 * MB)
-        return "I wrote `big`."
-
-    too_large = await result_of(Delegator(runner=child, max_workspace_mb=3))
-    assert too_large.error
-    assert (too_large.status, too_large.error.code) == ("failed", "workspace_too_large")
-    assert too_large.summary == "I wrote `big`."
-    assert (await result_of(Delegator(runner=child, max_workspace_mb=float("inf")))).status == "completed"
+    if not goes_on:
+        assert result.summary == "I wrote `big`."
+        assert (await result_of(Delegator(runner=child, max_workspace_mb=float("inf")))).status == "completed"
 
 
 async def test_small_files_count_with_what_they_take_up_on_the_disk(tmp_path: Path) -> None:

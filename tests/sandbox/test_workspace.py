@@ -14,7 +14,6 @@ import pytest
 
 from delegate._util.threads import run_in_thread
 from delegate.errors import CallError, ToolDenied, ToolError
-from delegate.sandbox.filesystem import trees
 from delegate.sandbox.workspace.folder import Folder, discard
 from delegate.sandbox.workspace.snapshot import Snapshot
 from delegate.sandbox.workspace.write_locks import WriteLocks
@@ -515,7 +514,7 @@ async def test_an_answer_does_not_wait_for_the_removal_of_many_files(
 async def test_what_an_ended_process_did_not_remove_the_next_one_does(tmp_path: Path) -> None:
     home = tmp_path / "workspaces"
     (home / "a" / "b").mkdir(parents=True)
-    left = trees.set_aside(home / "a")
+    left = (home / "a").rename(home / "1.removed")
     (home / "kept").mkdir()
     await Folder.open(None, home=home)
     async with asyncio.timeout(10):

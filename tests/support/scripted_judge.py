@@ -24,7 +24,8 @@ class ScriptedJudge:
         """The verdict if the judge answers so. `given` are the other arguments of `Delegator.judge`."""
         self._answer = answer
         judging = self._delegator.judge(goal=goal, output=output, acceptance_criteria=criteria, **given)
-        return self._runner.run(judging)
+        # `run` sets a handler of signals, for which the enum of signals writes the whole verdict as text.
+        return self._runner.get_loop().run_until_complete(judging)
 
     def close(self) -> None:
         self._runner.run(self._delegator.aclose())

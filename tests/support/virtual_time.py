@@ -3,6 +3,7 @@
 import asyncio
 import random
 import selectors
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -82,8 +83,8 @@ class World:
         return sum(t > at for t in self.refused) / sum(t > at for t in self.sent)
 
     def most_in_a_second(self, after: float) -> int:
-        late = [t for t in self.sent if t > after]
-        return max(sum(t <= other < t + 1 for other in late) for t in late)
+        late = self.sent[bisect_right(self.sent, after) :]
+        return max(bisect_left(late, at + 1) - n for n, at in enumerate(late))
 
 
 def play(scene: Play[T], seed: int = 7) -> T:

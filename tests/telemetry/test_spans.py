@@ -151,17 +151,6 @@ async def test_criteria_and_verdict_are_events_of_the_judged_work(anywhere: Trac
     assert (agent.attributes["delegate.verdict"], agent.failed) == ("PASS", False)
 
 
-async def test_without_a_logger_provider_events_are_on_the_span(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with to_file(monkeypatch, tmp_path / "trace.jsonl") as spans, set_for_the_program(monkeypatch, logger=None):
-        async with delegator() as own:
-            await own.run(greeting())
-    assert "resourceLogs" not in (tmp_path / "trace.jsonl").read_text(encoding="utf-8")
-    (agent,) = spans.named("invoke_agent child")
-    assert [one["gen_ai.evaluation.score.label"] for one in agent.events] == ["met", "PASS"]
-
-
 async def test_a_verdict_on_existing_work_is_a_workflow(traced: Traced) -> None:
     async with delegator(words((), met_by("hello reader"))) as own:
         await own.judge(goal="Greet.", acceptance_criteria=[GREETS], output="hello reader")

@@ -28,25 +28,18 @@ def redactor() -> Redactor:
     return Redactor(OWN)
 
 
-def test_the_held_set_is_large_and_its_names_differ() -> None:
+def test_a_secret_of_any_shape_is_redacted_as_text_and_in_json_and_what_is_around_stays(redactor: Redactor) -> None:
     assert len({shape.name for shape in SHAPES}) == len(SHAPES) >= 300
-
-
-def test_a_secret_of_any_shape_is_redacted_as_text_and_in_json(redactor: Redactor) -> None:
+    around = "the ✓ first line\n\tand the\u200d second, with sk-no-key and https://host.example:80/@x\n"
     for shape in SHAPES:
         assert shape.secret in shape.text
         assert shape.secret not in redactor.text(shape.text), shape.name
-        assert MARK in redactor.text(shape.text), shape.name
-        in_json = redactor.json(json.dumps({"it": [shape.text]}, ensure_ascii=False))
-        assert shape.secret not in json.loads(in_json)["it"][0], shape.name
-
-
-def test_what_is_around_a_secret_stays(redactor: Redactor) -> None:
-    around = "the ✓ first line\n\tand the\u200d second, with sk-no-key and https://host.example:80/@x\n"
-    for shape in SHAPES:
         redacted = redactor.text(around + shape.text.replace("\u200b", "") + "\n" + around)
         assert redacted.startswith(around), shape.name
         assert redacted.endswith(around), shape.name
+        assert MARK in redacted, shape.name
+        in_json = redactor.json(json.dumps({"it": [shape.text]}, ensure_ascii=False))
+        assert shape.secret not in json.loads(in_json)["it"][0], shape.name
 
 
 @pytest.mark.parametrize("encoding", secret_shapes.encodings("x"))
@@ -66,22 +59,10 @@ def assert_no_part_is_left(redactor: Redactor, kind: str, encoding: str) -> None
     assert [part for n in range(len(own) - window + 1) if (part := own[n : n + window]) in redacted] == []
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "{}\n{}",
-        "{}\r\n    {}",
-        "{} \u3000\n\u2003{}",
-        "{}\\\n{}",
-        "{}\\n{}",
-        "{}\\r\\n  {}",
-        "{}\u200b{}",
-        "{}\u00ad{}",
-    ],
-)
+@pytest.mark.parametrize("broken", ["\n", "\r\n    ", " \u3000\n\u2003", "\\\n", "\\n", "\\r\\n  ", "\u200b", "\u00ad"])
 def test_an_own_value_is_found_across_breaks_and_their_surroundings_stay(redactor: Redactor, broken: str) -> None:
     secret = OWN["SECRET_KEY_BASE"]
-    text = "  before\n" + broken.format(secret[:9], secret[9:]) + "\n  after"
+    text = "  before\n" + secret[:9] + broken + secret[9:] + "\n  after"
     assert redactor.text(text) == f"  before\n{MARK}\n  after"
 
 
@@ -182,7 +163,7 @@ def test_logs_tables_and_natural_languages_stay(redactor: Redactor) -> None:
         return f"{random.getrandbits(4 * count):0{count}x}"
 
     def lines() -> Iterator[str]:
-        for n in range(3_000):
+        for n in range(1_000):
             id = UUID(int=random.getrandbits(128))
             at = f"2026-01-{n % 28 + 1:02}T10:{n % 60:02}:07.123Z"
             yield f"{at} INFO [{id}] GET /v1/items/{n}?page={n} 200 took={n / 7:.3f}s"
@@ -191,7 +172,7 @@ def test_logs_tables_and_natural_languages_stay(redactor: Redactor) -> None:
             yield f"commit {digest(40)} key=v1-cache-{digest(16)} build {n}\\n\\tnext {random.choice(SENTENCES)}"
 
     text = "\n".join(lines())
-    assert len(text) > 1_500_000
+    assert len(text) > 500_000
     assert redactor.text(text) == text
 
 
@@ -227,20 +208,10 @@ def test_a_secret_value_may_have_any_shape(value: str) -> None:
     assert Redactor({"MY_SECRET": value}).text(f"({value})") == f"({MARK})"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "password",
-        "POSTGRES",
-        "Required",
-        "short-1",
-        "/run/secrets/db_password.txt",
-        "~/.ssh/id_ed25519",
-        "https://login.test/v2",
-    ],
-)
-def test_words_paths_and_addresses_are_not_secret_values(value: str) -> None:
-    assert Redactor({"MY_SECRET": value}).text(f"({value})") == f"({value})"
+def test_words_paths_and_addresses_are_not_secret_values() -> None:
+    for value in ("password", "POSTGRES", "Required", "short-1", "/run/secrets/db_password.txt", "~/.ssh/id_ed25519",
+                  "https://login.test/v2"):  # fmt: skip
+        assert Redactor({"MY_SECRET": value}).text(f"({value})") == f"({value})"
 
 
 # ------------------------------------------------------------------------------------------------------------- speed

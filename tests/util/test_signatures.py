@@ -152,10 +152,8 @@ async def test_a_sync_function_runs_in_a_thread_and_an_async_one_on_the_loop() -
         await asyncio.sleep(0)
         return sync()
 
-    assert (await output_of(Tool.from_function(sync)), await output_of(Tool.from_function(on_loop))) == (
-        "false",
-        "true",
-    )
+    found = [await output_of(Tool.from_function(function)) for function in (sync, on_loop)]
+    assert found == ["false", "true"]
 
 
 class Shop:
@@ -174,11 +172,8 @@ async def test_methods_callable_objects_and_partials_are_functions_too() -> None
     shop = Shop()
     assert await output_of(Tool.from_function(shop.price), part="bolt") == "1.5"
     called = Tool.from_function(shop, name="stock")
-    assert (called.name, called.description, await output_of(called, part="bolt")) == (
-        "stock",
-        "How many there are.",
-        "12 bolts",
-    )
+    assert (called.name, called.description) == ("stock", "How many there are.")
+    assert await output_of(called, part="bolt") == "12 bolts"
     fixed = Tool.from_function(functools.partial(book, "T"))
     assert (fixed.name, next(iter(fixed.parameters["properties"]))) == ("book", "copies")
 
@@ -191,20 +186,14 @@ async def test_methods_callable_objects_and_partials_are_functions_too() -> None
         (Point(1, 2), '{"x":1,"y":2}'),
         (Address(street="Elm", zip="1"), '{"street":"Elm","zip":"1"}'),
         ({3}, "[3]"),
+        (ToolOutput("no", "denied"), ToolOutput("no", "denied")),
     ],
 )
-async def test_what_a_function_returns_is_text_or_json(returned: object, text: str) -> None:
+async def test_what_a_function_returns_is_text_or_json(returned: object, text: object) -> None:
     def function() -> object:
         return returned
 
-    assert await output_of(Tool.from_function(function)) == text
-
-
-async def test_a_tool_output_is_returned_as_it_is() -> None:
-    def function() -> ToolOutput:
-        return ToolOutput("no", "denied")
-
-    assert await Tool.from_function(function).call({}) == ToolOutput("no", "denied")
+    assert await Tool.from_function(function).call({}) == text
 
 
 def test_a_default_that_is_no_json_is_not_shown_to_the_model() -> None:
@@ -255,12 +244,8 @@ async def test_a_child_calls_plain_functions() -> None:
         return 12
 
     client = Scripted([Scripted.calls(("stock", {"part": "nut"}), ("stock", {"part": "bolt"})), "There are 12."])
-    task = Task(
-        goal="How many bolts?",
-        acceptance_criteria=[
-            {"kind": "receipt", "mode": "exactly", "calls": [{"tool": "stock", "args": {"part": "bolt"}}]}
-        ],
-    )
+    calls = [{"tool": "stock", "args": {"part": "bolt"}}]
+    task = Task(goal="How many bolts?", acceptance_criteria=[{"kind": "receipt", "mode": "exactly", "calls": calls}])
     async with Delegator(client=client, tools=[stock]) as delegator:
         (result,) = (await delegator.run(task)).results
     assert result.verdict

@@ -3,14 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from delegate._util.fencing import one_line
-from delegate.calibration import detector, picture
+from delegate.calibration import detector
 from delegate.calibration.corrected import CorrectedRate, corrected
 from delegate.calibration.fitting import fit
 from delegate.calibration.layers import ablation
@@ -45,7 +44,6 @@ def calibrate(
     fit: Annotated[
         bool, typer.Option("--fit", help="Fit a detector of reports that aren't true to the rulings, and store it.")
     ] = False,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the rates as a picture.")] = None,
     toml: Annotated[
         bool, typer.Option("--toml", help="Print the accuracies as lines for delegate.toml, to take them elsewhere.")
     ] = False,
@@ -58,9 +56,8 @@ def calibrate(
     printed separately, since such criteria aren't typical.
     """
     with refusals_as(format):
-        conflicts = sum((layers, fit, toml)) > 1 or (batch is not None and (fit or toml))
-        if conflicts or (svg is not None and (layers or fit)):
-            hint = "use --batch alone or with --layers or --svg, and the others by themselves"
+        if sum((layers, fit, toml)) > 1 or (batch is not None and (fit or toml)):
+            hint = "use --batch alone or with --layers, and the others by themselves"
             raise CallError("invalid_options", "these options don't go together", hint=hint)
         with Delegator() as delegator:
             rulings = delegator.wait_for(delegator.records.rulings())
@@ -69,19 +66,11 @@ def calibrate(
             elif fit:
                 _fit(delegator, rulings, format)
             else:
-                _measure(delegator, rulings, batch, svg, format, toml=toml)
+                _measure(delegator, rulings, batch, format, toml=toml)
 
 
-def _measure(
-    delegator: Delegator, rulings: Sequence[Ruling], batch: str | None, svg: Path | None, format: Format, *, toml: bool
-) -> None:
+def _measure(delegator: Delegator, rulings: Sequence[Ruling], batch: str | None, format: Format, *, toml: bool) -> None:
     measured = measure(rulings)
-    if svg is not None:
-        try:
-            svg.write_text(picture.svg(measured, delegator.settings.max_false_pass), encoding="utf-8")
-        except OSError as error:
-            message = f"{svg} can't be written: {error.strerror}"
-            raise CallError("bad_results", message, field="svg", hint="name a file that you can write") from None
     rates = _corrected(delegator, rulings, measured, batch) if batch is not None else []
     if toml:
         print_as_is(inert_json("\n".join(_toml(measured))))  # strings are escaped as in JSON

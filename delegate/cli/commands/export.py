@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -92,16 +92,14 @@ class _Source(NamedTuple):
 async def _find(delegator: Delegator, text: str, *, attempts: bool) -> _Source:
     """What `text` names. Raises CallError if there is nothing on record."""
     record, tasks = await find(delegator, text, None, attempts=attempts)
-    run_id, is_batch = tasks[0].run_id, True
+    run_id = tasks[0].run_id
     if record is not None:
         (own,) = (task for task in tasks if task.handle == record["handle"])
-        below = [task for task in tasks if task.depth > own.depth]
-        return _Source(run_id, own.handle, False, [own, *below])
-    try:
+        return _Source(run_id, own.handle, False, [own, *(task for task in tasks if task.depth > own.depth)])
+    with suppress(CallError):
         await delegator.batches.summary(run_id)
-    except CallError:
-        is_batch = False
-    return _Source(run_id, None, is_batch, tasks)
+        return _Source(run_id, None, True, tasks)
+    return _Source(run_id, None, False, tasks)
 
 
 async def _recorded(delegator: Delegator, tasks: Sequence[TaskSummary]) -> AsyncGenerator[RecordedTask]:

@@ -15,9 +15,7 @@ from delegate.errors import ConfigError
 TASKS = "tasks.yaml"
 
 
-def init(
-    force: Annotated[bool, typer.Option("--force", help="Replace the files if they exist.")] = False,
-) -> None:
+def init(force: Annotated[bool, typer.Option("--force", help="Replace the files if they exist.")] = False) -> None:
     """Write a delegate.toml and a tasks.yaml to start with, and say what to run next.
 
     On a terminal, it asks which model to use, among those that your keys and

@@ -28,7 +28,7 @@ from delegate.events import EventSink
 from delegate.judging.transcripts.sessions import Session, read_session
 from delegate.types import RunStatus, Task, Verdict
 
-PIPE_SECONDS = 2.0
+PIPE_SECONDS = 1.0
 """Time without a word on stdin after which it is said that it is read."""
 
 
@@ -80,8 +80,7 @@ def judge(
         RunStatus, typer.Option(help="How the work ended; anything but completed is a FAIL.")
     ] = "completed",
     worker_model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it."),
+        str | None, typer.Option(metavar="MODEL", help="The model that did the work; no higher tier judges it.")
     ] = None,
     trace: TraceOption = None,
     format: Annotated[

@@ -40,8 +40,7 @@ def lint(
         ),
     ] = None,
     files: Annotated[
-        bool,
-        typer.Option("--files", help="The arguments are files of criteria or of tasks, any number of them."),
+        bool, typer.Option("--files", help="The arguments are files of criteria or of tasks, any number of them.")
     ] = False,
     workspace: Annotated[
         Path | None,

@@ -14,9 +14,8 @@ import typer
 
 from delegate._util.cancellation import Cancellation
 from delegate.child.command_line import parse_command, variables
-from delegate.cli import PROGRAM
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
-from delegate.cli.input.serving import is_loopback, needs, strong_token
+from delegate.cli.input.serving import is_loopback, log, needs, strong_token
 from delegate.errors import DelegateError
 from delegate.events import EventSink
 from delegate.hosts.mcp import connection, definitions, opening
@@ -170,7 +169,7 @@ def serve_problem(problem: str) -> None:
 def _serve_stdio(options: dict[str, Any], runner: MakeRunner, settings: Settings | None = None, *, keep: bool) -> None:
     """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
     if sys.stdin.isatty():
-        _log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
+        log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
     settings = settings or load_settings()
     effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)  # a client is told of no wrong one
     shown = {name: options[name] for name in ("structured", "workspaces") if name in options}
@@ -183,7 +182,7 @@ def _serve_stdio(options: dict[str, Any], runner: MakeRunner, settings: Settings
         try:
             _serve(_over_stdio(adapter, client, options, keep=keep), runner, settings)
         except DelegateError as error:
-            _log(str(error))
+            log(str(error))
             os.environ["DELEGATE_PARENT"] = ""  # nothing is run, and no run can be joined
             told = {**options, "problem": str(error)}
             _serve(_over_stdio(adapter, client, told, keep=keep), lambda: None, Settings())
@@ -219,9 +218,9 @@ def _over_http(
         listener = adapter.listen(host, port)
         bearer = token or secrets.token_urlsafe(32)
         address = f"[{host}]" if ":" in host else host
-        _log(f"serving MCP at http://{address}:{listener.getsockname()[1]}{adapter.PATH}")
+        log(f"serving MCP at http://{address}:{listener.getsockname()[1]}{adapter.PATH}")
         if token is None:
-            _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
+            log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
         allowed_names = (*adapter.LOOPBACK, *names)
         server = adapter.server(delegator, **options)
         await adapter.serve_http(
@@ -238,7 +237,3 @@ def _adapter(*needed: str) -> Any:
         for name in needed:
             getattr(module, name)  # imports the SDK
         return module
-
-
-def _log(text: str) -> None:
-    print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)

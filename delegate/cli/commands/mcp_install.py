@@ -2,7 +2,7 @@
 
 import os
 import re
-import shutil
+import stat
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from copy import deepcopy
@@ -14,6 +14,7 @@ import typer
 
 from delegate._util.similar import most_similar
 from delegate.cli import PROGRAM
+from delegate.cli.input.documents import replace_text
 from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config, yaml_block
 from delegate.errors import ConfigError
 
@@ -274,15 +275,9 @@ def _write(file: Path, text: str) -> Path | None:
     """Replace the file at once, with its permissions. Returns where its old text is, if it had any."""
     target = file.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    new, backup = target.with_name(f".{target.name}.new"), target.with_name(f"{target.name}.bak")
-    had_text = target.exists()
-    new.unlink(missing_ok=True)  # a link of this name, in a project that somebody else wrote, would lead elsewhere
-    if had_text:
-        shutil.copy2(target, new)
-        new.replace(backup)
-    new.touch(mode=0o600, exist_ok=False)
-    new.write_text(text, encoding="utf-8")
-    if had_text:
-        shutil.copymode(target, new)
-    new.replace(target)
+    backup, mode = target.with_name(f"{target.name}.bak"), 0o600
+    if had_text := target.exists():
+        mode = stat.S_IMODE(target.stat().st_mode)
+        replace_text(backup, target.read_text(encoding="utf-8"), mode)
+    replace_text(target, text, mode)
     return backup if had_text else None

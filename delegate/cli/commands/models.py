@@ -28,8 +28,7 @@ CHOOSING = ("model", "tier", "min_tier")
 
 def models(
     worker: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="The model whose work is judged; by default that of children."),
+        str | None, typer.Option(metavar="MODEL", help="The model whose work is judged; by default that of children.")
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, help="Input tokens of the judge for one verdict.")] = VERDICT_TOKENS,
     format: FormatOption = Format.pretty,

@@ -1,12 +1,12 @@
 """`delegate report`: writes a run, a batch or a task as one HTML page."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from delegate.cli.ci.logs import inert_markup, print_as_is
+from delegate.cli.input.documents import replace_text
 from delegate.cli.input.recorded import LAST, RunArgument, find, run_id_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
@@ -50,7 +50,10 @@ def report(
     if output == Path("-"):
         print_as_is(inert_markup(html), end="")
         return
-    _write(output, html)
+    try:
+        replace_text(output, html)
+    except OSError as error:
+        raise CallError("bad_output", f"{output} can't be written: {error.strerror}", field="output") from None
     pages = [f"page {page} of {view.pages.of}"] if view.pages.of > 1 else []
     print(f"{output}: {', '.join([view.tally, *view.figures, *pages])}")
 
@@ -80,16 +83,3 @@ def _refuse_unusable(path: Path) -> None:
             if _MARK not in file.read(4_000):
                 hint = "name another file, or delete this one"
                 raise CallError("bad_output", f"{path} exists and isn't a report", field="output", hint=hint)
-
-
-def _write(path: Path, html: str) -> None:
-    """Replace the file in one step, so that a reader never gets half a report."""
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        temporary.unlink(missing_ok=True)  # a link that a child left here would lead to another file
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(html)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise CallError("bad_output", f"{path} can't be written: {error.strerror}", field="output") from None

@@ -2,7 +2,6 @@
 
 import secrets
 import stat
-import sys
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
@@ -12,10 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from delegate._util.cancellation import Cancellation
-from delegate.cli import PROGRAM
 from delegate.cli.input.documents import read_text
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
-from delegate.cli.input.serving import is_loopback, needs, strong_token
+from delegate.cli.input.serving import is_loopback, log, needs, strong_token
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
 from delegate.errors import ConfigError
@@ -66,10 +64,10 @@ def serve(
     worker = runner_of(runner, runner_output, runner_env)
     listener = module.listen_on_path(socket) if socket else module.listen(host, port)
     where = str(socket) if socket else f"http://{host}:{listener.getsockname()[1]}"
-    _log(f"serving at {where}")
+    log(f"serving at {where}")
     if token is None and tokens is None:
         bearer = next(iter(clients.values()))
-        _log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
+        log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
     delegator = Delegator(runner=worker)
     serving = partial(module.serve, delegator, listener, tokens=clients, max_open=max_open, a2a=a2a)
 
@@ -102,7 +100,3 @@ def _clients(token: str | None, file: Path | None) -> Mapping[str, str]:
     if not found:
         raise ConfigError(f"{file} has no token; write NAME=TOKEN on a line")
     return found
-
-
-def _log(text: str) -> None:
-    print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)

@@ -43,8 +43,7 @@ def show(
     run: RunArgument,
     number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
     transcript: Annotated[
-        bool,
-        typer.Option("--transcript", help="Also print every model reply, tool call, check and verdict."),
+        bool, typer.Option("--transcript", help="Also print every model reply, tool call, check and verdict.")
     ] = False,
     failed: Annotated[
         bool, typer.Option("--failed", help="Only the tasks of the run that didn't pass, with the reasons.")

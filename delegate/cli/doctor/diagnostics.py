@@ -7,7 +7,7 @@ import platform
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -59,11 +59,8 @@ class Diagnostics:
     toml: str = ""
 
     def document(self) -> dict[str, Any]:
-        """The diagnostics as JSON data. The fix has the key `mend`, which scripts may rely on."""
-        checks = [
-            {"subject": one.subject, "status": one.status, "text": one.text, "mend": one.fix} for one in self.checks
-        ]
-        return {"can_call": self.can_call, "checks": checks, "delegate_toml": self.toml}
+        """The diagnostics as JSON data."""
+        return {"can_call": self.can_call, "checks": list(map(asdict, self.checks)), "delegate_toml": self.toml}
 
     def text(self) -> Text:
         """The diagnostics as text."""

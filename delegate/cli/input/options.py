@@ -21,8 +21,7 @@ class Format(StrEnum):
 TierName = Literal["deep", "standard", "fast"]
 
 FormatOption = Annotated[
-    Format,
-    typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result."),
+    Format, typer.Option("--format", help="pretty: text. json: one document. jsonl: one line per result.")
 ]
 
 PlanOption = Annotated[

@@ -22,8 +22,7 @@ RunnerOption = Annotated[
     ),
 ]
 RunnerOutputOption = Annotated[
-    RunnerOutput | None,
-    typer.Option(help="What the program prints: its report as text, or JSON that contains it."),
+    RunnerOutput | None, typer.Option(help="What the program prints: its report as text, or JSON that contains it.")
 ]
 RunnerEnvOption = Annotated[
     list[str] | None,

@@ -1,11 +1,13 @@
 """What the options of commands that serve over HTTP must be, and the packages that such commands need."""
 
 import ipaddress
+import sys
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 
 import typer
 
+from delegate.cli import PROGRAM
 from delegate.errors import ConfigError
 
 _TOKEN_CHARS = 16
@@ -26,6 +28,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def log(text: str) -> None:
+    """Print a line on stderr at once."""
+    print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager

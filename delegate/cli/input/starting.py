@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import secrets
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from delegate import trust
 from delegate._util.fencing import one_line
 from delegate.cli.doctor.diagnostics import toml_lines, undeclared_servers
+from delegate.cli.input.documents import replace_text
 from delegate.delegator import Delegator
 from delegate.errors import CallError, ConfigError
 from delegate.models.routing import ChildRequest, choose_child
@@ -127,11 +127,12 @@ def _value(value: object) -> str:
 
 def write(file: Path, text: str, *, replace: bool) -> None:
     """Write a file at once. A link is replaced, not followed: it could lead anywhere. Raises ConfigError."""
-    new_file = file.with_name(f".{file.name}.{secrets.token_hex(4)}") if replace else file
     try:
-        with new_file.open("x", encoding="utf-8") as new:
-            new.write(text)
-        new_file.replace(file)
+        if replace:
+            replace_text(file, text)
+        else:
+            with file.open("x", encoding="utf-8") as new:
+                new.write(text)
     except OSError as error:
         hint = "run it in a folder that you can write"
         raise ConfigError(f"{file} can't be written: {error.strerror}; {hint}") from None

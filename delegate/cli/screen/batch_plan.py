@@ -2,11 +2,11 @@
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from delegate._util.fencing import one_line
-from delegate.batch.plan import BatchPlan
 from delegate.budget.estimate import Group
 from delegate.cli.input.options import Format
 from delegate.cli.input.task_trust import Requests, lines_of
@@ -15,14 +15,17 @@ from delegate.cli.screen.output import console, print_json
 from delegate.contract.amounts import counted
 from delegate.money import usd
 
+if TYPE_CHECKING:
+    from delegate.batch.runner import BatchPlan
+
 _SHOWN_IDS = 12
 _NAME_CHARS = 40
 
 
-def show(plan: BatchPlan, requests: Requests, format: Format, file: Path | None) -> None:
+def show(plan: "BatchPlan", requests: Requests, format: Format, file: Path | None) -> None:
     """Print the plan, and what the tasks of the file ask for."""
     if format is not Format.pretty:
-        costs = {"usd": plan.usd, "low_usd": plan.low_usd}
+        costs = {"usd": plan.estimate.usd, "low_usd": plan.estimate.low_usd}
         print_json({**dataclasses.asdict(plan), **costs, **dataclasses.asdict(requests)})
         return
     skipped = f", {counted(plan.bad_rows, 'invalid row')} skipped" if plan.bad_rows else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from delegate._util.fencing import one_line, visible
 from delegate.cli import PROGRAM
+from delegate.contract.amounts import counted
 from delegate.sandbox.filesystem.copy_out import CopiedOut, copy_out, open_target
 from delegate.types import Report, Task
 
@@ -46,15 +47,12 @@ class Out:
                 copies = copy_out(Path(result.workspace), result.artifacts, self.target, within=name, force=self.force)
             if not quiet:
                 more = f"; to apply all changes: {one_line(result.take_over, 600)}" if result.take_over else ""
-                print(f"{_files(len(copies.copied))} copied to {one_line(str(folder), 300)}{more}")
+                files = counted(len(copies.copied), "file") if copies.copied else "no files"
+                print(f"{files} copied to {one_line(str(folder), 300)}{more}")
             for problem in _problems(copies, folder):
                 print(f"{PROGRAM}: {problem}", file=sys.stderr)
             complete = complete and not copies.exists and not copies.refused
         return complete
-
-
-def _files(count: int) -> str:
-    return f"{count or 'no'} file{'' if count == 1 else 's'}"
 
 
 def _problems(copies: CopiedOut, folder: Path) -> list[str]:
@@ -66,7 +64,7 @@ def _problems(copies: CopiedOut, folder: Path) -> list[str]:
         )
     lines += [f"not copied: {_name(path)}: {why}" for path, why in list(copies.refused.items())[:SHOWN]]
     if (more := len(copies.refused) - SHOWN) > 0:
-        lines.append(f"not copied: {_files(more)} more, for such reasons")
+        lines.append(f"not copied: {counted(more, 'file')} more, for such reasons")
     if copies.links:
         lines.append(f"links aren't copied: {_listed(copies.links)}")
     return lines

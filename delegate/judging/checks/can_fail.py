@@ -244,13 +244,11 @@ def _words_of(condition: str) -> list[str]:
 
 
 def _objects_with(condition: str) -> Iterator[JsonObject]:
-    """Objects that have all that a condition names."""
     for value in ("x", True, 1, ["x"]):
         yield dict.fromkeys(_words_of(condition), value)
 
 
 async def _try_on(values: Sequence[Any], accepts: Callable[[Any], Awaitable[bool]], if_all: str) -> Trial:
-    """Try a condition on all values, until one isn't accepted."""
     for value in values:
         try:
             if not await accepts(value):

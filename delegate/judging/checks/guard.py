@@ -84,18 +84,14 @@ class CheckGuard:
                 return decision
             if self._before is not None and await self._before.held(criterion):
                 decision = self._held_before(criterion, decision)
-            decision = await self._shown(criterion, decision, frozen)
+            if frozen is None or self._work.problem is not None:
+                decision = self._not_shown(criterion, decision, self._work.problem or "")
+            elif frozen.knows_start:
+                decision = await self._confirmed(criterion, decision, frozen)
+            elif criterion.protect:
+                why = "nobody recorded what the files in `protect` were before"
+                decision = self._not_shown(criterion, decision, why)
             return _by_its_words(decision, run.output) if decision.code == "met" else decision
-
-    async def _shown(self, criterion: ShellCriterion, met: CriterionResult, frozen: Frozen | None) -> CriterionResult:
-        """The result of a check that succeeds on the work, from what is known of the files of before."""
-        if frozen is None or self._work.problem is not None:
-            return self._not_shown(criterion, met, self._work.problem or "")
-        if frozen.knows_start:
-            return await self._confirmed(criterion, met, frozen)
-        if criterion.protect:
-            return self._not_shown(criterion, met, "nobody recorded what the files in `protect` were before")
-        return met
 
     def _held_before(self, criterion: ShellCriterion, met: CriterionResult) -> CriterionResult:
         assert self._before is not None
@@ -188,7 +184,7 @@ class CheckGuard:
         if run.timed_out:
             reason = f"{where}ran longer than {criterion.timeout_seconds:g} s"
             return result(criterion, "error", "check", "timeout", reason)
-        tail, source = _last_lines(run), f"check:{criterion.id}"
+        tail, source = "\n".join(_output(run).splitlines()[-TAIL_LINES:])[-1_000:], f"check:{criterion.id}"
         reason = self._reason(criterion, run)
         outcome = "met" if run.exit_code == criterion.exit_code else "not_met"
         return result(criterion, outcome, "check", outcome, reason, evidence=tail, source=source)
@@ -226,10 +222,6 @@ def _ignored_folder(path: str) -> str:
     parts = path.split("/")[:-1]
     place = next((n for n, part in enumerate(parts) if part in _IGNORED), None)
     return "" if place is None else "/".join(parts[: place + 1])
-
-
-def _last_lines(run: CommandResult) -> str:
-    return "\n".join(_output(run).splitlines()[-TAIL_LINES:])[-1_000:]
 
 
 def _telling_lines(run: CommandResult) -> str:

@@ -50,7 +50,12 @@ def check_schema(schema: object) -> str | None:
     """What keeps `schema` from being used as a JSON Schema, in one line with its path; None when nothing does."""
     if not isinstance(schema, (dict, bool)):
         return f"at $: a JSON Schema is an object, not {type(schema).__name__}"
-    return _unusable(cast("dict[str, Any] | bool", schema))
+    if (fault := _unbounded(schema) or _remote_reference(schema)) is not None:
+        return fault
+    try:
+        return _schema_error(json.dumps(schema))
+    except (TypeError, ValueError) as problem:
+        return f"the schema isn't plain JSON: {one_line(str(problem))}"
 
 
 def unknown_keyword(schema: object) -> str | None:
@@ -128,16 +133,6 @@ async def _ask_worker(question: dict[str, object], timeout_seconds: float) -> st
 # --------------------------------------------------------------------------------------------- checking a schema
 
 
-def _unusable(schema: "dict[str, Any] | bool") -> str | None:
-    """What keeps `schema` from being used. The costly part is remembered: a schema comes more than once."""
-    if (fault := _unbounded(schema) or _remote_reference(schema)) is not None:
-        return fault
-    try:
-        return _schema_error(json.dumps(schema))
-    except (TypeError, ValueError) as problem:
-        return f"the schema isn't plain JSON: {one_line(str(problem))}"
-
-
 def _unbounded(schema: Any) -> str | None:
     """Why `schema` is too large even to be looked at, or holds a pattern that isn't one."""
     chars = 0
@@ -147,19 +142,16 @@ def _unbounded(schema: Any) -> str | None:
             return f"the schema has over {MAX_SCHEMA_VALUES:,} values or {MAX_SCHEMA_CHARS:,} characters"
         if depth > MAX_SCHEMA_DEPTH:
             return f"the schema is nested over {MAX_SCHEMA_DEPTH} levels deep"
-        for pattern in _patterns(key, value):
+        patterns = [value] if key == "pattern" and isinstance(value, str) else []
+        if key == "patternProperties" and isinstance(value, dict):
+            patterns = list(cast("dict[str, Any]", value))
+        for pattern in patterns:
             if problem := pattern_fault(pattern):
                 return f"{one_line(repr(pattern))} is not a regular expression: {problem}"
     return None
 
 
-def _patterns(key: str, value: Any) -> list[str]:
-    if key == "pattern" and isinstance(value, str):
-        return [value]
-    return list(cast("dict[str, Any]", value)) if key == "patternProperties" and isinstance(value, dict) else []
-
-
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=128)  # it is costly, and a schema comes more than once
 def _schema_error(text: str) -> str | None:
     return find_schema_error(json.loads(text))
 
@@ -210,16 +202,10 @@ def _is_plain(schema: Any) -> bool:
 
 
 def _is_small(instance: object) -> bool:
-    stack: list[Any] = [instance]
-    count = chars = 0
-    while stack:
-        value = stack.pop()
-        count, chars = count + 1, chars + (len(value) if isinstance(value, str) else 0)
-        if isinstance(value, (dict, list)):
-            parts = cast("dict[str, Any] | list[Any]", value)
-            if len(parts) > INLINE_INSTANCE_VALUES:
-                return False
-            stack += parts.values() if isinstance(parts, dict) else parts
-        if count + len(stack) > INLINE_INSTANCE_VALUES or chars > INLINE_INSTANCE_CHARS:
+    chars = 0
+    for count, (_, _, value) in enumerate(_values(instance)):
+        chars += len(value) if isinstance(value, str) else 0
+        is_long = isinstance(value, (dict, list)) and len(cast("list[Any]", value)) > INLINE_INSTANCE_VALUES
+        if is_long or count >= INLINE_INSTANCE_VALUES or chars > INLINE_INSTANCE_CHARS:
             return False
     return True

@@ -40,11 +40,10 @@ def says_failed(output: str) -> bool:
 
 @cache
 def _runners() -> dict[str, _Runner]:
+    def any_of(patterns: list[str]) -> re.Pattern[str] | None:
+        return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.MULTILINE) if patterns else None
+
     return {
-        name: _Runner(*(_any_of(fields.get(key, ())) for key in _Runner._fields))
+        name: _Runner(*(any_of(fields.get(key, [])) for key in _Runner._fields))
         for name, fields in tomllib.loads(text_of("judges", "nothing_ran.toml")).items()
     }
-
-
-def _any_of(patterns: list[str]) -> re.Pattern[str] | None:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.MULTILINE) if patterns else None

@@ -16,7 +16,7 @@ from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.matching import CUT, result_of
 from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.judging.submission import Submission, result
-from delegate.ports import Tool, ToolOutput
+from delegate.ports import ToolOutput
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS
 from delegate.types import CriterionResult, ProbeCriterion, Receipt
 
@@ -43,7 +43,8 @@ async def check(criterion: ProbeCriterion, submission: Submission) -> CriterionR
         return result(criterion, "error", "check", error.code, redactor.text(str(error)))
     try:
         async with submission.probing, asyncio.timeout(criterion.timeout_seconds):
-            answer = await _call(tool, args)
+            answer = await tool.call(args)
+            answer = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
     except TimeoutError:
         reason = f"{criterion.tool} took longer than {criterion.timeout_seconds:g} s"
         return result(criterion, "error", "check", "probe_timeout", reason)
@@ -53,11 +54,6 @@ async def check(criterion: ProbeCriterion, submission: Submission) -> CriterionR
     if answer.status != "ok":
         return _unanswered(criterion, submission, answer.text)
     return await _decided(criterion, submission, answer.text)
-
-
-async def _call(tool: Tool, args: dict[str, Any]) -> ToolOutput:
-    answer = await tool.call(args)
-    return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 
 
 async def _decided(criterion: ProbeCriterion, submission: Submission, text: str) -> CriterionResult:
@@ -92,7 +88,6 @@ def _unanswered(criterion: ProbeCriterion, submission: Submission, problem: str)
 
 
 def _bound(value: Any, submission: Submission) -> Any:
-    """The value with every reference in it replaced."""
     match matcher_in(value):
         case ("from", path):
             return _value_of(reference(path), submission)

@@ -55,7 +55,8 @@ def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls
     try:
         if criterion.mode == "none":
             return _none_of(criterion, made, acts, may_have_acted)
-        search = _Search(criterion.calls, done, Patterns(), _accepted(calls))
+        accepted = {id(receipt) for receipt in receipts if calls.is_done_or_pending(receipt)}
+        search = _Search(criterion.calls, done, Patterns(), accepted)
         assignment = search.assignment(Fit.YES)
         if assignment is not None:
             matches = [done[n] for n in sorted(assignment.values())]
@@ -75,11 +76,6 @@ def check(criterion: ReceiptCriterion, receipts: Sequence[Receipt], calls: Calls
         return ReceiptDecision("error", code="invalid_criterion", reason=str(error))
     except RecursionError:
         return ReceiptDecision("error", code="result_cut", reason="a recorded value is nested too deep to be compared")
-
-
-def _accepted(calls: Calls) -> Set[int]:
-    """The `id()`s of the receipts of calls that succeeded, or were accepted and are pending."""
-    return {id(receipt) for receipt in calls.receipts if calls.is_done_or_pending(receipt)}
 
 
 def _none_of(
@@ -106,8 +102,6 @@ Place = int | str
 
 
 class _Search:
-    """Assigns recorded calls to expected ones."""
-
     def __init__(
         self,
         calls: Sequence[ExpectedCall],
@@ -129,7 +123,15 @@ class _Search:
         self._references = [references_of(call) for call in calls]
         self._order = order(calls, named)
         self._named = named
-        self._places = self._referred_to()
+        # The places that calls name, none of them before one that it needs: given these, every rule is about one.
+        names = [reference.name for references in self._references for reference in references]
+        names += [name for call in calls for name in (call.after, call.before) if name]
+        waiting = list(dict.fromkeys(place(name, named) for name in names))
+        self._places = list[Place]()
+        while waiting:
+            free = [each for each in waiting if not any(b == each and a in waiting for a, b in self._order)]
+            self._places += free
+            waiting = [each for each in waiting if each not in free]
         self._static = [[self._fit(n, at, None) for at in range(len(done))] for n in range(len(calls))]
 
     def assignment(self, least: Fit) -> dict[int, int] | None:
@@ -154,19 +156,6 @@ class _Search:
         """The expected calls that can't be decided because a result was cut."""
         unknown = [call for call, row in zip(self._calls, self._static, strict=True) if Fit.UNKNOWN in row]
         return unknown or list(self._calls)
-
-    def _referred_to(self) -> list[Place]:
-        """The places that calls name, none of them before one that it needs: given these, every rule is about one."""
-        names = [reference.name for references in self._references for reference in references]
-        names += [name for call in self._calls for name in (call.after, call.before) if name]
-        waiting, places = list(dict.fromkeys(place(name, self._named) for name in names)), list[Place]()
-        while waiting:
-            free = [
-                candidate for candidate in waiting if not any(b == candidate and a in waiting for a, b in self._order)
-            ]
-            places += free
-            waiting = [candidate for candidate in waiting if candidate not in free]
-        return places
 
     def _try_places(self, k: int, choice: dict[Place, int], least: Fit) -> Iterator[dict[int, int]]:
         if k == len(self._places):
@@ -194,7 +183,6 @@ class _Search:
                 yield at
 
     def _rest(self, choice: dict[Place, int], least: Fit) -> dict[int, int] | None:
-        """Assign the calls that nothing refers to; the chosen ones are fixed."""
         taken = {at for n, at in choice.items() if isinstance(n, int)}
         rest = [n for n in range(len(self._calls)) if n not in choice]
         candidates: list[list[int]] = []

@@ -7,6 +7,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import (
     AnyCriterion,
+    ChildRun,
     CriterionResult,
     FileCriterion,
     JsonPredicateCriterion,
@@ -71,35 +73,27 @@ async def _json_schema(criterion: JsonSchemaCriterion, submission: Submission, c
 
 
 async def _output_as_json(submission: Submission) -> Any:
-    """The value of the report's JSON. Raises ValueError."""
     output = submission.run.output
     return await run_in_thread_if(len(output) > LARGE_CHARS, partial(parse_json, output))
 
 
 async def _file(criterion: FileCriterion, submission: Submission, commands: Commands) -> CriterionResult:
-    current = await _file_now(criterion, submission)
-    if not await run_in_thread(partial(_is_as_left, criterion, submission)):
-        reason = f"{criterion.path} changed after the child had ended"
-        return result(criterion, "error", "check", "changed_after_check", reason)
-    if current.outcome == "met" and _held_before(criterion, submission):
+    current, folder = await _file_now(criterion, submission), submission.folder
+    if folder is None or not submission.by_child:
+        return current
+    with suppress(ToolError, OSError):  # which the check says by itself
+        if not await run_in_thread(partial(folder.is_as_left, criterion.path)):
+            reason = f"{criterion.path} changed after the child had ended"
+            return result(criterion, "error", "check", "changed_after_check", reason)
+    if current.outcome == "met" and _held_before(criterion, submission.run, folder):
         reason = f"{current.reason}; it held before the child began"
         return current.model_copy(update={"held_before": True, "reason": reason})
     return current
 
 
-def _is_as_left(criterion: FileCriterion, submission: Submission) -> bool:
-    if submission.folder is None or not submission.by_child:
-        return True
-    try:
-        return submission.folder.is_as_left(criterion.path)
-    except (ToolError, OSError):
-        return True  # which the check says by itself
-
-
-def _held_before(criterion: FileCriterion, submission: Submission) -> bool:
+def _held_before(criterion: FileCriterion, run: ChildRun, folder: Folder) -> bool:
     """Whether the child didn't touch the file, or only its existence was asked for and it was there."""
-    run, folder = submission.run, submission.folder
-    if not submission.by_child or folder is None or folder.unlisted:
+    if folder.unlisted:
         return False
     path = os.path.relpath(os.path.normpath(folder.root / criterion.path), folder.root)
     change = next((artifact for artifact in run.artifacts if artifact.path == path), None)

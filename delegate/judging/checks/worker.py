@@ -90,13 +90,14 @@ class WorkerPool:
 
 
 class _Worker:
-    """One worker process, connected by a socket pair."""
-
     def __init__(self, module: str) -> None:
         self.busy_seconds = 0.0
         self._received = bytearray()
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
+        # No keys, but the same path to import from, whatever put the libraries on this process's path.
+        environment = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
         with theirs:
             # -P: otherwise the folder of the program comes first on its path, and with it our own module names.
             self._process = subprocess.Popen(
@@ -104,7 +105,7 @@ class _Worker:
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=environment,
                 start_new_session=True,
             )
 
@@ -142,9 +143,3 @@ def close_workers() -> None:
     """End all idle workers of this process; the next request that needs one starts another."""
     for pool in _pools:
         pool.close()
-
-
-def _environment() -> dict[str, str]:
-    """No keys, but the same path to import from, whatever put the libraries on this process's path."""
-    environment = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
-    return {**environment, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}

@@ -112,10 +112,9 @@ class Number:
         return frozenset(value for value, _ in self.readings)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it is a whole number, which people also write in words."""
-        is_number = not self.dates and self.minutes is None
-        return is_number and any(value.denominator == 1 for value in self.values)
+    def may_be_in_words(self) -> bool:
+        """Whether people also write it in words: 4.7 before "million" is "four million seven hundred thousand"."""
+        return not self.dates and self.minutes is None
 
     @property
     def is_small(self) -> bool:
@@ -250,7 +249,6 @@ class Text:
 
     @cached_property
     def _days(self) -> frozenset[tuple[int, int]]:
-        """Pairs of numbers that may be a day and a month."""
         return frozenset((int(one), int(other)) for one, other in _DAY.findall(self.plain))
 
     @cached_property
@@ -335,8 +333,8 @@ def _joined(digits: str) -> str:
 
 
 def missing(statement: str, sources: Iterable[Text]) -> tuple[list[str], list[str]]:
-    """The numbers and dates of a statement that none of these sources has, except small numbers; and, apart from them,
-    the whole numbers that they may have in words.
+    """The dates and times of a statement that none of these sources has; and, apart from them, the numbers that they
+    may have in words, except small ones.
     """
     texts = list(sources)
 
@@ -350,8 +348,8 @@ def missing(statement: str, sources: Iterable[Text]) -> tuple[list[str], list[st
     dates = [date for date in literals.clear_dates(statement) if all(text.has_other_date(date) for text in texts)]
     return (
         [
-            *(number.text for number in lost if not number.is_whole),
+            *(number.text for number in lost if not number.may_be_in_words),
             *("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str)),
         ],
-        [number.text for number in lost if number.is_whole],
+        [number.text for number in lost if number.may_be_in_words],
     )

@@ -56,7 +56,7 @@ class Cited:
     """What it stands for: the statement, or cells of it."""
     column: str = ""
     may_be_in_words: bool = False
-    """Whether all that its source lacks are whole numbers, which may stand there in words."""
+    """Whether all that its source lacks are numbers, which may stand there in words."""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False
@@ -129,7 +129,7 @@ def examine(
     examination = Examination(criterion, said, cited)
     # Before a judge is asked, each open citation may still hold.
     hoped = replace(examination, cited=[replace(each, state="supported") if each.is_open else each for each in cited])
-    bare = [each for each in _uncovered(hoped, hoped.cited) if _may_claim_nothing(each)]
+    bare = [each for each in _uncovered(hoped, hoped.cited) if _may_claim_nothing(each, cited)]
     best = decided(replace(hoped, no_claims=bare), "check")
     if best.outcome == "met" and (examination.open or bare):
         return replace(examination, bare=bare)
@@ -137,7 +137,6 @@ def examine(
 
 
 def _text(criterion: CitationsCriterion, submission: Submission) -> str | CriterionResult:
-    """What cites, or the result if it can't be read."""
     if criterion.file is None:
         output = submission.run.output
         if any(isinstance(other, JsonSchemaCriterion) for other in submission.task.criteria):
@@ -345,10 +344,12 @@ def _uncovered(examination: Examination, cited: Iterable[Cited]) -> list[Stateme
     return [statement for key, statement in reversed(asked.items()) if key not in covered]
 
 
-def _may_claim_nothing(statement: Statement) -> bool:
-    """Whether a statement has no figure and no quoted passage, and is no row."""
-    lost, in_words = missing(statement.text, [])
-    return not (statement.cells or lost or in_words or _long_quotes(statement.text))
+def _may_claim_nothing(statement: Statement, cited: Iterable[Cited]) -> bool:
+    """Whether a statement is no row, and has no quoted passage and no figure that no source has. What is missing may
+    be so from the year on that a source is of.
+    """
+    texts = [each.source.text for each in cited if each.source is not None]
+    return not (statement.cells or any(missing(statement.text, texts)) or _long_quotes(statement.text))
 
 
 def _said(cited: Sequence[Cited]) -> str:

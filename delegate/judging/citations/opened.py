@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
@@ -117,12 +117,26 @@ class Opened:
         for key in keys:
             if openings := self._by_key.get(key):
                 if key not in self._sources:
-                    source = _source(key, openings)
-                    known = self._in_words.get(source.text.text)
-                    self._sources[key] = replace(source, text=replace(source.text, in_words=known)) if known else source
+                    self._sources[key] = self._source(key, openings)
                 return self._sources[key]
         why = next((self._failed[key] for key in keys if key in self._failed), None)
         return why or "no recorded call opened it"
+
+    def _source(self, key: str, openings: _Openings) -> Source:
+        parts, text = list(openings.parts.values()), "\n".join(text for _, text in openings.parts.values())
+        host = _host(key)
+        ended = _host(openings.ended) if openings.ended else host
+        return Source(
+            receipt=parts[-1][0].n,
+            text=Text(text, self._in_words.get(text, frozenset())),
+            is_cut=any(
+                is_cut(receipt) or receipt.output_bytes > len(receipt.whole_output.encode(errors="replace"))
+                for receipt, _ in parts
+            ),
+            answered_by=ended if ended != host else None,
+            hosts=tuple(dict.fromkeys((host, ended))) if host else (),
+            earlier=Text("\n".join(openings.replaced)) if openings.replaced else None,
+        )
 
     def _path(self, path: str) -> str:
         """A path as it is listed: relative to the workspace."""
@@ -132,7 +146,6 @@ class Opened:
         return os.path.normpath(re.sub(r":\d+(?:-\d+)?\Z", "", path))
 
     def _read(self, receipt: Receipt, calls: Calls) -> None:
-        """Note what one call opened."""
         texts = [text for text in leaves(receipt.args) if text]
         names = receipt.tool != SEARCH_WEB  # what a search looks for is neither a page nor a file
         asked = {key: text for text in texts if names and _is_url(text) for key in _url_keys(text)[:1]}
@@ -174,7 +187,6 @@ class Opened:
                 self._by_key.setdefault(key, _Openings()).add(f"{receipt.tool} {arguments}", receipt, text)
 
     def _exists(self, text: str) -> bool:
-        """Whether a text is the path of a file of the workspace."""
         folder = self._submission.folder
         if folder is None or "\n" in text or len(text) > 1_000:
             return False
@@ -190,23 +202,6 @@ class Opened:
                 self._failed[_url_keys(url)[0]] = f"call {receipt.n} found it, but nothing opened it"
             elif quoted is not None or not any(url in written for written in self._written):
                 yield _url_keys(url)[0], text
-
-
-def _source(key: str, openings: _Openings) -> Source:
-    parts = list(openings.parts.values())
-    host = _host(key)
-    ended = _host(openings.ended) if openings.ended else host
-    return Source(
-        receipt=parts[-1][0].n,
-        text=Text("\n".join(text for _, text in parts)),
-        is_cut=any(
-            is_cut(receipt) or receipt.output_bytes > len(receipt.whole_output.encode(errors="replace"))
-            for receipt, _ in parts
-        ),
-        answered_by=ended if ended != host else None,
-        hosts=tuple(dict.fromkeys((host, ended))) if host else (),
-        earlier=Text("\n".join(openings.replaced)) if openings.replaced else None,
-    )
 
 
 def is_of(host: str, allowed: Sequence[str]) -> bool:

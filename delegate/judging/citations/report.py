@@ -114,13 +114,11 @@ class Statement:
 
     @cached_property
     def _marks(self) -> list[range]:
-        """The indexes of the marks in each cell."""
         ends = list(accumulate((cell.count(MARK) for cell in self.cells), initial=0))
         return [range(start, end) for start, end in pairwise(ends)]
 
     @cached_property
     def _named_after(self) -> dict[int, frozenset[int]]:
-        """The cells after which each cell is named that only cites."""
         says = [at for at, cell in enumerate(self.cells) if says_something(cell)]
         names = [self.columns[at] for at in says]
         named = {
@@ -240,7 +238,6 @@ def _ends(text: str, end: re.Match[str]) -> bool:
 
 
 def _with_their_sources(sentences: Sequence[str]) -> list[str]:
-    """The sentences of a paragraph, joined up to each one that cites."""
     joined: list[str] = []
     for sentence in sentences:
         if joined and MARK not in joined[-1]:
@@ -257,7 +254,6 @@ def _with_their_sources(sentences: Sequence[str]) -> list[str]:
 
 
 def _markdown(text: str, paths: re.Pattern[str] | None) -> Iterator[_Block]:
-    """Paragraphs, items and rows in order."""
     tokens = MarkdownIt("commonmark", {"maxNesting": MAX_DEPTH}).enable("table").parse(text)
     numbers: list[str] = []
     header: list[str] = []
@@ -286,7 +282,6 @@ def _markdown(text: str, paths: re.Pattern[str] | None) -> Iterator[_Block]:
 
 
 def _inline(token: Token, paths: re.Pattern[str] | None) -> _Block:
-    """The text of one block, with marks, and what it links to."""
     children = [child for child in token.children or [] if child.type != "text" or child.content]
     flat = _Flat(paths)
     for child in children:
@@ -304,8 +299,6 @@ def _inline(token: Token, paths: re.Pattern[str] | None) -> _Block:
 
 
 class _Flat:
-    """Puts the text of one block together."""
-
     def __init__(self, paths: re.Pattern[str] | None) -> None:
         self.parts: list[str] = []
         self.targets: list[str] = []
@@ -435,7 +428,6 @@ def _defined(block: _Block) -> Mapping[str, tuple[str, ...]]:
 
 
 def _ids(note: re.Match[str]) -> list[str]:
-    """The numbers or names of sources in one pair of brackets, or one raised number."""
     return [note[2]] if note[2] else re.split(r"\s*[,;，、]\s*", note[1])
 
 

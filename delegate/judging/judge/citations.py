@@ -1,30 +1,38 @@
 """Asks a judge about citations that code didn't refute: statement and source side by side, one answer for each.
 
 The judge's quote must stand in the source of the citation that it is about.
+
+Where a report has numbers that no source has in digits, a model is asked before which numbers the cited sources say in
+words. It sees the sources alone: neither the report nor the number that is looked for. Code then compares.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
-from delegate._util.fencing import clean, new_nonce
+from delegate._util.fencing import clean, fence, new_nonce
 from delegate._util.redaction import redactor
 from delegate._util.resources import schema, text
 from delegate.judging.citations.compare import numbers, plain
 from delegate.judging.citations.decide import Cited, Examination, decided
 from delegate.judging.judge import prompt
-from delegate.judging.judge.evidence import Evidence, is_prewritten
-from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
+from delegate.judging.judge.evidence import Evidence
+from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, one_object, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.submission import result
 from delegate.types import CriterionResult
 
 MOST_AT_ONCE = 20
 """So many citations are put to a judge in one request."""
+NUMBERS_AT_ONCE = 20
+"""So many sources are read in one request; what others say in words stays unknown."""
 PASSAGE_CHARS = 4_000
 """What is shown of one source."""
 _LEFT_OUT = "[… left out …]"
 _STATEMENT_CHARS = 2_000
+_MAX_VALUE = 10**15
+_NUMBERS_TOKENS = 600
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -86,8 +94,7 @@ def read_reply(
         answers = parse_reply(reply.reply.text, list(cited))
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error))
-    prewritten = evidence.prewritten_answers()
-    if any(a.verdict == "met" and is_prewritten(a.evidence, a.reason, prewritten) for a in answers.values()):
+    if evidence.has_prewritten(answers.values()):
         reason = "the judge's answer is a copy of one that stands in a source"
         return result(criterion, "error", "nobody", "judge_unparseable", reason)
     return {
@@ -125,6 +132,54 @@ def combined(examination: Examination, answers: Sequence[dict[int, Cited] | Crit
     cited = [found.get(id(each), each) for each in examination.cited]
     no_claims = [each for each in examination.bare if id(each) in found and found[id(each)].state == "supported"]
     return decided(replace(examination, cited=cited, no_claims=no_claims), "judge")
+
+
+# ------------------------------------------------------------------------------------------------- numbers in words
+
+
+def question_about_numbers(
+    examination: Examination, page_tokens: int
+) -> tuple[JudgeQuestion, Mapping[str, tuple[str, str]]] | None:
+    """The question about all sources that may have a number in words, and by their ids what is shown of each, with the
+    whole text; None if there are none.
+    """
+    shown = {
+        nearest(cited): cited.source.text.text
+        for cited in examination.cited
+        if cited.may_be_in_words and cited.source is not None
+    }
+    if not shown:
+        return None
+    most = max(1, min(NUMBERS_AT_ONCE, page_tokens // PASSAGE_CHARS))
+    texts = {f"t{n}": item for n, item in enumerate(list(shown.items())[:most], start=1)}
+    nonce = new_nonce()
+    fenced = "\n\n".join(fence(id, _cleaned(part), nonce) for id, (part, _) in texts.items())
+    asked = JudgeQuestion(
+        system=text("judges", "numbers.md"),
+        text=f"{fenced}\n\nList the numbers in words of: {', '.join(texts)}",
+        reply_schema=schema("numbers_reply"),
+        reply_tokens=_NUMBERS_TOKENS * len(texts),
+        nonce=nonce,
+    )
+    return asked, texts
+
+
+def read_numbers(reply: str, texts: Mapping[str, tuple[str, str]]) -> dict[str, frozenset[int]]:
+    """The numbers by the texts of their sources, as far as their words stand there. Raises UnparseableReply."""
+    items: Any = one_object(reply).get("numbers")
+    if not isinstance(items, list):
+        raise UnparseableReply("the reply has no list `numbers`")
+    shown = {id: plain(part) for id, (part, _) in texts.items()}
+    found: dict[str, set[int]] = {}
+    for item in cast("list[Any]", items):
+        fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+        words, value, id = fields.get("words"), fields.get("value"), str(fields.get("id"))
+        if not isinstance(words, str) or type(value) is not int or id not in texts or not 0 < value < _MAX_VALUE:
+            continue
+        is_in_words = any(map(str.isalpha, words)) and not any(map(str.isdecimal, words))
+        if is_in_words and plain(words) in shown[id]:
+            found.setdefault(texts[id][1], set()).add(value)
+    return {source: frozenset(values) for source, values in found.items()}
 
 
 # ----------------------------------------------------------------------------------------------------- passages

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from delegate._util.redaction import redactor
 from delegate.codes import VerdictCode
 from delegate.judging.judge import prompt
-from delegate.judging.judge.evidence import Evidence, is_prewritten
+from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.looks.looks import Looks
 from delegate.judging.proof import absences
-from delegate.judging.proof.calls import Calls, recorded
+from delegate.judging.proof.calls import Calls
 from delegate.judging.proof.proof import Proof, Refused, Shown
 from delegate.judging.reading.statements import TaskReading, statement_of
 from delegate.judging.submission import Submission, result
@@ -76,11 +76,6 @@ def opened(
     return [_opened(submission, calls, criterion, reading) for criterion in criteria]
 
 
-def calls_of(submission: Submission, reading: TaskReading) -> Calls:
-    """The recorded calls, with what their tools say they do, or else were read to do."""
-    return recorded(submission, reading.effects)
-
-
 def build_question(
     submission: Submission, open: Sequence[OpenCriterion], evidence: Evidence, looks: Looks | None = None
 ) -> JudgeQuestion:
@@ -102,30 +97,23 @@ def build_question(
 
 
 def read_reply(
-    submission: Submission,
-    open: Sequence[OpenCriterion],
-    calls: Calls,
-    reply: JudgeReply,
-    evidence: Evidence,
+    submission: Submission, open: Sequence[OpenCriterion], calls: Calls, reply: JudgeReply, evidence: Evidence
 ) -> list[CriterionResult]:
     """The results of the criteria, in their order: the judge's answers, as far as code confirms them."""
+
+    def unusable(code: VerdictCode, reason: str) -> list[CriterionResult]:
+        return [result(entry.criterion, "error", "nobody", code, reason, reading=entry.reading) for entry in open]
+
     if reply.reply is None:
-        return [_error(entry, reply.code, reply.reason) for entry in open]
+        return unusable(reply.code, reply.reason)
     ids = [part.id for entry in open for part in entry.parts if part.settled is None]
     ids += [f"{entry.criterion.id}{CONFIDENCE_SUFFIX}" for entry in open if _needs_confidence(entry.criterion)]
     try:
         answers = parse_reply(reply.reply.text, ids)
     except UnparseableReply as error:
-        return [_error(entry, "judge_unparseable", str(error)) for entry in open]
-    prewritten = evidence.prewritten_answers()
-    if any(
-        answer.verdict == "met" and is_prewritten(answer.evidence, answer.reason, prewritten)
-        for answer in answers.values()
-    ):
-        return [
-            _error(entry, "judge_unparseable", "the judge's answer is a copy of one that the worker wrote")
-            for entry in open
-        ]
+        return unusable("judge_unparseable", str(error))
+    if evidence.has_prewritten(answers.values()):
+        return unusable("judge_unparseable", "the judge's answer is a copy of one that the worker wrote")
     return [_verified(submission, entry, calls, answers, evidence) for entry in open]
 
 
@@ -135,24 +123,13 @@ def _opened(submission: Submission, calls: Calls, criterion: AnyCriterion, readi
     parts: list[OpenPart] = []
     for n, part in enumerate(own_reading.parts, start=1):
         is_single = len(own_reading.parts) == 1
-        text = _asked(criterion) if is_single else part.text
-        decision = absences.check(part, own_reading.by, submission, calls)
-        settled = decision and PartResult(
-            text=part.text,
-            outcome=decision.outcome,
-            code=decision.outcome,
-            reason=decision.reason,
-            source=decision.source,
-        )
+        text = criterion.describe() if is_single else part.text
+        if is_single and isinstance(criterion, QuestionCriterion):
+            text = f"The answer to this question is yes: {criterion.question}"
+        settled = absences.check(part, own_reading.by, submission, calls)
         by_commands = part.about == "deed" and any(calls.effects.get(tool) == "commands" for tool in part.tools)
         parts.append(OpenPart(id if is_single else f"{id}.{n}", text, part, settled, by_commands))
     return OpenCriterion(criterion, own_reading, parts)
-
-
-def _asked(criterion: AnyCriterion) -> str:
-    if isinstance(criterion, QuestionCriterion):
-        return f"The answer to this question is yes: {criterion.question}"
-    return criterion.describe()
 
 
 def _needs_confidence(criterion: AnyCriterion) -> bool:
@@ -197,20 +174,11 @@ def _verified(
         for part in entry.parts
     ]
     confidence = answers.get(f"{entry.criterion.id}{CONFIDENCE_SUFFIX}")
-    is_sure = confidence is None or (
-        confidence.verdict == "met" and evidence.find(confidence.evidence, confidence.source) is not None
-    )
-    if not is_sure and confidence is not None and all(part.outcome == "met" for part in results):
-        first = results[0]
-        doubt = PartResult(
-            text=first.text,
-            outcome="not_met",
-            code="not_confident",
-            reason=confidence.reason,
-            evidence=first.evidence,
-            source=first.source,
-        )
-        results = [doubt, *results[1:]]
+    if confidence is not None and all(part.outcome == "met" for part in results):
+        is_sure = confidence.verdict == "met" and evidence.find(confidence.evidence, confidence.source) is not None
+        if not is_sure:
+            doubt = {"outcome": "not_met", "code": "not_confident", "reason": confidence.reason}
+            results[0] = results[0].model_copy(update=doubt)
     return _combined(entry, results, "judge")
 
 
@@ -278,7 +246,7 @@ def _combined(entry: OpenCriterion, parts: Sequence[PartResult], by: DecidedBy) 
     """The result that follows from those of the parts: met if all are, otherwise that of the worst one."""
     failing = [part for outcome in _FAILURES for part in parts if part.outcome == outcome]
     unverified = [part for part in parts if part.code in LOWERED]
-    first = next(iter([*failing, *unverified, *(part for part in parts if part.source), *parts]))
+    first = [*failing, *unverified, *(part for part in parts if part.source), *parts][0]
     return result(
         entry.criterion,
         first.outcome,
@@ -290,7 +258,3 @@ def _combined(entry: OpenCriterion, parts: Sequence[PartResult], by: DecidedBy) 
         reading=entry.reading,
         parts=parts if len(parts) > 1 else (),
     )
-
-
-def _error(entry: OpenCriterion, code: VerdictCode, reason: str) -> CriterionResult:
-    return result(entry.criterion, "error", "nobody", code, reason, reading=entry.reading)

@@ -9,15 +9,15 @@ from typing import Any, cast
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.judging.citations.decide import Examination, examine
 from delegate.judging.frozen import FrozenWork
-from delegate.judging.judge import citations, decide, escalation, numbers, rubric
+from delegate.judging.judge import citations, decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.reply import UnparseableReply, one_object
-from delegate.judging.judge.session import JudgePool, JudgeReply, JudgeSession
+from delegate.judging.judge.session import JudgePool, JudgeQuestion, JudgeReply, JudgeSession
 from delegate.judging.judge.sources import Sources
 from delegate.judging.looks.looks import Looking, Looks
 from delegate.judging.looks.work import Work
-from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.calls import Calls, recorded
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.reading.statements import TaskReading
 from delegate.judging.rubrics import rubric_of
@@ -66,7 +66,7 @@ class JudgeDecisions:
         statements = [
             criterion for criterion in criteria if not isinstance(criterion, (RubricCriterion, CitationsCriterion))
         ]
-        calls = decide.calls_of(submission, reading)
+        calls = recorded(submission, reading.effects)
         entries = await run_in_thread_if(self.is_large, partial(decide.opened, submission, statements, reading, calls))
         if any(entry.settled for entry in entries):
             return [settled for entry in entries if (settled := entry.settled) is not None]
@@ -79,7 +79,9 @@ class JudgeDecisions:
         if not entries and not rubrics:
             return results
         sources = Sources(submission, so_far, [part for entry in entries for part in entry.reading.parts])
-        evidence, finished = await self._gather(sources), Work(sources)
+        page = partial(gather, sources, self.pool.page_room)
+        evidence, finished = await run_in_thread_if(self.is_large, page), Work(sources)
+        self.findings += [finding for finding in evidence.findings if finding not in self.findings]
         if entries:
             ask = partial(self._decided_by_judge, entries, calls, evidence, finished)
             results += await self._confirmed(ask, [*so_far, *results], undecided_too=True)
@@ -103,7 +105,7 @@ class JudgeDecisions:
 
     async def _with_numbers_in_words(self, examination: Examination) -> Examination:
         """The same, once a model that doesn't know the report has read what its sources say in words."""
-        asked = await run_in_thread(partial(numbers.question, examination, self.pool.page_room))
+        asked = await run_in_thread(partial(citations.question_about_numbers, examination, self.pool.page_room))
         if asked is None:
             return examination
         criterion, (question, texts) = examination.criterion, asked
@@ -111,7 +113,7 @@ class JudgeDecisions:
         if reply.reply is None:
             return replace(examination, settled=result(criterion, "error", "nobody", reply.code, reply.reason))
         try:
-            read = numbers.read_reply(reply.reply.text, texts)
+            read = citations.read_numbers(reply.reply.text, texts)
         except UnparseableReply as error:
             unusable = result(criterion, "error", "nobody", "judge_unparseable", str(error))
             return replace(examination, settled=unusable)
@@ -129,13 +131,6 @@ class JudgeDecisions:
             if isinstance(answers[-1], CriterionResult):
                 break
         return [citations.combined(examination, answers)]
-
-    async def _gather(self, sources: Sources) -> Evidence:
-        """The page for a judge. What was found while it was put together becomes a finding of the verdict."""
-        page = partial(gather, sources, self.pool.page_room)
-        evidence = await run_in_thread_if(self.is_large, page)
-        self.findings += [finding for finding in evidence.findings if finding not in self.findings]
-        return evidence
 
     async def _confirmed(
         self, ask: _Ask, so_far: Sequence[CriterionResult], *, undecided_too: bool
@@ -182,8 +177,6 @@ class JudgeDecisions:
         """Ask a judge about these criteria, or a second one about those in `again`, and verify the quotes."""
         selection = [entry for entry in entries if again is None or entry.criterion in again]
         size, second = self.pool.criteria_per_call or len(selection), again is not None
-        if size >= len(selection):
-            return await self._answered_at_once(selection, calls, evidence, finished, second)
         parts = [selection[n : n + size] for n in range(0, len(selection), size)]
         async with asyncio.TaskGroup() as group:
             asking = [
@@ -195,23 +188,34 @@ class JudgeDecisions:
         self, entries: Sequence[OpenCriterion], calls: Calls, evidence: Evidence, finished: Work, second: bool
     ) -> list[CriterionResult]:
         """Ask one question about these criteria."""
-        open_parts = [part.part for entry in entries for part in entry.parts if part.settled is None]
-        looks = self.looking.offer(finished, open_parts, evidence, second=second)
+        parts = [part.part for entry in entries for part in entry.parts if part.settled is None]
+        looks = self.looking.offer(finished, parts, evidence, second=second)
         build = partial(decide.build_question, self.submission, entries, evidence, looks)
-        question = await run_in_thread_if(self.is_large, build)
-        reply = await self.session.ask(question, [entry.criterion.id or "" for entry in entries], second=second)
-        seen = await self._seen(evidence, looks, reply)
+        ids = [entry.criterion.id or "" for entry in entries]
+        reply, seen = await self._asked(build, ids, looks, evidence, second=second)
         parse = partial(decide.read_reply, self.submission, entries, calls, reply, seen)
         results = await run_in_thread_if(self.is_large or seen is not evidence, parse)
         self.looking.keep_quoted(results)
         return results
 
-    async def _seen(self, evidence: Evidence, looks: Looks | None, reply: JudgeReply) -> Evidence:
-        """The page and what the judge looked at, with what the commands that it quotes print without the work."""
+    async def _asked(
+        self,
+        build: Callable[[], JudgeQuestion],
+        ids: Sequence[str],
+        looks: Looks | None,
+        evidence: Evidence,
+        *,
+        second: bool,
+    ) -> tuple[JudgeReply, Evidence]:
+        """The reply to a question, and what the judge saw: the page and its looks, with what the commands that it
+        quotes print without the work.
+        """
+        question = await run_in_thread_if(self.is_large, build)
+        reply = await self.session.ask(question, ids, second=second)
         if looks is None or not looks.any_made:
-            return evidence
+            return reply, evidence
         await looks.try_commands(_quotes(reply.reply.text) if reply.reply is not None else ())
-        return await run_in_thread(partial(looks.added_to, evidence))
+        return reply, await run_in_thread(partial(looks.added_to, evidence))
 
     async def _scored_by_judge(
         self,
@@ -222,17 +226,12 @@ class JudgeDecisions:
         again: Sequence[AnyCriterion] | None,
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, score the rubric. The findings of the first are kept."""
-        readings = {
-            dimension.id: reading.of(f"{criterion.id}.{dimension.id}", dimension.description)
-            for dimension in rubric_of(criterion).dimensions
-        }
+        dimensions, second = rubric_of(criterion).dimensions, again is not None
+        readings = {each.id: reading.of(f"{criterion.id}.{each.id}", each.description) for each in dimensions}
         parts = [part for dimension_reading in readings.values() for part in dimension_reading.parts]
-        second = again is not None
         looks = self.looking.offer(finished, parts, evidence, second=second)
         build = partial(rubric.build_question, self.submission.asked, criterion, evidence, looks)
-        question = await run_in_thread_if(self.is_large, build)
-        reply = await self.session.ask(question, [criterion.id or ""], second=second)
-        seen = await self._seen(evidence, looks, reply)
+        reply, seen = await self._asked(build, [criterion.id or ""], looks, evidence, second=second)
         parse = partial(rubric.read_reply, criterion, reply, seen, readings)
         scored, findings = await run_in_thread_if(self.is_large or seen is not evidence, parse)
         self.looking.keep_quoted([scored])

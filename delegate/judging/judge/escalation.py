@@ -54,7 +54,13 @@ def merge(
         recorder.second_judge_ignored(unusable[0].reason)
         return list(first)
     by_id = {result.id: result for result in second}
-    recorder.second_judge_used([_answer(result) for result in first if result.id in by_id])
+    recorder.second_judge_used(
+        [
+            JudgeAnswer(id=own.id, outcome=own.outcome, code=own.code, reason=own.reason, evidence=own.evidence)
+            for own in first
+            if own.id in by_id
+        ]
+    )
     return [by_id.get(result.id, result) for result in first]
 
 
@@ -74,9 +80,3 @@ def withheld(results: Sequence[CriterionResult], reason: str, confirmed: Collect
 def not_confident(result: CriterionResult, reason: str) -> CriterionResult:
     """The result as undecided, because no judge that may decide alone found the criterion met."""
     return result.model_copy(update={"outcome": "cannot_tell", "code": "not_confident", "reason": reason})
-
-
-def _answer(result: CriterionResult) -> JudgeAnswer:
-    return JudgeAnswer(
-        id=result.id, outcome=result.outcome, code=result.code, reason=result.reason, evidence=result.evidence
-    )

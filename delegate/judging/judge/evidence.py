@@ -8,12 +8,12 @@ can make a real quote fail or an invented one succeed.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from delegate._util.redaction import redactor
+from delegate.judging.judge.reply import CriterionAnswer
 from delegate.judging.judge.sources import (
     EARLIER_RECEIPTS,
     OUR_TEXT,
@@ -61,8 +61,6 @@ class Evidence:
     """What the judge looked at, by name."""
     work: "Work | None" = field(default=None, repr=False)
     """The finished work, where a judge looked."""
-    checks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The kind of criterion behind each `check:<id>`."""
 
     def find(self, quote: str, preferred: str = "") -> str | None:
         """The name of a source that contains `quote`: the `preferred` one, else the first. None if no source does."""
@@ -131,13 +129,17 @@ class Evidence:
         text = self.sources[name].strip()
         return 2 * len(quote) >= len(text) or any(folded(line) == quote for line in text.splitlines())
 
-    def prewritten_answers(self) -> list[str]:
-        """The sources that may contain answers written for the judge, for `is_prewritten`; usually none."""
-        return [
-            _normalized_json(text)
-            for text in self.sources.values()
-            if '"' in text and ("reason" in text or "\\u" in text)
-        ]
+    def has_prewritten(self, answers: Iterable[CriterionAnswer]) -> bool:
+        """Whether a source contains both the quote and the reason of a "met" as JSON fields, so that the worker wrote
+        the answer.
+        """
+        may_contain = (text for text in self.sources.values() if '"' in text and ("reason" in text or "\\u" in text))
+        written = [_normalized_json(text) for text in may_contain]
+        for answer in answers if written else ():
+            fields = [_normalized_json(json.dumps({key: getattr(answer, key)})) for key in ("evidence", "reason")]
+            if answer.verdict == "met" and any(all(field in text for field in fields) for text in written):
+                return True
+        return False
 
 
 def printed(look: Look, quote: str) -> str:
@@ -153,21 +155,15 @@ def printed(look: Look, quote: str) -> str:
 def prints_without_work(look: Look, quote: str, *, whole: bool = False) -> bool:
     """Whether a command prints that whatever the work is, as far as it was tried; with `whole`, all that it printed."""
     text = folded(look.receipt.whole_output[len(look.header) :]) if whole else printed(look, quote)
-    trials = tuple(map(folded, look.without_work))
-    if whole or EXIT_CODE.fullmatch(text):
-        most = len(text.split())
-        return bool(trials) and all(
-            trial == text or (not whole and trial.split()[:most] == text.split()) for trial in trials
-        )
-    return bool(trials) and all(text in trial for trial in trials)
-
-
-def is_prewritten(evidence: str, reason: str, prewritten: Sequence[str]) -> bool:
-    """Whether one source contains both the quote and the reason as JSON fields, so that the worker wrote the answer."""
-    if not prewritten:
+    trials = list(map(folded, look.without_work))
+    if not trials:
         return False
-    fields = [_normalized_json(json.dumps({"evidence": evidence})), _normalized_json(json.dumps({"reason": reason}))]
-    return any(all(field in text for field in fields) for text in prewritten)
+    if whole:
+        return all(trial == text for trial in trials)
+    if EXIT_CODE.fullmatch(text):
+        words = text.split()
+        return all(trial.split()[: len(words)] == words for trial in trials)
+    return all(text in trial for trial in trials)
 
 
 def _normalized_json(text: str) -> str:
@@ -187,9 +183,9 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
     cut = [name for name in by_name if name not in contents and not name.startswith("receipt:")]
     for name, content in contents.items():
         limit = limits[name]
-        if len(content.text) > limit or content.is_partial:
+        is_cut = len(content.text) > limit
+        if is_cut or content.is_partial:
             cut.append(name)
-            is_cut = len(content.text) > limit
             spans.append(Span(name, 0, limit // 2 if is_cut else len(content.text)))
             if is_cut and not content.is_partial:  # of a part of a file, it isn't known where the end is
                 spans.append(Span(name, len(content.text) - limit // 2, len(content.text)))
@@ -198,42 +194,32 @@ def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
     if len(sources.submission.run.receipts) > RECEIPTS:
         cut.append(EARLIER_RECEIPTS)
     hidden = [name for name, content in contents.items() if content.hidden]
-    kinds = {redactor.text(f"check:{check.id}"): check.kind for check in sources.checks if check.decided_by == "check"}
     findings = tuple(_findings(sources, hidden, cut))
     earlier = frozenset(name for name, source in by_name.items() if name.startswith("receipt:") and not source.on_page)
-    return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier, checks=kinds)
+    return Evidence(texts, findings, frozenset(cut), tuple(spans), earlier)
 
 
 def _limits(sources: Mapping[str, Source], contents: Mapping[str, SourceText], page_tokens: int) -> dict[str, int]:
-    """How many characters are shown of each source: all, or its share of the page."""
+    """How many characters are shown of each source: all, or its share of the page.
+
+    Short ones are shown whole, and long ones share what is left. Those that a criterion is about come first.
+    """
     limits = {
         name: CHECK_CHARS if name.startswith("check:") else len(content.text) for name, content in contents.items()
     }
     if sum(limits.values()) <= page_tokens:  # a character is at most about a token
         return limits
     tokens = {name: tokens_of(content.text) for name, content in contents.items() if not name.startswith("check:")}
-    shares = _share([(length, sources[name].is_meant) for name, length in tokens.items()], page_tokens)
-    for (name, length), share in zip(tokens.items(), shares, strict=True):
-        limits[name] = limits[name] if share >= length else limits[name] * share // length
-    return limits
-
-
-def _share(sources: Sequence[tuple[int, bool]], tokens: int) -> list[int]:
-    """How much of each source is shown. A source is given as its length and whether a criterion is about it.
-
-    Short ones are shown whole, and long ones share what is left. Those that are meant come first.
-    """
-    if sum(length for length, _ in sources) <= tokens:
-        return [length for length, _ in sources]
-    limits = [min(length, LEAST_TOKENS) for length, _ in sources]
-    room = max(0, tokens - sum(limits))
+    shown = {name: min(length, LEAST_TOKENS) for name, length in tokens.items()}
+    room = max(0, page_tokens - sum(shown.values()))
     for is_meant in (True, False):
-        group = sorted((n for n, source in enumerate(sources) if source[1] is is_meant), key=lambda n: sources[n][0])
-        for position, n in enumerate(group):
-            more = min(sources[n][0] - limits[n], room // (len(group) - position))
-            limits[n] += more
+        group = sorted((name for name in tokens if sources[name].is_meant is is_meant), key=tokens.__getitem__)
+        for position, name in enumerate(group):
+            more = min(tokens[name] - shown[name], room // (len(group) - position))
+            shown[name] += more
             room -= more
-    return limits
+    cut = {name: limits[name] * shown[name] // length for name, length in tokens.items() if shown[name] < length}
+    return limits | cut
 
 
 def bounded(text: str, limit: int) -> str:

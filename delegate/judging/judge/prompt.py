@@ -5,7 +5,6 @@ Where the judge may look at more than the page, a second card says how.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line
@@ -13,7 +12,6 @@ from delegate._util.redaction import redactor
 from delegate._util.resources import schema, text
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.session import JudgeQuestion
-from delegate.types import JsonObject
 
 if TYPE_CHECKING:
     from delegate.judging.looks.looks import Looks
@@ -25,12 +23,14 @@ def build_question(
     goal: str, lines: Sequence[str], ids: Sequence[str], evidence: Evidence, looks: "Looks | None" = None
 ) -> JudgeQuestion:
     """The question whether the statements with these ids hold. Each line is a statement behind its id."""
-    criteria, nonce = "Criteria:\n" + "\n".join(map(_one_line, lines)), new_nonce()
+    # Redacted before they are one line each: in one line, a secret that is broken across lines looks like words.
+    statements = (" ".join(redactor.text(clean(line).text).split()) for line in lines)
+    criteria, nonce = "\n".join(("Criteria:", *statements)), new_nonce()
     last = f"Answer for each of these ids exactly once: {', '.join(ids)}"
     return JudgeQuestion(
         system=with_looking(card(), looks),
         text=with_evidence(goal, criteria, evidence, last, nonce),
-        reply_schema=_reply_schema(),
+        reply_schema=schema("judge_reply"),
         reply_tokens=100 + _ANSWER_TOKENS * len(ids),
         nonce=nonce,
         looks=looks,
@@ -57,13 +57,3 @@ def with_evidence(goal: str, question: str, evidence: Evidence, last: str, nonce
         f"Goal:\n{redactor.text(clean(goal).text)}\n\n{question}\n\n"
         f"Evidence (every piece stands between lines with the mark {nonce}):\n\n{fenced}\n\n{last}"
     )
-
-
-@cache
-def _reply_schema() -> JsonObject:
-    return schema("judge_reply")
-
-
-def _one_line(statement: str) -> str:
-    # Redacted first: in one line, a secret that is broken across lines looks like words.
-    return " ".join(redactor.text(clean(statement).text).split())

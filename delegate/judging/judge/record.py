@@ -6,7 +6,7 @@ The record is complete at every moment, so that a verdict that ran out of time o
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 from delegate._util.fencing import one_line
 from delegate.budget import costs
@@ -78,17 +78,10 @@ class JudgeRecorder:
         second: bool = False,
     ) -> None:
         """Record an answer, whatever its content. `lost` are the charges of calls before it: looks, failed attempts."""
-        charge = self._charged((*lost, call.charge))
-        attempt = JudgeAttempt(
-            model=model.id,
-            model_served=encodable(call.reply.model_served),
-            usage=charge.usage,
-            cost_usd=charge.cost_usd,
-            seconds=round(seconds, 6),
-        )
         self.escalated |= second
         self.answered.append(AnsweredCall(model, call, len(self.attempts), criteria, second))
-        self.attempts.append(attempt)
+        served = encodable(call.reply.model_served)
+        self._add(model, seconds, (*lost, call.charge), model_served=served)
 
     def failed(
         self,
@@ -102,19 +95,19 @@ class JudgeRecorder:
 
         Its fault is `budget_exceeded` if it failed and the budget didn't allow to repeat it.
         """
-        message, charge = encodable(message), self._charged(lost)
+        message = encodable(message)
         self.escalated |= self._asking_second
+        self._add(model, seconds, lost, fault=fault, message=message)
+        self.skipped(model, f"{fault}: {message}")
+
+    def _add(self, model: Model, seconds: float, charges: Sequence[costs.Charge], **fields: Any) -> None:
+        charge = costs.total(charges)
+        self._charge += charge
         self.attempts.append(
             JudgeAttempt(
-                model=model.id,
-                fault=fault,
-                message=message,
-                usage=charge.usage,
-                cost_usd=charge.cost_usd,
-                seconds=round(seconds, 6),
+                model=model.id, usage=charge.usage, cost_usd=charge.cost_usd, seconds=round(seconds, 6), **fields
             )
         )
-        self.skipped(model, f"{fault}: {message}")
 
     def skipped(self, model: Model, reason: str) -> None:
         """Record why a candidate isn't the judge."""
@@ -155,9 +148,16 @@ class JudgeRecorder:
             return None
         judge = self.answered[self._deciding] if self.answered else None
         charge = self._charge
+        reasons: dict[str, str | None] = {**self._skip_reasons}
+        if judge and (reasons or self._routed_second):
+            reasons[judge.asked.id] = None
+        candidates = (
+            each.model_copy(update={"reason": reasons[each.model]}) if each.model in reasons else each
+            for each in self._candidates or ()
+        )
         return JudgeRecord(
             **(self._identity(judge) if judge else {}),
-            candidates=self._with_skip_reasons(self._candidates or (), judge),
+            candidates=tuple(candidates),
             attempts=tuple(self.attempts),
             looks=tuple(self.looks),
             escalated=self.escalated,
@@ -173,13 +173,16 @@ class JudgeRecorder:
         unique = {
             (judge.asked.id, judge.call.reply.model_served): judge for judge in self.answered if judge.call.substituted
         }
-        return (self._substitution(judge) for judge in unique.values())
-
-    def _charged(self, charges: Sequence[costs.Charge]) -> costs.Charge:
-        """Add charges to those of the verdict, and return their sum."""
-        charge = costs.total(charges)
-        self._charge += charge
-        return charge
+        for judge in unique.values():
+            shown = one_line(judge.call.reply.model_served or "?", 80)
+            message = f"{judge.asked.id} was asked to judge, but {shown} answered"
+            if (served := judge.call.served) is None:
+                message += ", which isn't in the catalog"
+                yield Finding(severity="minor", code="judge_substituted", message=message)
+                continue
+            limit = weaker(self._worker.tier if self._worker else None, self._ceiling)
+            above = f", of tier {served.tier}, above {limit}" if limit and is_above(served.tier, limit) else ""
+            yield Finding(severity="major", code="judge_substituted", message=message + above)
 
     def _identity(self, judge: AnsweredCall) -> JsonObject:
         worker, model = self._worker, judge.model
@@ -194,34 +197,6 @@ class JudgeRecorder:
             "same_model_as_worker": worker is not None and worker.id == model.id,
             "same_family_as_worker": worker is not None and worker.family == model.family,
         }
-
-    def _with_skip_reasons(
-        self, candidates: tuple[Candidate, ...], judge: AnsweredCall | None
-    ) -> tuple[Candidate, ...]:
-        """The candidates with the reasons why they didn't judge; unchanged if the first choice judged, as usual."""
-        reasons: dict[str, str | None] = {**self._skip_reasons}
-        if judge and (reasons or self._routed_second):
-            reasons[judge.asked.id] = None
-        if not reasons:
-            return candidates
-        return tuple(
-            candidate.model_copy(update={"reason": reasons[candidate.model]})
-            if candidate.model in reasons
-            else candidate
-            for candidate in candidates
-        )
-
-    def _substitution(self, judge: AnsweredCall) -> Finding:
-        served = judge.call.served
-        message = (
-            f"{judge.asked.id} was asked to judge, but {one_line(judge.call.reply.model_served or '?', 80)} answered"
-        )
-        if served is None:
-            message += ", which isn't in the catalog"
-            return Finding(severity="minor", code="judge_substituted", message=message)
-        limit = weaker(self._worker.tier if self._worker else None, self._ceiling)
-        above = f", of tier {served.tier}, above {limit}" if limit and is_above(served.tier, limit) else ""
-        return Finding(severity="major", code="judge_substituted", message=message + above)
 
     def _amend(self, judge: AnsweredCall, **fields: object) -> None:
         self.attempts[judge.attempt] = self.attempts[judge.attempt].model_copy(update=fields)

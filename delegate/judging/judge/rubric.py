@@ -63,7 +63,7 @@ def read_reply(
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error)), []
     total = sum(dimension.weight for dimension in rubric.dimensions)
-    points = sum(dimension.weight * _normalized(dimension, scores[dimension.id]) for dimension in rubric.dimensions)
+    points = sum(each.weight * ((scores[each.id] - each.min) / (each.max - each.min)) for each in rubric.dimensions)
     score = points / total if total else 0
     threshold = rubric.threshold if criterion.threshold is None else criterion.threshold
     summary = ", ".join(
@@ -71,7 +71,7 @@ def read_reply(
     )
     reason = f"score {score:.2f}, wanted {threshold:g}: {summary}"
     outcome = "met" if score >= threshold and total else "not_met"
-    quote, source = _first_quote(reply, evidence)
+    quote = str(reply["scores"][0]["evidence"])
     criterion_result = result(
         criterion,
         outcome,
@@ -79,7 +79,7 @@ def read_reply(
         outcome,
         reason,
         evidence=quote,
-        source=source,
+        source=evidence.find(quote),
         score=round(score, 6),
         scores=scores,
     )
@@ -131,10 +131,6 @@ def _score(dimension: RubricDimension, value: object) -> float:
     return float(value)
 
 
-def _normalized(dimension: RubricDimension, score: float) -> float:
-    return (score - dimension.min) / (dimension.max - dimension.min)
-
-
 def _findings(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
     findings: list[Finding] = []
     for key, modes, severity in (("failure_modes", rubric.failure_modes, "major"), ("wins", rubric.wins, "info")):
@@ -146,8 +142,3 @@ def _findings(rubric: Rubric, reply: dict[str, Any]) -> list[Finding]:
                 )
             findings.append(Finding(severity=severity, code=OwnCode(str(id)), message=descriptions[str(id)]))  # type: ignore[arg-type]
     return findings
-
-
-def _first_quote(reply: dict[str, Any], evidence: Evidence) -> tuple[str, str | None]:
-    quote = str(reply["scores"][0]["evidence"])
-    return quote, evidence.find(quote)

@@ -7,11 +7,11 @@ page (`looks/`): each turn of looks is one more call of the same model.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from delegate.budget import metering
@@ -20,7 +20,7 @@ from delegate.budget.ledger import Ledger
 from delegate.codes import VerdictCode
 from delegate.errors import BudgetExceeded, ProviderError
 from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
-from delegate.judging.judge.record import AnsweredCall, JudgeRecorder
+from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.judge.sources import PAGE_TOKENS
 from delegate.judging.looks.look import LookLimits
 from delegate.models.catalog import Catalog, Model, tokens_of
@@ -174,10 +174,13 @@ class JudgeSession:
         routing = self._route(question, other_than=recorder.first_family(criteria) if second else None)
         recorder.routed(routing, second=second)
         candidates, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
-        reply = JudgeReply() if candidates else self._no_judge(routing)
+        reply = JudgeReply(reason=routing.why_none)
+        if routing.ranked and not candidates:  # the endpoints of all have failed
+            reply = JudgeReply(code=_UNAVAILABLE, reason=self._down[_endpoint(routing.ranked[0])])
         while candidates and attempts:
             attempts -= 1
-            model = candidates[0] if attempts else _at_other_endpoint(candidates, failed)
+            at_others = (model for model in candidates if attempts or _endpoint(model) not in failed)
+            model = next(at_others, candidates[0])
             is_last = len(candidates) == 1 or not attempts
             self._notify(JudgeAsked, model=model.id)
             start, lost, known_attempts = time.monotonic(), list[Charge](), len(recorder.attempts)
@@ -213,6 +216,12 @@ class JudgeSession:
         """The model's answer, after the looks that it asks for. What earlier turns cost is added to `lost`."""
         connection, looks = await self._pool.connect(model), question.looks
         turns: list[Message] = []
+
+        def on_wait(reason: WaitReason) -> AbstractContextManager[None]:
+            return reported_wait(
+                lambda seconds: self._notify(JudgeWaiting, model=model.id, reason=reason, seconds=seconds)
+            )
+
         if looks is not None:
             looks.begin()
         while True:
@@ -226,7 +235,7 @@ class JudgeSession:
                 input_tokens=tokens,
                 ledger=self._ledger,
                 patience=patience,
-                on_wait=partial(self._reported_wait, model),
+                on_wait=on_wait,
                 on_lost=lost.append,
             )
             reply = call.reply
@@ -239,16 +248,6 @@ class JudgeSession:
                 Message("assistant", reply.text, reply.tool_calls, native=reply.native),
                 Message("tool", tool_replies=replies),
             ]
-
-    def _no_judge(self, routing: Routing) -> JudgeReply:
-        """The reply if no candidate can be asked: there is none, or the endpoints of all have failed."""
-        if routing.ranked:
-            return JudgeReply(code=_UNAVAILABLE, reason=self._down[_endpoint(routing.ranked[0])])
-        return JudgeReply(reason=routing.why_none)
-
-    def _reported_wait(self, model: Model, reason: WaitReason) -> AbstractContextManager[None]:
-        """Report a wait before a question is sent."""
-        return reported_wait(lambda seconds: self._notify(JudgeWaiting, model=model.id, reason=reason, seconds=seconds))
 
     def _report_end(self, model: Model, seconds: float, known_attempts: int) -> None:
         """Report how a question ended: as its attempt, or without one if the budget didn't allow to ask."""
@@ -285,18 +284,13 @@ class JudgeSession:
         """Why what judges found met may not count without a second judge; None if it may. Only the answers from the one
         with this index on.
         """
-        doubts = (self._doubt_about(judge) for judge in self.recorder.answered[since:])
-        return next((doubt for doubt in doubts if doubt is not None), None)
-
-    def _doubt_about(self, judge: AnsweredCall) -> str | None:
         table, worker = self._false_pass, self._worker.id if self._worker else None
-        if table is None:
-            return None
-        if judge.call.served is None:
-            return f"{judge.asked.id} was asked, but a model answered whose false-PASS rate nobody knows"
-        if table.decides_alone(judge.model.id, worker):
-            return None
-        return f"{judge.model.id} says met, but {table.doubt(judge.model.id, worker)}"
+        for judge in self.recorder.answered[since:] if table is not None else ():
+            if judge.call.served is None:
+                return f"{judge.asked.id} was asked, but a model answered whose false-PASS rate nobody knows"
+            if table is not None and not table.decides_alone(judge.model.id, worker):
+                return f"{judge.model.id} says met, but {table.doubt(judge.model.id, worker)}"
+        return None
 
     def _reachable(self, models: Sequence[Model]) -> Sequence[Model]:
         """The models whose endpoint can be used; the record has the reason for the others."""
@@ -306,11 +300,6 @@ class JudgeSession:
             if reason := self._down.get(_endpoint(model)):
                 self.recorder.skipped(model, f"not asked, since its endpoint failed: {reason}")
         return [model for model in models if _endpoint(model) not in self._down]
-
-
-def _at_other_endpoint(models: Sequence[Model], failed: Collection[EndpointKey]) -> Model:
-    """The first model at an endpoint that hasn't failed; if there is none, the first of all."""
-    return next((model for model in models if _endpoint(model) not in failed), models[0])
 
 
 def _endpoint(model: Model) -> EndpointKey:

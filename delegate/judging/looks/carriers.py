@@ -8,7 +8,7 @@ a call count together, so that a text can't go away in pieces.
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from delegate._util.redaction import redactor
@@ -78,7 +78,9 @@ def why_not_sent(args: Mapping[str, Any], known: Known) -> str | None:
     if len(texts) > MAX_ALL_CHARS or sum(map(len, new)) > MAX_ALL_CHARS:
         return f"all arguments together have over {MAX_ALL_CHARS:,} characters"
     for text in new:
-        if (address := next(_addresses(text), None)) and address not in known and text not in known:
+        match = _ADDRESS.search(_folded(text))
+        address = match[0].rstrip(".,;:!?)") if match else ""
+        if address and address not in known and text not in known:
             excerpt = redactor.beginning(address, 100)
             return f"{excerpt!r} could be an address, and is neither in the task nor in a call of the worker"
     costs = (_CHOICE_CHARS if len(text) <= MAX_KNOWN_CHARS and text in known else len(text) for text in new)
@@ -87,11 +89,6 @@ def why_not_sent(args: Mapping[str, Any], known: Known) -> str | None:
             f"the arguments have over {MAX_CHARS} characters that are neither in the task nor in a call of the worker"
         )
     return None
-
-
-def _addresses(text: str) -> Iterator[str]:
-    for match in _ADDRESS.finditer(_folded(text)):
-        yield match[0].rstrip(".,;:!?)")
 
 
 def _folded(text: str) -> str:

@@ -11,7 +11,7 @@ work, too: in an empty folder, and on the files of before.
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from posixpath import basename
@@ -85,10 +85,13 @@ class SealedCommands:
         undone = [] if wants_own else undone
         paths = {change.path for change in frozen.changes} - set(undone) if undone else None
         result = await self._run_in(self._work.copy(paths), command)
+        names = ", ".join(map(shown, undone[:MAX_NAMED]))
+        names += f" and {len(undone) - MAX_NAMED} more" if len(undone) > MAX_NAMED else ""
+        note = f"\n[\u2026 as before the worker began, or missing: {names} \u2026]" if undone else ""
         scripts, programs = self._made_by_child(command, frozen) if self._submission.by_child else (False, ())
         return Found(
             _text(result),
-            _header(command, undone),
+            f"$ {command}{note}",
             status="timeout" if result.timed_out else "ok",
             sandbox=result.sandbox,
             own_checks=wants_own or scripts,
@@ -155,12 +158,6 @@ class SealedCommands:
         explicit = task.own if self._submission.task.deliverables is not None else ()
         programs = tuple(sorted(path for path in {*scripts, *runnable} - {*explicit} if not task.is_named(path)))
         return "script" in scripts.values(), programs
-
-
-def _header(command: str, undone: Sequence[str]) -> str:
-    more = f" and {len(undone) - MAX_NAMED} more" if len(undone) > MAX_NAMED else ""
-    names = ", ".join(map(shown, undone[:MAX_NAMED])) + more
-    return f"$ {command}" + (f"\n[\u2026 as before the worker began, or missing: {names} \u2026]" if undone else "")
 
 
 def _text(result: CommandResult) -> str:

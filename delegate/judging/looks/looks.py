@@ -8,8 +8,8 @@ decide something.
 import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from delegate._util.fencing import clean, fence
 from delegate._util.redaction import logger, redactor
@@ -52,25 +52,20 @@ _OWN_NAMES = frozenset(spec.name for spec in OWN_TOOLS)
 _log = logger(__name__)
 
 
+@dataclass
 class Looking:
     """What judges may look at for one verdict. `record` gets all that they looked at."""
 
-    __slots__ = ("_commands", "_frozen", "_left", "_made", "_sealed", "_state_tools", "limits", "record", "submission")
+    submission: Submission
+    commands: Commands
+    frozen: FrozenWork
+    limits: LookLimits
+    record: list[JudgeLook]
 
-    def __init__(
-        self,
-        submission: Submission,
-        commands: Commands,
-        frozen: FrozenWork,
-        limits: LookLimits,
-        record: list[JudgeLook],
-    ) -> None:
-        self.submission, self.limits, self.record = submission, limits, record
-        self._commands, self._frozen = commands, frozen
-        self._left = {False: limits.looks, True: limits.looks}
+    def __post_init__(self) -> None:
+        self.left = {False: self.limits.looks, True: self.limits.looks}
+        """How many looks a judge, and a second one (True), have left for all questions together."""
         self._made: dict[str, Look | None] = {}
-        self._sealed: SealedCommands | None = None
-        self._state_tools: Mapping[str, Tool] | None = None
 
     def offer(
         self, work: Work, parts: Sequence[StatementPart], evidence: Evidence, *, second: bool = False
@@ -78,27 +73,19 @@ class Looking:
         """What a judge, or a `second` one, may look at to decide these parts; None if the page has it all, or nothing
         may be looked at.
         """
-        if not (self.left(second=second) and self.limits.turns):
+        if not (self.left[second] and self.limits.turns):
             return None
         folder = self.submission.folder
         beyond = {part.about for part in parts} - {"report"}
         tools: tuple[ToolSpec, ...] = ()
         if evidence.cut or (beyond and folder is not None and folder.exists):
             tools = _TEXTS
-        if beyond and may_run(self.submission, self._commands):
+        if beyond and may_run(self.submission, self.commands):
             tools = OWN_TOOLS
         if beyond & {"deed", "absence"}:
             named = self.state_tools.items()
             tools += tuple(ToolSpec(name, tool.description, tool.parameters) for name, tool in named)
         return Looks(self, work, tools, second=second) if tools else None
-
-    def left(self, *, second: bool) -> int:
-        """How many looks a judge, or a second one, has left for all questions together."""
-        return self._left[second]
-
-    def take(self, looks: int, *, second: bool) -> None:
-        """Count looks that are made; a negative number gives back those of a judge that never answered."""
-        self._left[second] -= looks
 
     def next_name(self) -> str:
         """The name of the next look. Several questions may be asked at once."""
@@ -120,24 +107,19 @@ class Looking:
                 n = next(n for n, receipt in enumerate(self.record) if receipt.n == look.receipt.n)
                 self.record[n] = self.record[n].model_copy(update={"output": look.text})
 
-    @property
+    @cached_property
     def sealed(self) -> SealedCommands:
         """Commands in copies of the workspace."""
-        self._sealed = self._sealed or SealedCommands(self.submission, self._commands, self._frozen)
-        return self._sealed
+        return SealedCommands(self.submission, self.commands, self.frozen)
 
-    @property
+    @cached_property
     def state_tools(self) -> Mapping[str, Tool]:
         """The worker's own look-up tools."""
-        if self._state_tools is None:
-            self._state_tools = state.state_tools(self.submission, _OWN_NAMES)
-        return self._state_tools
+        return state.state_tools(self.submission, _OWN_NAMES)
 
 
 class Looks:
     """The looks of the judge that answers one question."""
-
-    __slots__ = ("_looking", "_second", "_seen", "_work", "max_turns", "tools")
 
     def __init__(self, looking: Looking, work: Work, tools: tuple[ToolSpec, ...], *, second: bool) -> None:
         self.tools = tools
@@ -153,7 +135,7 @@ class Looks:
     @property
     def is_used_up(self) -> bool:
         """Whether no look is left."""
-        return self._looking.left(second=self._second) <= 0
+        return self._looking.left[self._second] <= 0
 
     @property
     def any_made(self) -> bool:
@@ -162,13 +144,11 @@ class Looks:
 
     def begin(self) -> None:
         """Another judge is asked. It didn't see what one before it saw that failed, and may look as much."""
-        self._looking.take(-len(self._seen), second=self._second)
+        self._looking.left[self._second] += len(self._seen)
         self._seen = NO_LOOKS
 
     def added_to(self, evidence: Evidence) -> Evidence:
         """The evidence with what the judge looked at. Blocks."""
-        if not self._seen:
-            return evidence
         return evidence.with_looks(tuple(self._seen.values()), self._work)
 
     async def try_commands(self, quotes: Sequence[str]) -> None:
@@ -203,7 +183,7 @@ class Looks:
                 why = "no look is left" if self.is_used_up else "no room is left"
                 replies.append(ToolReply(call.id, call.name, f"not made: {why}. Answer now.", is_error=True))
                 continue
-            self._looking.take(1, second=self._second)
+            self._looking.left[self._second] -= 1
             look = await self._made(call, self._looking.next_name(), model, min(LOOK_CHARS, room))
             self._looking.add(look)
             look, remark = await self._with_remark(look)
@@ -226,13 +206,9 @@ class Looks:
             for n, line in enumerate(lines, start=1)
             if any(map(str.isalnum, line)) and not EXIT_CODE.fullmatch(folded(line))
         }
-        if not telling:
-            return look, ""
-        look = await self._tried(look, list(telling.values()))
-        same = [str(n) for n, line in telling.items() if prints_without_work(look, line)]
-        if not same:
-            return look, ""
-        return look, f"\n[{_REMARK.format(name=look.name, lines=', '.join(same))}]"
+        look = await self._tried(look, list(telling.values())) if telling else look
+        same = ", ".join(str(n) for n, line in telling.items() if prints_without_work(look, line))
+        return look, f"\n[{_REMARK.format(name=look.name, lines=same)}]" if same else ""
 
     async def _made(self, call: ToolCall, name: str, model: Model, room: int) -> Look:
         """One look, whatever comes of it."""
@@ -296,7 +272,11 @@ class Looks:
         """The look with its record."""
         header = self._shown(found.header)
         whole = "\n".join(filter(None, (header, self._shown(found.text))))
-        text = _begun(whole, room) if call.name == work.LIST.name else bounded(whole, room)
+        text = bounded(whole, room)
+        if call.name == work.LIST.name and len(whole) > room:  # the rest can be read, as a source of its own
+            stop = whole.rfind("\n", 0, room - _NOTE_CHARS) + 1
+            more = len(whole) - stop
+            text = f"{whole[:stop]}[\u2026 {more} more characters: `read` this look from offset {stop} on \u2026]"
         data = whole.encode("utf-8", "replace")
         receipt = JudgeLook(
             n=int(name.partition(":")[2]),
@@ -313,11 +293,3 @@ class Looks:
         if text != whole:  # then it isn't known what was shown of which source
             found = replace(found, spans=())
         return Look(receipt, kind, text, found, header, is_cut=found.is_cut or text != whole)
-
-
-def _begun(text: str, chars: int) -> str:
-    """As many lines as there is room for. The rest can be read, as a source of its own."""
-    if len(text) <= chars:
-        return text
-    stop = text.rfind("\n", 0, chars - _NOTE_CHARS) + 1
-    return f"{text[:stop]}[\u2026 {len(text) - stop} more characters: `read` this look from offset {stop} on \u2026]"

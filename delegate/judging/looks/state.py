@@ -9,7 +9,6 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from delegate._util.threads import run_in_thread
@@ -55,21 +54,17 @@ async def call(tool: Tool, values: Mapping[str, Any], submission: Submission, ea
         raise ToolError(f"the arguments can't be checked: {error}") from None
     if problem:
         raise ToolError(f"invalid arguments: {problem}")
-    if why := await run_in_thread(partial(_why_not, tool, args, submission, earlier)):
+    why = None
+    if _as_json(args) not in _earlier_arguments(tool, submission):
+        why = f"{tool.name} reaches out of this machine"
+        if not _reaches_out(tool):
+            why = await run_in_thread(lambda: why_not_sent(args, Known(submission, tool, earlier)))
+    if why:
         raise ToolError(f"not called, since {why}. Use arguments that a call of the worker had.")
     async with submission.probing, asyncio.timeout(SECONDS):
         answer = await tool.call(args)
     answer = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
     return Found(answer.text, status=answer.status)
-
-
-def _why_not(tool: Tool, args: Mapping[str, Any], submission: Submission, earlier: Iterable[Look]) -> str | None:
-    """Why the tool is not called with these arguments; None if it may be. Blocks."""
-    if _is_earlier(tool, args, submission):
-        return None
-    if _reaches_out(tool):
-        return f"{tool.name} reaches out of this machine"
-    return why_not_sent(args, Known(submission, tool, earlier))
 
 
 def _reaches_out(tool: Tool) -> bool:
@@ -80,10 +75,6 @@ def _without_omitted(tool: Tool, values: Mapping[str, Any]) -> JsonObject:
     """The arguments without those that are null and may be left out: models write null for what they omit."""
     required: Any = tool.parameters.get("required") or ()
     return {name: value for name, value in values.items() if value is not None or name in required}
-
-
-def _is_earlier(tool: Tool, args: Mapping[str, Any], submission: Submission) -> bool:
-    return _as_json(args) in _earlier_arguments(tool, submission)
 
 
 def _earlier_arguments(tool: Tool, submission: Submission) -> Iterator[str]:

@@ -19,7 +19,7 @@ from delegate.judging.judge.sources import (
     folded,
     manifest_line,
 )
-from delegate.judging.looks.look import Found, Look, Piece, Span
+from delegate.judging.looks.look import NO_LOOKS, Found, Look, Piece, Span
 from delegate.ports import ToolSpec
 from delegate.sandbox.filesystem import files, media, search
 from delegate.types import Receipt
@@ -156,7 +156,7 @@ class Work:
     def lengths(self, looks: Iterable[Look]) -> dict[str, int]:
         """The length of every source of which a look showed anything."""
         shown_names, sources = {span.source for look in looks for span in look.found.spans}, self._named
-        return {name: len(self._whole_of(name).text) for name in sources if name in shown_names}
+        return {name: len(self._text(name).text) for name in sources if name in shown_names}
 
     def wrote(self, texts: Sequence[str]) -> Iterator[str]:
         """The paths of the files that the child created or changed and that contain these texts. Blocks."""
@@ -168,19 +168,17 @@ class Work:
         """Whether a source contains these texts as they are, and those that are short as whole lines. Blocks."""
         if name not in self._named:
             return False
-        content = self._whole_of(name).text
+        content = self._text(name).text
         folded_texts, one_line = set(map(folded, texts)), folded(content)
         short = {text for text in folded_texts if len(text) < TELLING_CHARS}
         if not all(text in one_line for text in folded_texts):
             return False
         return not short or short <= set(map(folded, content.split("\n")))
 
-    def _text(self, name: str, looks: Mapping[str, Look]) -> SourceText:
+    def _text(self, name: str, looks: Mapping[str, Look] = NO_LOOKS) -> SourceText:
+        """A source, or what an earlier look showed, whole."""
         if look := looks.get(name):
             return SourceText(look.receipt.whole_output)
-        return self._whole_of(name)
-
-    def _whole_of(self, name: str) -> SourceText:
         if name not in self._whole:
             self._whole[name] = self.sources.text_of(self._named[name], WHOLE_FILE_BYTES)
         return self._whole[name]

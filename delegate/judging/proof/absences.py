@@ -7,7 +7,7 @@ may have done more than its record says, and so may a tool whose effect isn't kn
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from delegate.codes import WorkCode
 from delegate.judging.proof.calls import Calls
@@ -15,18 +15,10 @@ from delegate.judging.proof.files import same_file
 from delegate.judging.proof.literals import missing
 from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
-from delegate.types import ReadBy, Receipt, StatementPart
+from delegate.types import PartResult, ReadBy, Receipt, StatementPart
 
 
-class Decided(NamedTuple):
-    """What code decided about an absence."""
-
-    outcome: Literal["met", "not_met"]
-    reason: str
-    source: str | None = None
-
-
-def check(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> Decided | None:
+def check(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> PartResult | None:
     """What the records say about an absence; None if a judge has to decide, or the part is about something else."""
     if part.about != "absence" or by == "nobody":
         return None
@@ -34,22 +26,25 @@ def check(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls)
         only_looked = all(calls.effect(receipt) == "reads" for receipt in calls.receipts)
         if submission.run.artifacts or not only_looked or _general_gap(submission, calls):
             return None
-        return Decided("met", "nothing at all was done or changed")
+        return _decided(part, "met", "nothing at all was done or changed")
     barred = [glob for glob in part.files if not glob.startswith("!")]
     free = [glob[1:] for glob in part.files if glob.startswith("!")]
     for artifact in submission.run.artifacts if _knows_changes(submission) else ():
         if _is_covered(artifact.path, barred) and not _is_covered(artifact.path, free):
-            return Decided("not_met", f"{artifact.path} was changed", "artifacts")
+            return _decided(part, "not_met", f"{artifact.path} was changed", "artifacts")
     suspects = _suspects(part, calls)
     for receipt in suspects if part.names and not part.allowed else ():
         # Without a name in its arguments, a call may be meant or not: "no adjustment of over 20 %", "nothing in Lyon".
         if not missing(part.names, "\n".join(leaves(receipt.args))):
-            return Decided("not_met", f"{receipt.tool} was called", f"receipt:{receipt.n}")
+            return _decided(part, "not_met", f"{receipt.tool} was called", f"receipt:{receipt.n}")
     if suspects or _gap(part, submission, calls):
         return None
-    return Decided(
-        "met", "the complete record has nothing of the kind: no such tool call, and no such file was changed"
-    )
+    reason = "the complete record has nothing of the kind: no such tool call, and no such file was changed"
+    return _decided(part, "met", reason)
+
+
+def _decided(part: StatementPart, outcome: Literal["met", "not_met"], reason: str, source: str = "") -> PartResult:
+    return PartResult(text=part.text, outcome=outcome, code=outcome, reason=reason, source=source or None)
 
 
 def worth(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> WorkCode:

@@ -47,12 +47,10 @@ class Calls:
     """
 
     def __init__(
-        self,
-        receipts: Sequence[Receipt],
-        effects: Mapping[str, ToolEffect],
-        tools: Mapping[str, Tool] | None = None,
+        self, receipts: Sequence[Receipt], effects: Mapping[str, ToolEffect], tools: Mapping[str, Tool] | None = None
     ) -> None:
         self.receipts, self.effects, self.tools = receipts, effects, tools or {}
+        self._acts: dict[int, ToolEffect] = {}
         self._said: dict[int, Said] = {}
         self._told: dict[int, tuple[Any, Any, str]] = {}
         self._texts: dict[tuple[int, bool], tuple[Text, Text]] = {}
@@ -92,14 +90,14 @@ class Calls:
 
     def effect(self, receipt: Receipt) -> ToolEffect | None:
         """What the call did; None if that isn't known. A call with a sandbox ran a command."""
-        if receipt.sandbox is not None:
-            return "commands"
-        effect = self.effects.get(receipt.tool)
+        effect = "commands" if receipt.sandbox is not None else self.effects.get(receipt.tool)
         if effect != "acts":
             return effect
-        if telling.runs_commands(receipt.args, self._identifies(receipt)):
-            return "commands"
-        return "reads" if telling.only_looks(receipt.args) else "acts"
+        if receipt.n not in self._acts:
+            own: ToolEffect = "reads" if telling.only_looks(receipt.args) else "acts"
+            runs = telling.runs_commands(receipt.args, self._identifies(receipt))
+            self._acts[receipt.n] = "commands" if runs else own
+        return self._acts[receipt.n]
 
     def _identifies(self, receipt: Receipt) -> Sequence[str] | None:
         """The arguments by which the tool says that its calls are identified; None if the tool isn't known."""
@@ -251,10 +249,10 @@ class Calls:
         return bool(with_id) and all(text.contains(name) for text in with_id)
 
     def _lookups_with(self, name: str) -> list[Receipt]:
-        return [receipt for receipt in self._lookups if self._text(receipt)[1].contains(name)]
+        return [receipt for receipt in self.lookups if self._text(receipt)[1].contains(name)]
 
     @cached_property
-    def _lookups(self) -> list[Receipt]:
+    def lookups(self) -> list[Receipt]:
         """The look-ups of before the child wrote or ran anything: later ones may show a file of its own."""
         makes_files = (
             n for n, receipt in enumerate(self.succeeded) if self.effect(receipt) in ("files", "commands", None)

@@ -19,6 +19,7 @@ shows: a text, the result of a command, the state of things (`seen.py`).
 import json
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from posixpath import basename
 from typing import NamedTuple
 
@@ -53,8 +54,6 @@ _EMPTY_WORDS = frozenset({
 arXiv 2507.08794). They show nothing about a report."""
 _EMPTY_CHARS = 100
 """Length of a report that may be one of these."""
-
-
 _PROPER_NAME = re.compile(r"[^\W\d_]+(?:[ '.-]+[^\W\d_]+)*\.?")
 """Letters only: no id, address, number or date."""
 
@@ -74,22 +73,22 @@ class Proof(Subject):
 
         None if the quote stands nowhere, and nothing else shows the part.
         """
-        call = self._call() if self.part.about == "deed" else None
+        call = self._call if self.part.about == "deed" else None
         if call is not None and call.code == "met":
             return call
         refusal: Refused | None = None
         shown: list[Shown] = []
         for source in self.evidence.find_all(quote, preferred):
             answer = self.shown_in(source, quote)
-            if isinstance(answer, Shown):
-                shown.append(answer)
-            else:
+            if isinstance(answer, str):
                 refusal = refusal or Refused(source, answer)
-            if shown and shown[-1].code == "met":
-                return shown[-1]
-        if (unclear := next((match for match in shown if match.code == "unclear_result"), None)) is not None:
-            return unclear
-        return _unseen(call) if call is not None else shown[0] if shown else refusal
+            elif answer.code == "met":
+                return answer
+            else:
+                shown.append(answer)
+        unclear = (match for match in shown if match.code == "unclear_result")
+        other = _unseen(call) if call is not None else next(iter(shown), refusal)
+        return next(unclear, other)
 
     def seen_in_picture(self, source: str) -> Shown | None:
         """The look at an image or a PDF that the judge names, in which no quote can be found."""
@@ -103,7 +102,7 @@ class Proof(Subject):
         calls, or only the writing of a file is on record), it is met, but unverified. A command that nothing names is
         any command: it counts only if the judge quotes it.
         """
-        call = self._call()
+        call = self._call
         if call is None:
             nearly = [receipt for receipt in self.calls.succeeded if self._nearly_shows(receipt)]
             return Shown(f"receipt:{nearly[-1].n}", "unlinked") if nearly else None
@@ -117,6 +116,7 @@ class Proof(Subject):
             return Shown(call.source, "unconfirmed")
         return None
 
+    @cached_property
     def _call(self) -> Shown | None:
         """The latest recorded call that shows a deed, or that wrote a file that can't be seen. It needs no quote."""
         match self.part.about:
@@ -128,11 +128,8 @@ class Proof(Subject):
                 return None
         shown = [Shown(f"receipt:{receipt.n}", worth) for receipt in calls if (worth := self._worth(receipt))]
         if not shown and self.part.about == "deed":
-            shown = [
-                Shown(f"receipt:{receipt.n}", "unlinked")
-                for receipt in self.calls.succeeded
-                if self._names_in_words(receipt)
-            ]
+            in_words = filter(self._names_in_words, self.calls.succeeded)
+            shown = [Shown(f"receipt:{receipt.n}", "unlinked") for receipt in in_words]
         return next((place for place in reversed(shown) if place.code == "met"), shown[-1] if shown else None)
 
     @property
@@ -168,28 +165,18 @@ class Proof(Subject):
                 return source if look.is_cut and look.kind == "state" else None
             sources = (piece.source for piece in look.found.pieces if self._may_show(piece.source))
             return next((unseen for origin in sources if (unseen := self.unseen(origin))), None)
-        match self.part.about:
-            case "report":
-                return source if source in cut else None
-            case "file":
-                sources = sorted(
-                    name for name in cut if name.startswith(("artifact:", "file:")) and self.is_source(name)
-                )
-                return source if source in cut else next(iter(sources), None)
-            case "deed" if self.is_read:
-                return EARLIER_RECEIPTS if EARLIER_RECEIPTS in cut else source if source in cut else None
-            case _:
-                return None
+        if self.part.about == "absence" or (self.part.about == "deed" and not self.is_read):
+            return None
+        if self.part.about == "deed" and EARLIER_RECEIPTS in cut:
+            return EARLIER_RECEIPTS
+        if self.part.about == "file" and source not in cut:
+            return next(filter(self.is_source, sorted(cut)), None)
+        return source if source in cut else None
 
     def _may_show(self, source: str) -> bool:
         """Whether a source can show the part, as far as its name tells."""
-        match self.part.about:
-            case "report":
-                return source in _OWN_WORDS or self.is_source(source) or source in self.evidence.looks
-            case "file":
-                return source == "artifacts" or self.is_source(source) or source in self.evidence.looks
-            case _:
-                return True
+        own = {"report": _OWN_WORDS, "file": ("artifacts",)}.get(self.part.about)
+        return own is None or source in own or self.is_source(source) or source in self.evidence.looks
 
     def shown_in(self, source: str, quote: str) -> Shown | str:
         """What the quote from this source is worth, or why it can't prove the part."""

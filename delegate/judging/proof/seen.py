@@ -11,7 +11,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from posixpath import basename
 from typing import NamedTuple
 
@@ -114,14 +113,8 @@ class Seen:
         calls, args = self._subject.calls, {key: fold(str(value)) for key, value in call.args.items()}
         if not missing([name], "\n".join((*leaves(call.args), call.whole_output))):
             return False
-        # Later, a look-up may show a file of the child's own.
-        before = takewhile(lambda receipt: calls.effect(receipt) in ("reads", "acts"), calls.succeeded)
-        results = (calls.result(receipt) for receipt in before if calls.effect(receipt) == "reads")
-        records = [
-            {key: fold(str(value)) for key, value in record.items()}
-            for result in results
-            for record in records_in(result)
-        ]
+        results = [calls.result(receipt) for receipt in calls.lookups]
+        records = [{key: fold(str(value)) for key, value in record.items()} for record in records_in(results)]
         fields = {key for record in records for key, value in record.items() if value == fold(name) and key in args}
         others = [record for record in records if any(record.get(key) == args[key] for key in fields)]
         ids = [fold(id) for id in calls.ids_of(name) if fold(id) in args.values()]
@@ -149,12 +142,10 @@ class Seen:
 
     def _is_listed(self, quote: str) -> bool:
         """Whether the quote stands in the line of a file that is meant, in the list of unchanged files."""
-        if self._part.about != "file":
-            return False
-        folded = " ".join(quote.split())
-        texts = (piece.text for piece in self._look.found.pieces if piece.source == "files")
-        lines = (line for text in texts for line in text.split("\n"))
-        return any(folded in line and self._subject.is_meant(line.rpartition(" (")[0]) for line in lines)
+        texts = [piece.text for piece in self._look.found.pieces if piece.source == "files"]
+        lines = [line for line in "\n".join(texts).split("\n") if " ".join(quote.split()) in line]
+        is_meant = any(self._subject.is_meant(line.rpartition(" (")[0]) for line in lines)
+        return self._part.about == "file" and is_meant
 
     # ----------------------------------------------------------------------------------------------------- commands
 
@@ -171,16 +162,19 @@ class Seen:
         path = self._evidence.wrote(*lines) if sum(map(len, lines)) >= TELLING_CHARS else None
         if path is not None and (part.about == "deed" or not self._subject.is_meant(path)):
             return f"{look.name} only prints {path}, which the worker wrote"
-        if part.whole and (source := self._excerpt(lines)) is not None:
-            return Shown(source)
+        work, files = self._evidence.work, filter(self._subject.is_source, sorted(self._evidence.cut))
+        if part.whole and work is not None and lines:
+            # It may only print lines of a file that the judge saw in part.
+            source = next((name for name in files if work.has(name, lines)), None)
+            if source is not None:
+                return Shown(source)
         match part.about:
             case "file":
                 return Shown(look.name, self._worth(words))
             case "report":
-                names_file = any(basename(path) in str(look.receipt.args.get("command")) for path in part.files)
-                return (
-                    Shown(look.name, self._worth(words)) if names_file else "a command doesn't see what the report says"
-                )
+                if not any(basename(path) in str(look.receipt.args.get("command")) for path in part.files):
+                    return "a command doesn't see what the report says"
+                return Shown(look.name, self._worth(words))
             case _:
                 return self._deed_by_command(words)
 
@@ -189,16 +183,11 @@ class Seen:
         """What a command printed, with how it ended."""
         return self._look.receipt.whole_output[len(self._look.header) :]
 
-    def _excerpt(self, lines: Sequence[str]) -> str | None:
-        """The file that the judge saw only in part, and of which the command printed these lines as they are."""
-        work = self._evidence.work
-        names = (name for name in sorted(self._evidence.cut) if self._subject.is_source(name))
-        return next((name for name in names if work is not None and lines and work.has(name, lines)), None)
-
     def _quoted_lines(self, words: str) -> list[str]:
         """The lines of the output that are quoted; where it is a part of one, that."""
         lines = [line for line in map(folded, self._output.splitlines()) if line and line in words]
-        return [line for line in lines if not EXIT_CODE.fullmatch(line)] or [_said(words)]
+        said = EXIT_CODE.sub("", words, count=1).strip() if words.startswith("exit code") else words
+        return [line for line in lines if not EXIT_CODE.fullmatch(line)] or [said]
 
     def _deed_by_command(self, words: str) -> Shown | str:
         look, part = self._look, self._part
@@ -219,14 +208,11 @@ class Seen:
     def _worth(self, words: str) -> WorkCode:
         """What a part of what the command printed is worth for what it may show."""
         look, part = self._look, self._part
-        if not look.without_work:
+        if not look.without_work or (EXIT_CODE.fullmatch(words) and part.about != "deed"):
             return "unconfirmed"
-        if EXIT_CODE.fullmatch(words) and part.about != "deed":
-            return "unconfirmed"
-        programs = [
-            path for path in look.found.own_programs if part.about != "file" or not self._subject.is_meant(path)
-        ]
-        return "own_tests_only" if look.found.own_checks or programs else "met"
+        is_file, is_meant = part.about == "file", self._subject.is_meant
+        has_own = look.found.own_checks or any(not (is_file and is_meant(path)) for path in look.found.own_programs)
+        return "own_tests_only" if has_own else "met"
 
     def _could_be_elsewhere(self) -> bool:
         """Whether the child could do anything besides working in its folder."""
@@ -271,22 +257,11 @@ class Seen:
         if not self._subject.submission.has_receipts:
             return True
         calls, names = self._subject.calls, self._subject.names
-        candidates = [receipt for receipt in calls.succeeded if self._may_have_done(receipt)]
-        if not names:
-            return bool(candidates)
         if not self._part.tools:
-            return any(calls.contains(receipt, names) for receipt in candidates)
-        return all(any(calls.contains(receipt, [name]) for receipt in candidates) for name in names)
-
-    def _may_have_done(self, receipt: Receipt) -> bool:
-        if self._part.tools:
-            return receipt.tool in self._part.tools
-        return self._subject.calls.effect(receipt) in ("acts", "commands", None)
-
-
-def _said(words: str) -> str:
-    """What a command printed, without how it ended."""
-    return EXIT_CODE.sub("", words, count=1).strip() if words.startswith("exit code") else words
+            acts = [receipt for receipt in calls.succeeded if calls.effect(receipt) in ("acts", "commands", None)]
+            return any(calls.contains(receipt, names) for receipt in acts)
+        by = [receipt for receipt in calls.succeeded if receipt.tool in self._part.tools]
+        return bool(by) and all(any(calls.contains(receipt, [name]) for receipt in by) for name in names)
 
 
 def _says_what_ran(output: str) -> bool:

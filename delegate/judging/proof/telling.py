@@ -75,14 +75,15 @@ def is_named(args: Any, name: str, tool: str, known: Collection[str]) -> bool:
     Where another argument has a value like it, as in `order: B2` beside `label: A7`, one of them is only mentioned.
     Which one is known only where the field is in the name of the tool. `known` are values that the other may have.
     """
-    places = [(path, text) for path, text in values(args) if stands_in(name, text)]
+    own = values(args)
+    places = [(path, text) for path, text in own if stands_in(name, text)]
     among = [path for path, _ in places]  # the others of a list are no rivals
     has_rivals = any(
         path not in among
         and _shape(name)
         and _shape(text) == _shape(name)
         and not any(stands_in(value, text) for value in known)
-        for path, text in values(args)
+        for path, text in own
     )
     verbs = set(tokens_of(tool))
     for path, text in places:

@@ -13,8 +13,8 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -120,22 +120,18 @@ class Reader:
         while events := [self._pending[thread, key] for key in keys if (thread, key) in self._pending]:
             await events[0].wait()
 
-    def reading(self, keys: Sequence[str]) -> "_Pending":
+    @contextmanager
+    def reading(self, keys: Sequence[str]) -> Generator[None]:
         """A context in which others wait for these keys instead of reading them too."""
-        return _Pending(self._pending, [(threading.get_ident(), key) for key in keys])
-
-
-class _Pending:
-    def __init__(self, pending: dict[tuple[int, str], asyncio.Event], keys: Sequence[tuple[int, str]]) -> None:
-        self._pending, self._events = pending, {key: asyncio.Event() for key in keys if key not in pending}
-
-    def __enter__(self) -> None:
-        self._pending.update(self._events)
-
-    def __exit__(self, *_: object) -> None:
-        for key, event in self._events.items():
-            del self._pending[key]
-            event.set()
+        thread = threading.get_ident()
+        events = {(thread, key): asyncio.Event() for key in keys if (thread, key) not in self._pending}
+        self._pending.update(events)
+        try:
+            yield
+        finally:
+            for key, event in events.items():
+                del self._pending[key]
+                event.set()
 
 
 class CallReading:
@@ -158,7 +154,7 @@ class CallReading:
         self._open = {task.key: open for task in tasks if (open := self._to_read(task, tools)) is not None}
         # Most of this is for what is unread. Of hundreds of calls at once, those that read nothing hold nothing.
         self._tools = tools if self._open else ()
-        self._effects_key = _effects_key(self._tools) if self._open else ""
+        self._effects_key = _key("effects", [(tool.name, tool.description) for tool in tools]) if self._open else ""
         self._templates = {task.key: task.template for task in tasks if task.template is not None}
         self._session = JudgeSession(reader.pool, worker, ceiling, ledger, ignore_event) if self._open else None
         self._work: asyncio.Task[None] | None = None
@@ -253,11 +249,12 @@ class CallReading:
                         self._take(entry, id, reading.model_copy(update={"by": "stored"}))
 
     def _take(self, entry: "_Open", id: str, reading: CriterionReading) -> None:
-        template = self._templates.get(entry.key)
+        template, declared = self._templates.get(entry.key), self._declared[entry.key].get(id)
         reading = template.filled(reading) if template and id in template.statements else reading
-        declared = self._declared[entry.key].get(id)
-        # What a criterion says itself that it is about stands: only what would prove that is taken from the reading.
-        if declared and not _agrees(reading, declared):
+        # What a criterion says itself that it is about stands: only what would prove that is taken from the reading,
+        # and nothing that a worker's word could show.
+        kinds = {part.about for part in reading.parts}
+        if declared and not (declared.parts[0].about in kinds and kinds <= {"deed", "absence"}):
             reading = declared
         self._readings[entry.key][id] = reading
 
@@ -269,18 +266,15 @@ class CallReading:
         texts = {id: template.statements.get(id, words) if template else words for id, words in open.items()}
         goal = template.goal if template else asked(task.task.goal, task.messages)
         to_read = ToRead(text(goal), {id: text(words) for id, words in texts.items()}, has_user=task.has_user)
-        return _Open(task.key, to_read, _keys_of(to_read, tools))
+        info = [(tool.name, tool.description, tool.effect) for tool in tools]
+        seen = to_read.goal, to_read.has_user, info
+        keys = {id: _key("statement", words, *seen) for id, words in to_read.statements.items()}
+        return _Open(task.key, to_read, keys)
 
     def _left(self) -> list["_Open"]:
         """What is still unknown, by task; tasks of which all is known are left out."""
         entries = [entry.without(self._readings[entry.key]) for entry in self._open.values()]
         return [entry for entry in entries if entry.statements]
-
-
-def _agrees(reading: CriterionReading, declared: CriterionReading) -> bool:
-    """Whether a reading is about what the criterion itself says, and nothing that a worker's word could show."""
-    kinds = {part.about for part in reading.parts}
-    return declared.parts[0].about in kinds and kinds <= {"deed", "absence"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,18 +326,6 @@ def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:
 
 def _keys(tasks: Iterable[_Open]) -> list[str]:
     return [key for entry in tasks for key in entry.key_of.values()]
-
-
-def _keys_of(to_read: ToRead, tools: Sequence[ToolInfo]) -> dict[str, str]:
-    """The keys of the statements: what their reading depends on."""
-    info = [(tool.name, tool.description, tool.effect) for tool in tools]
-    return {
-        id: _key("statement", words, to_read.goal, to_read.has_user, info) for id, words in to_read.statements.items()
-    }
-
-
-def _effects_key(tools: Sequence[ToolInfo]) -> str:
-    return _key("effects", [(tool.name, tool.description) for tool in tools])
 
 
 def _key(*parts: object) -> str:

@@ -6,7 +6,7 @@ of the conversation is skipped, since formats gain records with each release.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -161,19 +161,12 @@ def _codex(session: Session, records: Sequence[Json]) -> None:
             case "local_shell_call":
                 session.called(item.get("call_id") or item.get("id"), "local_shell", item.get("action"))
             case "function_call_output" | "custom_tool_call_output":
-                _codex_result(session, item)
+                old = _object(item, "output")  # of earlier releases
+                output = text_in(old.get("content") if old else item.get("output"))
+                failed = old.get("success") is False if old else bool(_CODEX_FAILED.search(output[:_HEAD_CHARS]))
+                session.answered(item.get("call_id"), output, is_error=failed)
             case _:
                 pass
-
-
-def _codex_result(session: Session, item: Json) -> None:
-    output = item.get("output")
-    if isinstance(output, Mapping):  # of earlier releases
-        fields = cast("Json", output)
-        session.answered(item.get("call_id"), text_in(fields.get("content")), is_error=fields.get("success") is False)
-        return
-    text = text_in(output)
-    session.answered(item.get("call_id"), text, is_error=bool(_CODEX_FAILED.search(text[:_HEAD_CHARS])))
 
 
 _CODEX_FAILED = re.compile(
@@ -184,8 +177,10 @@ _HEAD_CHARS = 300
 
 
 def _gemini(session: Session, records: Sequence[Json]) -> None:
-    for record in _gemini_records(records):
-        text = _gemini_text(record.get("content"))
+    # A session is one document, or its lines, the last of which replaces those of its id.
+    listed = [message for record in records for message in objects_in(record.get("messages")) or [record]]
+    for record in {message.get("id"): message for message in listed}.values():
+        text = text_in([record.get("content")]) or text_in(record.get("content"))
         if record.get("type") == "user":
             session.asks(text)
         elif record.get("type") == "gemini":
@@ -198,19 +193,6 @@ def _gemini(session: Session, records: Sequence[Json]) -> None:
             if responses or call.get("status") in {"error", "cancelled"}:
                 is_error = call.get("status") != "success" or any("error" in one for one in fields)
                 session.answered(call.get("id"), "\n".join(texts), is_error=is_error)
-
-
-def _gemini_records(records: Sequence[Json]) -> Iterator[Json]:
-    """The messages: of a session that is one document, or of its lines, the last of which replaces those of its id."""
-    messages: dict[object, Json] = {}
-    for record in records:
-        for message in objects_in(record.get("messages")) or [record]:
-            messages[message.get("id")] = message
-    yield from messages.values()
-
-
-def _gemini_text(content: object) -> str:
-    return text_in([content]) or text_in(content)
 
 
 def _opencode(session: Session, records: Sequence[Json]) -> None:

@@ -6,8 +6,6 @@ from delegate.models.providers._shared import dig, parse_object
 from delegate.models.providers._stream import DONE
 from delegate.types import JsonObject
 
-# ------------------------------------------------------------------------------------------------- Chat Completions
-
 
 class Chat:
     """Events of OpenAI's Chat Completions: parts of one message, which are put behind each other."""
@@ -120,9 +118,6 @@ def _continued(name: str, before: Any, value: Any) -> Any:
     return _joined([*before, *value]) if isinstance(value, list) else before + value
 
 
-# --------------------------------------------------------------------------------------------------------- Messages
-
-
 class Messages:
     """Events of Anthropic's Messages API: blocks that begin, are continued, and end."""
 
@@ -177,9 +172,6 @@ class Messages:
         return {"text_delta": delta.get("text"), "input_json_delta": ""}.get(kind)
 
 
-# -------------------------------------------------------------------------------------------------------- Responses
-
-
 class Responses:
     """Events of OpenAI's Responses API. The last one has the whole reply."""
 
@@ -226,9 +218,6 @@ class Responses:
         if self._arguments:
             items.append({"type": "function_call", "arguments": "".join(self._arguments)})
         return {**self._response, "output": items}
-
-
-# -------------------------------------------------------------------------------------------------- generateContent
 
 
 class GenerateContent:

@@ -54,9 +54,6 @@ def read_usage(
     )
 
 
-# ---------------------------------------------------------------------------------------------------------- request
-
-
 def chat_content(request: ChatRequest, extra: JsonObject, *, limit: str, origin: str | None) -> bytes:
     """The body of a `POST /chat/completions`, with these extra fields.
 
@@ -112,9 +109,6 @@ def _file(attachment: Attachment) -> JsonObject:
     if attachment.media_type == "application/pdf":
         return {"type": "file", "file": {"filename": file_name(attachment), "file_data": data_url(attachment)}}
     return {"type": "image_url", "image_url": {"url": data_url(attachment)}}
-
-
-# ------------------------------------------------------------------------------------------------------------ reply
 
 
 def read_chat(body: JsonObject, origin: str) -> ChatReply:

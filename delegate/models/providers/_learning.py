@@ -87,7 +87,6 @@ def _shown(profile: Profile, request: ChatRequest, reply: ChatReply) -> dict[str
 
 _FENCED = re.compile(r"```(?:json)?\s*(.*)```", re.DOTALL | re.IGNORECASE)
 
-# --------------------------------------------------------------------------------------------------------- requests
 
 _IN_WORDS = "Reply with one JSON object, and nothing before or after it. It has to match this JSON Schema:"
 
@@ -122,8 +121,6 @@ def nearest_effort(effort: Effort, known: Iterable[str]) -> Effort | None:
     reasoning: list[Effort] = [level for level in usable if level != "none"]
     return min(reasoning or usable, key=lambda level: abs(EFFORTS.index(level) - EFFORTS.index(effort)), default=None)
 
-
-# ---------------------------------------------------------------------------------------------------------- lessons
 
 _REFUSES_EFFORT = re.compile(
     r"reasoning[_. ]?effort|reasoning value|output_config(?!\.format)|\beffort\b|think(?:ing)?[_ ]?(?:level|value)"

@@ -29,8 +29,6 @@ from delegate.ports import (
 )
 from delegate.types import JsonObject
 
-# ---------------------------------------------------------------------------------------------------------- request
-
 
 def responses_content(request: ChatRequest, extra: JsonObject, *, encrypted_reasoning: bool) -> bytes:
     """The body of a `POST /responses`, with these extra fields."""
@@ -93,9 +91,6 @@ def _file(attachment: Attachment) -> JsonObject:
     if attachment.media_type == "application/pdf":
         return {"type": "input_file", "filename": file_name(attachment), "file_data": data_url(attachment)}
     return {"type": "input_image", "image_url": data_url(attachment)}
-
-
-# ------------------------------------------------------------------------------------------------------------ reply
 
 
 def read_responses(body: JsonObject) -> ChatReply:

@@ -41,9 +41,6 @@ class BuiltInClient:
     """A client of this package. A cancel ends its calls, which a host's client may ignore."""
 
 
-# ------------------------------------------------------------------------------------------------------------- JSON
-
-
 def _reject_constant(name: str) -> Never:
     raise ValueError(f"{name} isn't JSON")
 
@@ -173,8 +170,6 @@ def native_content(message: Message, protocol: str) -> Any:
     return message.native["items"] if dig(message.native, "protocol") == protocol else None
 
 
-# ------------------------------------------------------------------------------------------------------- tool calls
-
 LOCAL_ID = "local-"
 """The prefix of IDs that are generated for calls that came without one, or with the ID of another one."""
 NO_NAME = "unnamed"
@@ -217,9 +212,6 @@ def data_url(attachment: Attachment) -> str:
 def file_name(attachment: Attachment) -> str:
     """The name of a PDF, which OpenAI requires."""
     return attachment.name or "document.pdf"
-
-
-# --------------------------------------------------------------------------------------------------------- deadline
 
 
 CALL_SECONDS, SLOWEST_RATE = 180.0, 30.0

@@ -59,18 +59,18 @@ class OpenAI(PostingClient):
         if streams := profile.streams is not False:
             fields["stream"] = True
         known = as_known(profile, request)
-        send = partial(self._post, receiver, key, request)
+        ask = partial(self._post, receiver, key, request)
         if request.web_searches or (profile.api or self._first_api) == "responses":
             encrypted = profile.encrypted_reasoning is not False
             content = responses_content(known, fields, encrypted_reasoning=encrypted)
-            return await send("/responses", content, assemblies.Responses(), read_responses)
+            return await ask("/responses", content, assemblies.Responses(), read_responses)
         if streams:
             fields["stream_options"] = {"include_usage": True}
         if request.reply_schema is not None and profile.replies == "json_object":
             fields["response_format"] = {"type": "json_object"}
         origin = None if profile.carries_reasoning is False else self._origin
         content = chat_content(known, fields, limit=profile.limit or self._first_limit, origin=origin)
-        return await send("/chat/completions", content, assemblies.Chat(), partial(read_chat, origin=self._origin))
+        return await ask("/chat/completions", content, assemblies.Chat(), partial(read_chat, origin=self._origin))
 
     def _converted(self, error: Exception) -> ProviderError:
         return provider_error(error)
@@ -101,8 +101,6 @@ class OpenAI(PostingClient):
         return None
 
 
-# ------------------------------------- lessons, which nothing but the texts of refusals tells
-
 _NEEDS_RESPONSES = re.compile(r"v1/responses|not a chat model|chatcompletion operation does not work", re.IGNORECASE)
 _NEEDS_CHAT = re.compile(r"responses operation does not work|resource not found", re.IGNORECASE)
 _REFUSES_REASONING = re.compile(rf"\b(?:{'|'.join(CARRIED)})\b")
@@ -122,8 +120,6 @@ def _reasoning(profile: Profile, request: ChatRequest, text: str) -> dict[str, A
         return None
     return {"carries_reasoning": False}
 
-
-# ------------------------------------------------------------------------------------------------------ prompt cache
 
 _VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?![\d.])")
 FIRST_PAID_CACHE = (5, 6)

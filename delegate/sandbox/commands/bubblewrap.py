@@ -7,16 +7,13 @@ program would run without notice. Paths that are known to hold secrets are cover
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal
 
-from delegate import trust
 from delegate.sandbox.commands.kernel_files import CONTROLS, unusual_kernel_paths
-from delegate.sandbox.filesystem.secret_paths import hidden_paths, real_path
+from delegate.sandbox.filesystem.secret_paths import hidden_paths
 from delegate.sandbox.processes.environment import find_program
 
 _TMP = Path("/tmp")  # noqa: S108 - the folder itself is meant
@@ -27,7 +24,7 @@ _COVER_BYTES = 1 << 20
 """Most bytes in a folder that hides another one; a program may write there, and not fill the memory."""
 _SIZE_SINCE = (0, 7)
 _PROBE_SECONDS = 5
-_ALWAYS = (
+ALWAYS = (
     "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
     "--cap-drop", "ALL", "--ro-bind", "/", "/",
 )  # fmt: skip
@@ -38,50 +35,14 @@ def installed() -> str | None:
     return find_program("bwrap")
 
 
-def wrap(
-    argv: Sequence[str],
-    *,
-    bwrap: str,
-    cwd: Path,
-    env: Mapping[str, str],
-    network: Literal["host", "none"],
-    status_fd: int,
-    hidden: Sequence[Path] = (),
-    content: Path | None = None,
-    pinned: Sequence[Path] = (),
-    read_only: Mapping[Path, Path] = MappingProxyType({}),
-    filter_fd: int | None = None,
-) -> list[str]:
-    """The command line that runs `argv` inside bubblewrap, with `cwd` (a real path) as the only writable folder.
-
-    With `content`, that folder is mounted at `cwd`, so that the command sees it under the path of the original.
-    `hidden` folders are covered like those with secrets. Later mounts cover earlier ones, so the parents of `cwd` are
-    covered before `cwd` is mounted, and the folders in it afterwards: a workspace in /tmp stays visible, and ~/.ssh
-    stays hidden when the workspace is the home folder. So is the operator's configuration of delegate. `pinned` folders
-    can't be moved or removed, and the paths of `read_only` show what they stand for, which can't be changed.
-    `filter_fd` is a file with a filter of system calls.
+def covers(env: Mapping[str, str], hidden: Iterable[Path], bwrap: str) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """What a command must not see or change, and the options that cover it: the machine's devices and processes, other
+    programs' files, secrets and `hidden` folders.
     """
-    covers = list(_covers(env, hidden, limits_sizes=_version(bwrap) >= _SIZE_SINCE))
-    own = real_path(trust.own_folder())
-    if not own.is_dir() and own.is_relative_to(cwd):  # a command could otherwise create it
-        covers.append((own, ("--tmpfs", str(own))))
-    above = [options for path, options in covers if cwd.is_relative_to(path)]
-    below = [options for path, options in covers if not cwd.is_relative_to(path)]
-    isolated = ["--unshare-net"] if network == "none" else []
-    pins = [("--bind", str(path), str(path)) for path in pinned]
-    fixed = [("--ro-bind", str(source), str(path)) for path, source in read_only.items()]
-    binds = (*above, ("--bind", str(content or cwd), str(cwd)), *below, *pins, *fixed)
-    mounts = [option for mount in binds for option in mount]
-    start = ["--setenv", "TMPDIR", str(_TMP), "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--"]
-    filtered = [] if filter_fd is None else ["--seccomp", str(filter_fd)]
-    return [bwrap, *_ALWAYS, *isolated, *mounts, *filtered, *start, *argv]
+    sized = _version(bwrap) >= _SIZE_SINCE
 
-
-def _covers(
-    env: Mapping[str, str], hidden: Sequence[Path], *, limits_sizes: bool
-) -> Iterator[tuple[Path, tuple[str, ...]]]:
     def empty(folder: str, size: int) -> tuple[str, ...]:
-        return (*(("--size", str(size)) if limits_sizes else ()), "--tmpfs", folder)
+        return (*(("--size", str(size)) if sized else ()), "--tmpfs", folder)
 
     yield Path("/dev"), ("--dev", "/dev", *empty(_SHARED_MEMORY, TEMPORARY_BYTES), "--remount-ro", "/dev")
     yield Path("/proc"), ("--proc", "/proc", "--ro-bind-try", CONTROLS, CONTROLS)

@@ -9,6 +9,7 @@ boundary against a hostile command. `delegate doctor --security` tries attacks
 on each mechanism and shows which ones get through.
 """
 
+import itertools
 import os
 import re
 import sys
@@ -26,7 +27,7 @@ from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.commands import bubblewrap
 from delegate.sandbox.commands.confinement import CommandSpec, Confinement, Network, Sandbox, execute, shell, works
 from delegate.sandbox.commands.launcher import landlock_is_available
-from delegate.sandbox.filesystem.own_program import own_program
+from delegate.sandbox.filesystem.paths import own_program
 from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits
 from delegate.sandbox.tampering.git_files import Repository
@@ -125,14 +126,16 @@ class Commands:
 
     async def mechanism(self) -> Mechanism | None:
         """What confines a command here. None if nothing may run, without the required sandbox."""
-        wanted = _WANTED[self.network]
-        networks: list[_Probe] = [] if self._is_probed else [wanted, "host"]
-        for network in networks:
-            for sandbox in SANDBOXES:
-                if not self._is_probed and await self._works(sandbox, network):
-                    self._is_probed, self._found, self._has_wanted_network = True, sandbox, network == wanted
-        if not self._is_probed:
-            self._is_probed, self._found = True, None if self._sandbox == "require" else "process"
+        if self._is_probed:
+            return self._found
+        networks: list[_Probe] = [_WANTED[self.network], "host"]
+        for network, sandbox in itertools.product(networks, SANDBOXES):
+            if await self._works(sandbox, network):
+                self._found, self._has_wanted_network = sandbox, network == networks[0]
+                break
+        else:
+            self._found = None if self._sandbox == "require" else "process"
+        self._is_probed = True
         return self._found
 
     async def probe(self) -> None:
@@ -159,8 +162,7 @@ class Commands:
         """
         if not self._is_probed and not (author == "model" and self._commands == "deny"):
             return None
-        refused = self._why_refused(author, self._found, can_ask=can_ask)
-        return refused or self._why_not_on(None, author, self._found)
+        return self._why_refused(author, self._found, None, can_ask=can_ask)
 
     async def run(
         self,
@@ -176,9 +178,8 @@ class Commands:
     ) -> CommandResult:
         """Run `command` in a shell in `cwd` and wait until it ends; no process of it outlives this call.
 
-        `network` is None for what the setting says. With `has_repository`, `cwd` is somebody's git repository: what git
-        runs there can't be changed by a command in a sandbox. `approve` is asked where the settings say so; None if
-        nobody is there. `env` has more environment variables.
+        `network` is None for what the setting says. With `has_repository`, a command in a sandbox can't change what git
+        runs in `cwd`. `approve` is asked where the settings say so; None if nobody is there. `env` has more variables.
 
         Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and its subclasses
         `SandboxFailed` if the sandbox fails before the command ends, and `ResourceLimit` if it uses too much.
@@ -201,17 +202,13 @@ class Commands:
         approve: Approve | None = None,
     ) -> CommandResult:
         """Like `run`, for a check. No compiled Python file of the workspace is used, which may not be what it is
-        compiled from. Outside of a copy, Python then compiles its standard library anew as well, which takes some
-        tenths of a second.
+        compiled from.
 
         `by_child` says that a child worked in `cwd`. The command then runs what a model wrote, also if a person typed
         it, and needs a sandbox unless `commands` is `allow`, or an approval if it is `ask`.
 
         With `copy`, the command runs in this copy of `cwd`, without compiled files: at the path of `cwd` where
-        `mounts_copies`, otherwise with that path replaced in the command and the environment.
-
-        Raises `CommandsNotAllowed` if the settings forbid it, `ToolError` if it can't be started, and the subclass
-        `SandboxFailed` if the sandbox fails before the command ends.
+        `mounts_copies`, otherwise with that path replaced in the command and the environment. Raises as `run` does.
         """
         mechanism, allowed = await self._permitted(command, author, network, approve, by_child=by_child)
         spec = self._spec(command, cwd, timeout_seconds, allowed)
@@ -231,13 +228,8 @@ class Commands:
 
     async def mounts_copies(self) -> bool:
         """Whether a command that runs in a copy of its folder sees it under the folder's own path."""
-        match await self.mechanism():
-            case "bubblewrap":
-                return True
-            case "landlock":
-                return await self._works("landlock", "loopback")
-            case _:
-                return False
+        found = await self.mechanism()
+        return found == "bubblewrap" or (found == "landlock" and await self._works("landlock", "loopback"))
 
     async def _run(self, mechanism: Mechanism, spec: CommandSpec) -> CommandResult:
         confinement = Confinement(None if mechanism == "process" else mechanism, await self._works(None))
@@ -247,17 +239,10 @@ class Commands:
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
         ended = finished.stdout[-_NOTED_CHARS:] + finished.stderr[-_NOTED_CHARS:]
-        has_missed_network = (
-            spec.network == "none" and finished.exit_code not in (0, None) and _NO_NETWORK.search(ended)
-        )
-        return CommandResult(
-            exit_code=finished.exit_code,
-            stdout=finished.stdout,
-            stderr=finished.stderr + (_NETWORK_NOTE if has_missed_network else ""),
-            timed_out=finished.timed_out,
-            seconds=time.monotonic() - started,
-            sandbox=mechanism,
-        )
+        code, has_network = finished.exit_code, spec.network == "host"
+        note = "" if has_network or code in (0, None) or not _NO_NETWORK.search(ended) else _NETWORK_NOTE
+        seconds = time.monotonic() - started
+        return CommandResult(code, finished.stdout, finished.stderr + note, finished.timed_out, seconds, mechanism)
 
     async def _permitted(
         self, command: str, author: Author, asked: Network | None, approve: Approve | None, *, by_child: bool = False
@@ -268,8 +253,8 @@ class Commands:
         """
         denied = author == "model" and self._commands == "deny"  # nothing needs to be probed for it
         mechanism = None if denied else await self.mechanism()
-        refusal = self._why_refused(author, mechanism, by_child=by_child, can_ask=approve is not None)
-        if refusal := refusal or self._why_not_on(asked, author, mechanism):
+        can_ask = approve is not None
+        if refusal := self._why_refused(author, mechanism, asked, by_child=by_child, can_ask=can_ask):
             raise refusal
         assert mechanism is not None
         allowed = await self._network(asked, mechanism)
@@ -289,10 +274,40 @@ class Commands:
             )
         return asked
 
-    def _why_not_on(
-        self, asked: Network | None, author: Author, mechanism: Mechanism | None
+    def _why_refused(
+        self,
+        author: Author,
+        mechanism: Mechanism | None,
+        asked: Network | None,
+        *,
+        by_child: bool = False,
+        can_ask: bool = False,
     ) -> CommandsNotAllowed | None:
-        """Why a command of `author` may not use the network that it asked for, or the setting's if that is None."""
+        """Why a command of `author` may not run under `mechanism`, the one that works here, whatever a person says, or
+        not with the network that it asked for, or the setting's if that is None.
+        """
+        if author == "model" and self._commands == "deny":
+            return CommandsNotAllowed(
+                "commands_not_allowed",
+                'commands = "deny" forbids commands written by a model; commands = "sandboxed" in delegate.toml (or '
+                "DELEGATE_COMMANDS=sandboxed) runs them inside a sandbox.",
+            )
+        if mechanism is None:
+            return CommandsNotAllowed(
+                "sandbox_unavailable",
+                f'sandbox = "require", but neither bubblewrap nor Landlock works here: {how_to_get_sandbox()}, or set '
+                'sandbox = "auto" in delegate.toml (or DELEGATE_SANDBOX=auto).',
+            )
+        is_free = self._commands == "allow" or (self._commands == "ask" and can_ask)
+        if mechanism == "process" and not is_free and (author == "model" or by_child):
+            what = "a model's commands" if author == "model" else "commands on what a child left, also a person's,"
+            why = "none that works here" if self._sandbox != "off" else 'sandbox = "off"'
+            nobody = " and nobody is there to approve anything else" if self._commands == "ask" else ""
+            return CommandsNotAllowed(
+                "commands_not_allowed",
+                f'commands = "{self._commands}" runs {what} only inside a sandbox, and there is {why}{nobody}: '
+                f"{how_to_get_sandbox(self._sandbox)}, or {_ALLOW}.",
+            )
         if asked == "host" and author == "model" and self.network != "open":
             return CommandsNotAllowed(
                 "network_not_allowed",
@@ -307,35 +322,6 @@ class Commands:
                 "network_isolation_unavailable",
                 f'network = "{self.network}" gives commands {missing}, for which {mechanism} needs user namespaces, '
                 f"which do not work here: permit them, or set {other} in delegate.toml.",
-            )
-        return None
-
-    def _why_refused(
-        self, author: Author, mechanism: Mechanism | None, *, by_child: bool = False, can_ask: bool = False
-    ) -> CommandsNotAllowed | None:
-        """Why a command of `author` may not run under `mechanism`, the one that works here, whatever a person says."""
-        if author == "model" and self._commands == "deny":
-            return CommandsNotAllowed(
-                "commands_not_allowed",
-                'commands = "deny" forbids commands written by a model; commands = "sandboxed" in delegate.toml (or '
-                "DELEGATE_COMMANDS=sandboxed) runs them inside a sandbox.",
-            )
-        if mechanism is None:
-            return CommandsNotAllowed(
-                "sandbox_unavailable",
-                f'sandbox = "require", but neither bubblewrap nor Landlock works here: {how_to_get_sandbox()}, or set '
-                'sandbox = "auto" in delegate.toml (or DELEGATE_SANDBOX=auto).',
-            )
-        if self._commands == "ask" and can_ask:
-            return None
-        if mechanism == "process" and self._commands != "allow" and (author == "model" or by_child):
-            what = "a model's commands" if author == "model" else "commands on what a child left, also a person's,"
-            why = "none that works here" if self._sandbox != "off" else 'sandbox = "off"'
-            nobody = " and nobody is there to approve anything else" if self._commands == "ask" else ""
-            return CommandsNotAllowed(
-                "commands_not_allowed",
-                f'commands = "{self._commands}" runs {what} only inside a sandbox, and there is {why}{nobody}: '
-                f"{how_to_get_sandbox(self._sandbox)}, or {_ALLOW}.",
             )
         return None
 

@@ -8,6 +8,7 @@ would leave itself and the command running.
 
 import asyncio
 import contextlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from delegate import trust
 from delegate._util.threads import run_in_thread
 from delegate.errors import ToolError
 from delegate.sandbox.commands import bubblewrap, system_calls
@@ -24,7 +26,7 @@ from delegate.sandbox.commands.kernel_files import unusual_kernel_paths
 from delegate.sandbox.commands.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
 from delegate.sandbox.commands.system_calls import INTERNET, UNIX, system_call_filter
 from delegate.sandbox.filesystem.files import shown
-from delegate.sandbox.filesystem.secret_paths import hidden_paths
+from delegate.sandbox.filesystem.secret_paths import hidden_paths, real_path
 from delegate.sandbox.processes.environment import command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, limited
 from delegate.sandbox.processes.process import ProcessResult, Stdio, run_process
@@ -160,7 +162,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
     return finished
 
 
-class _Mounts(NamedTuple):
+class Mounts(NamedTuple):
     """What a command in a sandbox can't change in its folder."""
 
     pinned: Sequence[Path]
@@ -171,12 +173,12 @@ class _Mounts(NamedTuple):
 
 
 @contextlib.contextmanager
-def _mounts(spec: CommandSpec) -> Generator[_Mounts]:
+def _mounts(spec: CommandSpec) -> Generator[Mounts]:
     in_copy = spec.content is not None  # where nothing runs delegate
     shown = {path: path for path in spec.program if not in_copy and path.is_relative_to(spec.cwd)}
     pinned = sorted({folder for path in shown for folder in path.parents if spec.cwd in folder.parents})
     if spec.repository is None:
-        yield _Mounts(pinned, shown)
+        yield Mounts(pinned, shown)
         return
     shown |= {path: path for path in spec.repository.read_only}
     with tempfile.TemporaryDirectory(prefix="delegate-git-", ignore_cleanup_errors=True) as folder:
@@ -185,11 +187,11 @@ def _mounts(spec: CommandSpec) -> Generator[_Mounts]:
                 if (cleaned := without_credentials(path.read_bytes())) is not None:
                     shown[path] = Path(folder, str(len(shown)))
                     shown[path].write_bytes(cleaned)
-        yield _Mounts([*pinned, *spec.repository.pinned], shown)
+        yield Mounts([*pinned, *spec.repository.pinned], shown)
 
 
 def _in_sandbox(
-    spec: CommandSpec, sandbox: Sandbox, mounts: _Mounts, status_fd: int, filter_fd: int | None = None
+    spec: CommandSpec, sandbox: Sandbox, mounts: Mounts, status_fd: int, filter_fd: int | None = None
 ) -> list[str]:
     if sandbox == "landlock":
         return under_landlock(
@@ -206,19 +208,33 @@ def _in_sandbox(
         )
     if (bwrap := bubblewrap.installed()) is None:
         raise FileNotFoundError("bubblewrap is not installed")
-    return bubblewrap.wrap(
-        spec.argv,
-        bwrap=bwrap,
-        cwd=spec.cwd,
-        env=spec.env,
-        network=spec.network,
-        status_fd=status_fd,
-        hidden=spec.hidden,
-        content=spec.content,
-        pinned=mounts.pinned,
-        read_only=mounts.read_only,
-        filter_fd=filter_fd,
-    )
+    return in_bubblewrap(spec, mounts, bwrap, status_fd, filter_fd)
+
+
+def in_bubblewrap(
+    spec: CommandSpec, mounts: Mounts, bwrap: str, status_fd: int, filter_fd: int | None = None
+) -> list[str]:
+    """The command line that runs a program inside bubblewrap, with `spec.cwd` as the only writable folder.
+
+    Later mounts cover earlier ones, so the parents of that folder are covered before it is mounted, and the folders in
+    it afterwards: a workspace in /tmp stays visible, and ~/.ssh stays hidden when the workspace is the home folder. So
+    is the operator's configuration of delegate. `filter_fd` is a file with a filter of system calls.
+    """
+    cwd, covers = spec.cwd, list(bubblewrap.covers(spec.env, spec.hidden, bwrap))
+    own = real_path(trust.own_folder())
+    if not own.is_dir() and own.is_relative_to(cwd):  # a command could otherwise create it
+        covers.append((own, ("--tmpfs", str(own))))
+    binds = [
+        *(options for path, options in covers if cwd.is_relative_to(path)),
+        ("--bind", str(spec.content or cwd), str(cwd)),
+        *(options for path, options in covers if not cwd.is_relative_to(path)),
+        *(("--bind", str(path), str(path)) for path in mounts.pinned),
+        *(("--ro-bind", str(source), str(path)) for path, source in mounts.read_only.items()),
+    ]
+    isolated = ("--unshare-net",) if spec.network == "none" else ()
+    filtered = () if filter_fd is None else ("--seccomp", str(filter_fd))
+    start = ("--setenv", "TMPDIR", "/tmp", "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--")  # noqa: S108
+    return [bwrap, *bubblewrap.ALWAYS, *isolated, *itertools.chain(*binds), *filtered, *start, *spec.argv]
 
 
 @contextlib.contextmanager

@@ -185,7 +185,11 @@ def _become(
         limit = (ctypes.c_ulong * 2)(_MAX_PROCESSES, _MAX_PROCESSES)  # fails where the user has a lower one already
         _libc.setrlimit(_RLIMIT_NPROC, limit)  # counts those of this namespace; the kernel excepts root
         _restrict_files(write, set(), set(), devices=(*_DEVICES, _TERMINALS))
-    _restrict_calls(bytes.fromhex(rules["calls"][own]))
+    instructions = bytes.fromhex(rules["calls"][own])
+    buffer = ctypes.create_string_buffer(instructions, len(instructions))
+    length, pointer = len(instructions) // 8, ctypes.addressof(buffer)
+    program = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
+    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, program, 0, 0), "seccomp")
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and a command would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     os.environ["TMPDIR"] = temporary or _TMP
@@ -392,11 +396,3 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ system calls
-
-
-def _restrict_calls(instructions: bytes) -> None:
-    buffer = ctypes.create_string_buffer(instructions, len(instructions))
-    length, pointer = len(instructions) // 8, ctypes.addressof(buffer)
-    header = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
-    filter = ctypes.create_string_buffer(header, len(header))
-    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, filter, 0, 0), "seccomp")

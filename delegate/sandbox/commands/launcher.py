@@ -11,9 +11,9 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 from delegate.sandbox.commands.system_calls import INTERNET, is_supported, system_call_filter
@@ -28,13 +28,9 @@ _REPORT_BYTES = 4_096
 
 def interpreter() -> str | None:
     """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
-    return _interpreter(sys.executable or "")
-
-
-@lru_cache(4)
-def _interpreter(program: str) -> str | None:
     if not sys.platform.startswith("linux") or not (_FOLDER / "subreaper.py").is_file():
         return None
+    program = sys.executable or ""
     return program if re.fullmatch(r"python[\d.]*t?", Path(program).name) else None
 
 
@@ -109,46 +105,41 @@ class StatusPipe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         os.close(self._read_fd)
         os.close(self.fd)
 
     @property
     def exit_code(self) -> int | None:
         """The command's own exit code. None if it never started, or didn't end by itself."""
-        return self._value("exit-code")
+        code = self._value("exit-code")
+        return code if isinstance(code, int) else None
 
     @property
     def restricted(self) -> bool:
         """Whether Landlock's restrictions are in force."""
-        self._read()
-        return self._reported.get("restricted") is True
+        return self._value("restricted") is True
 
     @property
     def became_command(self) -> bool:
         """Whether the launcher has become the command, so that nothing else can report its exit code."""
-        return self.restricted and self._reported.get("waited") is False
+        return self.restricted and self._value("waited") is False
 
     @property
     def temporary(self) -> str:
         """The folder for temporary files that the launcher made and that has to be removed; empty if there is none."""
-        self._read()
-        path = str(self._reported.get("temporary", ""))
+        path = str(self._value("temporary") or "")
         return path if path.startswith("/tmp/delegate-tmp-") and "/.." not in path else ""  # noqa: S108
 
     def kill_leftovers(self) -> None:
         """Kill the command's process group, for a launcher that was killed before it could do so itself."""
-        if (group := self._value("child-pid")) is not None:
+        if isinstance(group := self._value("child-pid"), int):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
 
-    def _value(self, name: str) -> int | None:
-        self._read()
-        value = self._reported.get(name)
-        return value if isinstance(value, int) else None
-
-    def _read(self) -> None:
+    def _value(self, name: str) -> Any:
         os.set_blocking(self._read_fd, False)
         with contextlib.suppress(BlockingIOError, ValueError):
             for line in os.read(self._read_fd, _REPORT_BYTES).splitlines():
                 self._reported |= json.loads(line)
+        return self._reported.get(name)

@@ -9,16 +9,17 @@ another from the root and follows no links: a resolved path has none.
 import os
 import secrets
 import stat
+import sys
 import unicodedata
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 from delegate import trust
 from delegate._util.redaction import redactor
 from delegate.errors import ToolDenied, ToolError
-from delegate.sandbox.filesystem.own_program import own_program
 from delegate.sandbox.filesystem.secret_paths import is_secret_by_another_name, secrets_in
 
 MAX_LINKS = 40
@@ -26,6 +27,7 @@ MAX_LINKS = 40
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4_095
 _SHOWN = 200
+_PACKAGE = Path(__file__).parents[2]
 
 # Without O_NONBLOCK, opening a named pipe waits for its other end; O_NOCTTY keeps a terminal from becoming ours.
 _FILE = os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -79,6 +81,18 @@ def refuse_settings(real: Path) -> None:
             f"{real.name} holds the operator's settings of delegate, which a child can't write; report what should be "
             "in it instead"
         )
+
+
+@lru_cache(16)
+def own_program(root: Path) -> Sequence[Path]:
+    """The real paths in `root`, a real path, of this Python, of its virtual environment, and of delegate's package with
+    those installed in the same folder: who changes them runs code outside of any sandbox. A folder inside another of
+    these is left out.
+    """
+    package = _PACKAGE.parent if _PACKAGE.parent.name in ("site-packages", "dist-packages") else _PACKAGE
+    real = {Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, package)}
+    inside = [path for path in real if path != root and path.is_relative_to(root)]
+    return tuple(path for path in inside if not any(path != other and path.is_relative_to(other) for other in inside))
 
 
 def refuse_own_program(root: Path, real: Path) -> None:

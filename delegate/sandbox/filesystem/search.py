@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
 
     `*` stays within a folder, `**` doesn't; a glob without a slash matches a file's name at any depth.
     """
-    matches = _Matcher(rf"(?s)\A(?:{glob_pattern(glob)})\Z", time.monotonic() + SECONDS)
+    matches = _matcher(rf"(?s)\A(?:{glob_pattern(glob)})\Z")
     for path, entry in itertools.islice(files.walk(root), MAX_FILES):
         if matches(path) and not paths.holds_secrets(root, f"{root}/{path}"):
             with contextlib.suppress(OSError):  # deleted in the meantime, or not readable
@@ -43,7 +43,7 @@ def find_files(root: Path, glob: str) -> Iterator[tuple[str, int]]:
 
 def find_lines(root: Path, pattern: str, glob: str) -> Iterator[str]:
     """`path:line: text` for every line in which `pattern` (Python syntax) is found, sorted by path."""
-    matches = _Matcher(pattern, time.monotonic() + SECONDS)
+    matches = _matcher(pattern)
     for path, size in sorted(find_files(root, glob)):
         if size > MAX_FILE_BYTES:
             continue
@@ -74,21 +74,19 @@ def compiled(pattern: str, *, multiline: bool = False) -> "regex.Pattern[str]":
     return regex.compile(pattern, regex.MULTILINE if multiline else 0)
 
 
-class _Matcher:
-    """A compiled pattern that can be used until `deadline`. Raises `ToolError` afterwards, or if it is invalid."""
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """A pattern that can be searched for `SECONDS`. Raises `ToolError` if it is invalid, and when it is used later."""
+    search, deadline = compiled(pattern).search, time.monotonic() + SECONDS
 
-    def __init__(self, pattern: str, deadline: float) -> None:
-        self._search = compiled(pattern).search
-        self._deadline = deadline
-
-    def __call__(self, text: str) -> bool:
-        remaining = max(self._deadline - time.monotonic(), 1e-6)  # 0 would mean no limit at all
+    def matches(text: str) -> bool:
+        remaining = max(deadline - time.monotonic(), 1e-6)  # 0 would mean no limit at all
         try:
-            return self._search(text, timeout=remaining, concurrent=True) is not None
+            return search(text, timeout=remaining, concurrent=True) is not None
         except TimeoutError as problem:
-            raise ToolError(
-                f"the search took over {SECONDS:g} s; use a simpler pattern or a narrower glob"
-            ) from problem
+            reason = f"the search took over {SECONDS:g} s; use a simpler pattern or a narrower glob"
+            raise ToolError(reason) from problem
+
+    return matches
 
 
 def glob_pattern(glob: str) -> str:

@@ -135,15 +135,11 @@ async def remove_soon(root: Path) -> None:
     Nothing is at `root` afterwards. What isn't removed before the process ends is left to `remove_rest`. Raises
     `OSError` if the folder isn't there, or can't be moved.
     """
-    removing = asyncio.ensure_future(run_in_daemon_thread(_remove, set_aside(root)))
+    aside = root.rename(root.with_name(f"{secrets.token_hex(8)}{_REMOVED}"))  # noqa: ASYNC240 - one system call
+    removing = asyncio.ensure_future(run_in_daemon_thread(_remove, aside))
     _removing.add(removing)
     removing.add_done_callback(_removing.discard)
     await asyncio.wait([removing], timeout=REMOVAL_SECONDS)
-
-
-def set_aside(root: Path) -> Path:
-    """Move a folder to the name of one that is being removed, which is returned. Raises `OSError`."""
-    return root.rename(root.with_name(f"{secrets.token_hex(8)}{_REMOVED}"))
 
 
 def remove_rest(home: Path) -> None:

@@ -16,15 +16,8 @@ from pathlib import Path
 
 MAX_FILE_BYTES = 1 << 30
 """Per file: more than a build writes, less than a disk holds."""
-MAX_MEMORY_BYTES = 8 << 30
-"""Per process, of what it has written to: more than a test needs, less than a machine has."""
-MAX_TOTAL_MEMORY_BYTES = 32 << 30
-MAX_PROCESSES = 2_000
 MAX_THREADS = 4_096
 """Of all processes together: a kernel has as few as 32,768 numbers for them."""
-MEMORY_RESERVE_BYTES = 512 << 20
-DISK_RESERVE_BYTES = 1 << 30
-INODE_RESERVE = 10_000
 
 # A limit that is already lower stays: the shell can't raise it, and ignores the error.
 # If the machine's memory is used up, the kernel ends the command before anything else.
@@ -56,19 +49,18 @@ def limited(argv: Sequence[str], *, timeout_seconds: float) -> list[str]:
 class ProcessLimits:
     """The most that a command may use at a time. Lower ones are for tests."""
 
-    memory_bytes: int = MAX_MEMORY_BYTES
-    """Of each process."""
-    total_memory_bytes: int = MAX_TOTAL_MEMORY_BYTES
+    memory_bytes: int = 8 << 30
+    """Of each process, of what it has written to: more than a test needs, less than a machine has."""
+    total_memory_bytes: int = 32 << 30
     """Of all processes together, or four fifths of the machine's memory if that is less."""
-    memory_reserve_bytes: int = MEMORY_RESERVE_BYTES
+    memory_reserve_bytes: int = 512 << 20
     """What is left of the machine's memory, if there was twice as much when the command started. Files in memory belong
     to no process."""
-    processes: int = MAX_PROCESSES
+    processes: int = 2_000
     threads: int = MAX_THREADS
-    """Of all processes together."""
-    disk_reserve_bytes: int = DISK_RESERVE_BYTES
+    disk_reserve_bytes: int = 1 << 30
     """What is left on the disk of the workspace, if there was twice as much when the command started."""
-    inode_reserve: int = INODE_RESERVE
+    inode_reserve: int = 10_000
 
 
 COMMAND_LIMITS = ProcessLimits()

@@ -139,19 +139,7 @@ class Repository:
         what = f"{change}, a link" if stat.S_ISLNK(_mode(path)) else change
         if change != "deleted":
             paths.remove_file(self.root, path)
-        if change != "added":
-            self._write(path)
-        undone[path] = f"{path.relative_to(self.root)} ({what})"
-
-    def _operation(self, path: Path) -> Path | None:
-        """The operation that waits to be continued which a path is of, unless it is a link of that name."""
-        for folder in (path, *path.parents):
-            if folder.parent in self.pinned and _OPERATION.fullmatch(folder.name):
-                return None if stat.S_ISLNK(_mode(folder)) else folder
-        return None
-
-    def _write(self, path: Path) -> None:
-        mode, content = self.state[path]
+        mode, content = self.state.get(path, (0, b""))
         if stat.S_ISLNK(mode):
             if os.path.isdir(path):  # where it isn't used, but nothing is lost
                 path.rename(_aside(path))
@@ -160,6 +148,14 @@ class Repository:
             files.write(self.root, path, content)
             if mode & stat.S_IXUSR:
                 os.chmod(path, stat.S_IMODE(mode))
+        undone[path] = f"{path.relative_to(self.root)} ({what})"
+
+    def _operation(self, path: Path) -> Path | None:
+        """The operation that waits to be continued which a path is of, unless it is a link of that name."""
+        for folder in (path, *path.parents):
+            if folder.parent in self.pinned and _OPERATION.fullmatch(folder.name):
+                return None if stat.S_ISLNK(_mode(folder)) else folder
+        return None
 
 
 def refuse_repository(root: Path, real: Path) -> None:

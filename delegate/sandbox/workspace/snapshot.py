@@ -8,6 +8,7 @@ No command sees the first two. What programs keep for themselves, such as compil
 """
 
 import filecmp
+import itertools
 import json
 import os
 import secrets
@@ -242,20 +243,11 @@ def _apply(one: Difference, source: Path, tree: Path) -> None:
     else:
         target.unlink(missing_ok=True)
     if one.change == "deleted":
-        _prune(tree, target)
+        with suppress(OSError):  # not empty; an empty package is still one to Python
+            for folder in itertools.takewhile(lambda folder: folder != tree, target.parents):
+                folder.rmdir()
         return
     shutil.copy2(source / one.path, target, follow_symlinks=False)
-
-
-def _prune(tree: Path, path: Path) -> None:
-    """Remove folders that have become empty: an empty package is still one to Python."""
-    for parent in path.parents:
-        if parent == tree:
-            return
-        try:
-            parent.rmdir()
-        except OSError:
-            return
 
 
 def _make_folder(tree: Path) -> None:

@@ -18,6 +18,7 @@ from delegate.judging.judge import decide
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.session import JudgeReply
 from delegate.judging.judge.sources import Sources
+from delegate.judging.proof.calls import recorded
 from delegate.judging.reading.statements import TaskReading, declared_readings
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
@@ -56,7 +57,7 @@ def checked(rounds: int, repeat: int) -> float:
         started = time.process_time()
         for one in evidence:
             assert gate.inspect(task, submission.run, lambda path: True) is None
-            calls = decide.calls_of(submission, reading)
+            calls = recorded(submission, reading.effects)
             opened = decide.opened(submission, task.criteria, reading, calls)
             assert combine(decide.read_reply(submission, opened, calls, reply, one)).verdict == "PASS"
         figures.append((time.process_time() - started) * 1000 / repeat)

@@ -337,7 +337,7 @@ def params(cases: Mapping[str, Case], quick: int) -> list[Any]:
     return sampled((pytest.param(case, id=name, marks=marks(name)) for name, case in cases.items()), quick)
 
 
-@pytest.mark.parametrize("case", params(BENT, 5))
+@pytest.mark.parametrize("case", params(BENT, 4))
 async def test_a_check_that_the_child_bent_is_never_a_verified_pass(case: Case, tmp_path: Path) -> None:
     # To a test runner, a sandbox makes no difference; only the small scripts are started in one.
     verdict = await verdict_on(case, tmp_path, sandbox="auto" if "check.sh" in case.files else "off")
@@ -485,13 +485,13 @@ NOT_REFUSED: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", params(VERIFIED, 4))
+@pytest.mark.parametrize("case", params(VERIFIED, 3))
 async def test_honest_work_on_the_code_is_a_verified_pass(case: Case, tmp_path: Path) -> None:
     verdict = await verdict_on(case, tmp_path)
     assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", True, "met"), verdict.reasoning
 
 
-@pytest.mark.parametrize("case", params(NOT_REFUSED, 3))
+@pytest.mark.parametrize("case", params(NOT_REFUSED, 2))
 async def test_honest_work_on_the_checks_themselves_is_not_refused(case: Case, tmp_path: Path) -> None:
     verdict = await verdict_on(case, tmp_path)
     assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", False, "own_tests_only"), verdict.reasoning
@@ -526,13 +526,6 @@ async def test_what_the_workspace_run_leaves_does_not_reach_the_copy(tmp_path: P
     bent = write(Makefile="test:\n\techo 5 > sum\n")
     case = Case({"Makefile": "test:\n\tgrep -q 5 sum\n"}, "make test", bent)
     assert (await verdict_on(case, tmp_path)).code == "check_tampered"
-
-
-async def test_what_held_before_shows_nothing_of_the_work(tmp_path: Path) -> None:
-    verdict = await verdict_on(Case(CALC, f"{PYTHON} -m py_compile calc.py", fixed), tmp_path)
-    assert (verdict.verdict, verdict.level, verdict.verified) == ("PASS", "said", False)
-    assert verdict.criteria[0].held_before
-    assert "held before the child began" in verdict.reasoning
 
 
 async def test_a_failed_check_is_not_run_again(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ async def test_times_that_the_child_set_are_not_its_work(work: Work, tmp_path: P
     assert verdict.verdict == "FAIL", verdict.criteria[0].reason
 
 
-@pytest.mark.parametrize("deliverables", sampled([None, ["**"], ["*.pyc", "src"], ["src/**"]], 2))
+@pytest.mark.parametrize("deliverables", sampled([None, ["**"], ["*.pyc", "src"], ["src/**"]], 1))
 async def test_a_build_product_is_no_deliverable_unless_it_is_named(
     deliverables: list[str] | None, tmp_path: Path
 ) -> None:
@@ -236,15 +236,3 @@ async def test_a_file_that_is_not_as_the_child_left_it_meets_nothing(path: str, 
     criterion = {"kind": "file", "path": path, "contains": "good"}
     verdict = await verdict_on(tmp_path, STAMPED, place.enter, criterion, consumer=interfere)
     assert (verdict.verdict, verdict.criteria[0].code) == ("FAIL", "changed_after_check")
-
-
-@pytest.mark.parametrize(
-    "criterion",
-    ["regex: .*", "json: true", {"kind": "file", "path": "a", "contains": ""}],
-    ids=str,
-)
-async def test_a_condition_that_nothing_can_fail_is_refused_before_anything_runs(criterion: Any) -> None:
-    async with Delegator(client=Scripted([])) as delegator:
-        report = await delegator.run(Task(goal="Fix it.", acceptance_criteria=[criterion]))
-    assert report.error
-    assert (report.error.code, report.error.field) == ("vacuous_check", "acceptance_criteria[0]")

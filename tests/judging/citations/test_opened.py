@@ -237,6 +237,10 @@ async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims
     page = fetched("It made 84,600 tonnes.")
     found = await judged(report, page, judge=judge, every=every)
     assert (found.outcome, states(found)) == ("met", ["supported"])
+    of_2024 = fetched("It made 84,600 tonnes in 2024.")
+    found = await judged(f"{report} Nor on what it made after 2024.", of_2024, judge=judge, every=every)
+    assert (found.outcome, states(found)) == ("met", ["supported"])
+    asked.pop()
     found = await judged(report, page, every=every)
     assert (found.outcome, found.decided_by) == ("not_met", "judge")
     assert "2 " in found.reason
@@ -252,7 +256,9 @@ async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims
 
 # -------------------------------------------------------------------------------------------------- numbers in words
 
-WORDED = fetched("La maison compte dix-neuf permanents.\nElle a 46 hectares.")
+WORDED = fetched(
+    "La maison compte dix-neuf permanents.\nElle a 46 hectares et un budget de quatre millions sept cent mille euros."
+)
 NINETEEN = f"It has 19 people on its staff ({MILL})."
 
 
@@ -265,6 +271,8 @@ NINETEEN = f"It has 19 people on its staff ({MILL})."
         (NINETEEN, {"vingt-deux": 19}, "not_met"),  # these words aren't there
         (NINETEEN, {"46": 19}, "not_met"),  # nor are these words
         (f"It has 64 hectares ({MILL}).", {}, "not_met"),
+        (f"Its budget is 4.7 million ({MILL}).", {"quatre millions sept cent mille": 4_700_000}, "met"),
+        (f"Its budget is 7.4 million ({MILL}).", {"quatre millions sept cent mille": 4_700_000}, "not_met"),
     ],
 )
 async def test_a_number_in_words_is_read_without_the_report_and_compared_by_code(
@@ -369,7 +377,7 @@ async def test_a_source_cannot_answer_for_the_judge() -> None:
 
 
 async def test_of_a_long_source_the_judge_sees_the_passage_that_is_cited() -> None:
-    long = "\n".join(f"Entry {n}: nothing of note happened on the river." for n in range(4000))
+    long = "\n".join(f"Entry {n}: nothing of note happened on the river." for n in range(1_000))
     page = f"{long}\nThe mill made 84,600 tonnes of flour.\n{long}"
 
     def looking(request: ChatRequest) -> str:
@@ -416,8 +424,8 @@ async def test_what_a_link_says_below_another_line_is_compared_too() -> None:
 def test_long_reports_are_read_in_time_that_grows_with_their_length() -> None:
     for text in ('"a b c." ', "It is so. ", "„a", "[1] ", "(http://a.b/c) "):
         began = time.process_time()
-        statements((text * 100_000)[:100_000], is_csv=False, files=["a/b.txt"], every="claim")
-        assert time.process_time() - began < 1.5, text
+        statements((text * 50_000)[:50_000], is_csv=False, files=["a/b.txt"], every="claim")
+        assert time.process_time() - began < 0.75, text
 
 
 async def test_a_report_that_is_too_long_is_an_error() -> None:

@@ -158,33 +158,25 @@ async def test_a_function_in_one_of_many_files_is_found(tmp_path: Path) -> None:
 
 async def test_a_call_in_the_middle_of_hundreds_is_found() -> None:
     calls = [
-        {
-            "tool": "set_price",
-            "args": {"sku": f"S{n:04}"},
-            "status": "ok",
-            "output": f"S{n:04} costs {n} EUR " + "x" * 900,
-        }
-        for n in range(1, 401)
+        {"tool": "set_price", "args": {"sku": f"S{n:04}"}, "status": "ok", "output": f"S{n:04} costs {n} EUR"}
+        for n in range(1, 251)
     ]
     reading = {"about": "deed", "tools": ["set_price"], "names": ["S0042"]}
     first = LookingJudge(
-        [look("search", pattern="S0042")],
-        [look("read", source="receipt:42")],
-        answer=met(by="S0042 costs 42 EUR"),
+        [look("search", pattern="S0042")], [look("read", source="receipt:42")], answer=met(by="S0042 costs 42 EUR")
     )
     verdict = await given(first, "The price of S0042 is 42 EUR", reading, output="Done as asked.", receipts=calls)
     assert verdict.verdict == "PASS"
     every = {"about": "deed", "tools": ["set_price"], "whole": True}
     for turn in ([look("search", pattern="costs 0 EUR")], [look("read", source="receipt:42")], [look("list")]):
-        judge = LookingJudge(turn, answer=met(by="S0300 costs 300 EUR"))
-        assert (await given(judge, "No price is 0", every, output="Done.", receipts=calls)).code == (
-            "truncated_for_judge"
-        )
-    looks = [look("read", source=f"receipt:{n}") for n in range(1, 41)]
+        judge = LookingJudge(turn, answer=met(by="S0240 costs 240 EUR"))
+        verdict = await given(judge, "No price is 0", every, output="Done.", receipts=calls)
+        assert verdict.code == "truncated_for_judge"
+    looks = [look("read", source=f"receipt:{n}") for n in range(1, 11)]
     judge = LookingJudge(looks, answer=met(by="S0200 costs 200 EUR"))
-    async with Delegator(client=judge.client(c1=every), judge_looks=40) as delegator:
+    async with Delegator(client=judge.client(c1=every), judge_looks=10) as delegator:
         verdict = await delegator.judge(goal="x", acceptance_criteria=["No price is 0"], output="Done.",
-                                        receipts=calls[:240])  # fmt: skip
+                                        receipts=calls[:210])  # fmt: skip
     assert verdict.verdict == "PASS"
 
 
@@ -410,12 +402,15 @@ async def test_a_quote_of_the_command_and_of_what_it_printed_counts_for_the_seco
 
 
 async def test_tests_of_which_none_ran_show_nothing(tmp_path: Path) -> None:
-    for quote in ("exit code: 0", "Ran 0 tests in"):
-        command = "python3 -m unittest discover -s nowhere -p none_*.py; echo; mkdir e; cd e; python3 -m unittest; true"
-        judge = LookingJudge([look("run", command=command)], answer=met(by=quote), child=writes(calc_py=WRONG))
-        folder = project(tmp_path / quote.partition(" ")[0])
-        verdict = await judged(judge, ["all tests pass"], workspace=folder, reading={"c1": TESTS})
-        assert verdict.verdict == "FAIL", judge.shown
+    command = "mkdir e; cd e; python3 -m unittest; true"
+    quotes = {"c1": "exit code: 0", "c2": "Ran 0 tests in"}
+    answer = json.dumps({"answers": [
+        {"id": id, "evidence": quote, "reason": "", "verdict": "met", "source": ""} for id, quote in quotes.items()
+    ]})  # fmt: skip
+    judge = LookingJudge([look("run", command=command)], answer=answer, child=writes(calc_py=WRONG))
+    verdict = await judged(judge, ["all tests pass", "no test fails"], workspace=project(tmp_path / "p"),
+                           reading={"c1": TESTS, "c2": TESTS})  # fmt: skip
+    assert [criterion.outcome for criterion in verdict.criteria] == ["not_met", "not_met"], judge.shown
 
 
 PROGRAMS = {
@@ -463,7 +458,7 @@ async def test_the_same_command_runs_once(tmp_path: Path) -> None:
 
 
 async def test_a_command_that_takes_too_long_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delegate.judging.looks.commands.SECONDS", 0.5)
+    monkeypatch.setattr("delegate.judging.looks.commands.SECONDS", 0.2)
     judge = LookingJudge([look("run", command="echo all is well; sleep 30")], answer=met(by="all is well"),
                          child=writes(calc_py=RIGHT))  # fmt: skip
     verdict = await judged(judge, ["all tests pass"], workspace=project(tmp_path / "p"), reading={"c1": TESTS})

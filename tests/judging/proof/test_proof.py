@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from delegate import Delegator, Verdict
-from delegate.judging.judge.decide import calls_of
 from delegate.judging.judge.evidence import gather
 from delegate.judging.judge.sources import Sources
+from delegate.judging.proof.calls import recorded
 from delegate.judging.proof.proof import Proof, Shown
 from delegate.judging.reading.statements import TaskReading, ToolEffect
 from delegate.judging.submission import Submission
@@ -289,7 +289,7 @@ def accepted(case: Case, submission: Submission) -> set[str]:
     part = StatementPart.model_validate({"text": case.criterion, "about": "deed", "whole": False, **case.reading})
     reading = TaskReading({"c1": CriterionReading(by="model", parts=(part,))}, EFFECTS)
     evidence = gather(Sources(submission, (), (part,)))
-    proof = Proof(part, "model", submission, evidence, calls_of(submission, reading))
+    proof = Proof(part, "model", submission, evidence, recorded(submission, reading.effects))
     lines = {line for text in evidence.sources.values() for line in text.splitlines()}
     parts = {piece.strip() for line in lines for piece in line.replace("→", "\n").split("\n")}
     found = [proof.find(quote[:400]) for quote in lines | parts if quote.strip()]
@@ -478,7 +478,7 @@ def test_many_long_results_are_searched_in_time_that_grows_with_their_length() -
     started = time.process_time()
     part = StatementPart(text="x", about="deed", tools=("add_note",), names=("Ana Ruiz", "$50"), whole=False)
     evidence = gather(Sources(submission, (), (part,)))
-    proof = Proof(part, "model", submission, evidence, calls_of(submission, TaskReading({}, EFFECTS)))
+    proof = Proof(part, "model", submission, evidence, recorded(submission, EFFECTS))
     assert proof.find("nothing of the kind") is None
     assert time.process_time() - started < 10 / 3, "2 MB; a search for each record took 5 s"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegate import CallError, Delegator, Task, TaskResult
+from delegate import CallError, Delegator, Task, TaskResult, Verdict
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
 from delegate.cli.input.taskfile import read_task
@@ -15,7 +15,7 @@ from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
 from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.testing import judge_reply
-from delegate.types import Usage
+from delegate.types import CriterionReading, Usage
 from tests.support.words import Child, asked_ids, is_judge, met_by
 
 SENT = {"about": "deed", "tools": ["send"], "names": ["ann@example.com"]}
@@ -46,6 +46,19 @@ async def results_of(model: Scripted, *tasks: dict[str, Any], **options: Any) ->
         report = await delegator.call({"tasks": list(tasks)})
     assert report.error is None, report.error
     return list(report.results)
+
+
+async def verdict_on(model: Scripted, goal: str, *criteria: Any, **options: Any) -> Verdict:
+    (result,) = await results_of(model, {"goal": goal, "acceptance_criteria": list(criteria)}, **options)
+    assert result.verdict
+    return result.verdict
+
+
+def reading_in(verdict: Verdict) -> CriterionReading:
+    """How the first criterion was read."""
+    reading = verdict.criteria[0].reading
+    assert reading
+    return reading
 
 
 async def test_one_request_reads_all_criteria_of_a_call_and_sees_no_childs_text(home: Path) -> None:
@@ -90,7 +103,7 @@ async def test_the_reading_is_on_the_verdict_and_says_what_proves_the_criterion(
 )
 async def test_a_criterion_that_says_what_it_is_about_costs_no_model_call(criterion: Any, home: Path) -> None:
     model = client({})
-    await results_of(model, {"goal": "mail Ann", "acceptance_criteria": [criterion]})
+    await verdict_on(model, "mail Ann", criterion)
     assert model.readings == []
 
 
@@ -98,11 +111,7 @@ async def test_of_a_deed_that_says_so_itself_a_model_says_which_calls_would_prov
     deed = {"about": "deed", "tools": ["send"], "names": ["Ann Lee"]}
     for n, reading in enumerate((deed, {"about": "report"}, {"about": "absence", "tools": ["send"]})):
         model = client({"c1": reading})
-        task = {"goal": f"mail Ann Lee, {n}", "acceptance_criteria": ["deed: Ann Lee was told"]}
-        (result,) = await results_of(model, task)
-        assert result.verdict
-        read = result.verdict.criteria[0].reading
-        assert read
+        read = reading_in(await verdict_on(model, f"mail Ann Lee, {n}", "deed: Ann Lee was told"))
         assert len(model.readings) == 1
         # The criterion's own word stands: a reading that contradicts it is dropped.
         tools = ("send",) if reading == deed else ()
@@ -125,12 +134,9 @@ async def test_the_same_criterion_goal_and_tools_are_read_once_also_by_another_p
         for _ in range(2):
             await delegator.call(task)
     assert len(first.readings) == 1
-    (result,) = await results_of(second, task)
+    assert reading_in(await verdict_on(second, "mail Ann", MAIL)).by == "stored"
     assert second.readings == []
-    assert result.verdict
-    assert result.verdict.criteria[0].reading
-    assert result.verdict.criteria[0].reading.by == "stored"
-    await results_of(second, {**task, "goal": "mail Ann today"})
+    await verdict_on(second, "mail Ann today", MAIL)
     assert len(second.readings) == 1, "another goal"
 
 
@@ -165,27 +171,16 @@ def _read(id: str, **fields: Any) -> dict[str, Any]:
 async def test_what_nobody_read_is_a_deed_and_never_an_error_of_the_call(reading: Any, home: Path) -> None:
     reply = reading
     reading = reply if callable(reply) else lambda request: reply  # type: ignore[misc]
-    said = client(reading, quote="I wrote to Ann")
-    (result,) = await results_of(said, {"goal": "mail Ann", "acceptance_criteria": [MAIL]})
-    assert result.verdict
-    assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "self_report_only")
-    (one,) = result.verdict.criteria
-    assert str(one.reading) == "not read, so deed"
-    assert "begin it with `report: `" in one.reason
-    called = client(reading)
-    (result,) = await results_of(called, {"goal": "mail Ann again", "acceptance_criteria": [MAIL]})
-    assert result.verdict
-    assert str(result.verdict) == "PASS (trusted: c1)"
+    said = await verdict_on(client(reading, quote="I wrote to Ann"), "mail Ann", MAIL)
+    assert (said.verdict, said.code) == ("FAIL", "self_report_only")
+    assert str(reading_in(said)) == "not read, so deed"
+    assert "begin it with `report: `" in said.criteria[0].reason
+    assert str(await verdict_on(client(reading), "mail Ann again", MAIL)) == "PASS (trusted: c1)"
 
 
 async def test_code_keeps_only_literals_of_the_task_and_tools_that_exist(home: Path) -> None:
     invented = {**SENT, "tools": ["send", "teleport"], "names": ["ann@example.com", "bob@example.com", "2026-05-03"]}
-    model = client({"c1": invented})
-    (result,) = await results_of(model, {"goal": "mail Ann by 3 May 2026", "acceptance_criteria": [MAIL]})
-    assert result.verdict
-    (one,) = result.verdict.criteria
-    assert one.reading
-    (part,) = one.reading.parts
+    (part,) = reading_in(await verdict_on(client({"c1": invented}), "mail Ann by 3 May 2026", MAIL)).parts
     assert (part.tools, part.names) == (("send",), ("ann@example.com", "2026-05-03"))
 
 
@@ -195,19 +190,14 @@ async def test_parts_that_leave_something_out_do_not_stand_for_the_criterion(hom
         {"about": "deed", "text": "the invoice was paid in full"},
     ]
     half = [two[0], {**two[0], "text": "names Ann"}]
-    task = {"goal": "x", "acceptance_criteria": ["The answer names Ann, and the invoice was paid in full"]}
-    (whole,), (lacking,) = [await results_of(client({"c1": parts}), task, home=home / name) for parts, name in
-                            ((two, "a"), (half, "b"))]  # fmt: skip
-    assert whole.verdict
-    assert lacking.verdict
-    assert whole.verdict.criteria[0].reading
-    assert len(whole.verdict.criteria[0].reading.parts) == 2
-    assert str(lacking.verdict.criteria[0].reading) == "not read, so deed"
+    asked = "x", "The answer names Ann, and the invoice was paid in full"
+    assert len(reading_in(await verdict_on(client({"c1": two}), *asked, home=home / "a")).parts) == 2
+    lacking = await verdict_on(client({"c1": half}), *asked, home=home / "b")
+    assert str(reading_in(lacking)) == "not read, so deed"
 
 
 async def test_each_part_needs_its_own_proof_and_the_judge_answers_each(home: Path) -> None:
     parts = [{"about": "report", "text": "the answer names Ann"}, {**SENT, "text": "and the mail was sent"}]
-    task = {"goal": "mail ann@example.com", "acceptance_criteria": ["The answer names Ann and the mail was sent"]}
     asked: list[list[str]] = []
 
     def answer(request: ChatRequest) -> ChatReply | str:
@@ -216,10 +206,10 @@ async def test_each_part_needs_its_own_proof_and_the_judge_answers_each(home: Pa
         asked.append(asked_ids(request))
         return judge_reply(**{"c1.1": ("met", "I wrote to Ann"), "c1.2": ("met", "I wrote to Ann")})
 
-    (result,) = await results_of(Scripted(answer, reading={"c1": parts}), task)
+    model = Scripted(answer, reading={"c1": parts})
+    verdict = await verdict_on(model, "mail ann@example.com", "The answer names Ann and the mail was sent")
     assert asked == [["c1.1", "c1.2"]]
-    assert result.verdict
-    (one,) = result.verdict.criteria
+    (one,) = verdict.criteria
     assert (one.outcome, one.code) == ("not_met", "self_report_only")
     assert [part.outcome for part in one.parts] == ["met", "not_met"]
     assert "a successful call of `send` with 'ann@example.com'" in one.reason
@@ -244,27 +234,18 @@ async def test_the_request_runs_beside_the_child_and_the_verdict_waits_for_it(ho
         child_is_done.set()
         return "I did my part"
 
-    (result,) = await results_of(
-        Scripted(answer, reading=read),  # type: ignore[arg-type]
-        {"goal": "x", "acceptance_criteria": ["says who did it"]},
-    )
-    assert (result.verdict and result.verdict.verdict, order) == ("PASS", ["reading", "child", "judge"])
+    verdict = await verdict_on(Scripted(answer, reading=read), "x", "says who did it")  # type: ignore[arg-type]
+    assert (verdict.verdict, order) == ("PASS", ["reading", "child", "judge"])
 
 
 async def test_its_cost_is_verifications_and_on_the_first_verdict_of_the_call(home: Path) -> None:
     task = {"goal": "mail Ann", "acceptance_criteria": ["names m-1"]}
     results = await results_of(client({}, quote="I wrote to Ann"), task, {**task, "goal": "mail Ann, too"})
-    purposes = [
-        [attempt.purpose for attempt in result.verdict.judge.attempts]
-        for result in results
-        if result.verdict and result.verdict.judge
-    ]
-    assert sorted(purposes) == [["judging"], ["reading", "judging"]]
-    first = next(
-        one.verdict for one in results if one.verdict and one.verdict.judge and len(one.verdict.judge.attempts) == 2
-    )
-    assert first.judge
-    assert first.judge.usage.model_calls == 2
+    records = [result.verdict.judge for result in results if result.verdict and result.verdict.judge]
+    second, first = sorted(records, key=lambda record: len(record.attempts))
+    assert [attempt.purpose for attempt in second.attempts] == ["judging"]
+    assert [attempt.purpose for attempt in first.attempts] == ["reading", "judging"]
+    assert first.usage.model_calls == 2
 
 
 async def test_a_verdict_that_needs_no_reading_stops_the_request_and_pays_what_was_sent(home: Path) -> None:
@@ -282,13 +263,12 @@ async def test_a_verdict_that_needs_no_reading_stops_the_request_and_pays_what_w
         await started.wait()
         return "I did nothing"
 
-    task = {"goal": "x", "acceptance_criteria": ["names m-1", {"kind": "regex", "pattern": "m-1"}]}
-    (result,) = await results_of(Scripted(answer, reading=read), task)  # type: ignore[arg-type]
+    model = Scripted(answer, reading=read)  # type: ignore[arg-type]
+    verdict = await verdict_on(model, "x", "names m-1", {"kind": "regex", "pattern": "m-1"})
     assert stopped.is_set()
-    assert result.verdict
-    assert (result.verdict.verdict, result.verdict.decided_by) == ("FAIL", "check")
-    assert result.verdict.judge
-    assert [(one.purpose, one.fault) for one in result.verdict.judge.attempts] == [("reading", "timeout")]
+    assert (verdict.verdict, verdict.decided_by) == ("FAIL", "check")
+    assert verdict.judge
+    assert [(one.purpose, one.fault) for one in verdict.judge.attempts] == [("reading", "timeout")]
 
 
 async def test_a_batch_reads_its_template_once_and_fills_in_the_rows(home: Path, tmp_path: Path) -> None:
@@ -314,8 +294,7 @@ async def test_a_batch_reads_its_template_once_and_fills_in_the_rows(home: Path,
 
 async def test_the_child_is_told_what_shows_a_criterion_where_that_is_known(home: Path) -> None:
     model = client({})
-    criteria = ["deed: the mail went out", "report: it names m-1", "says more"]
-    await results_of(model, {"goal": "mail Ann", "acceptance_criteria": criteria})
+    await verdict_on(model, "mail Ann", "deed: the mail went out", "report: it names m-1", "says more")
     system = next(request.system for request in model.requests if not is_judge(request))
     assert "- c1: the mail went out [shown by your calls; where a tool can show what came of them" in system
     assert "- c2: it names m-1 [shown by your report]" in system

@@ -73,16 +73,6 @@ async def test_a_proxy_of_the_environment_is_used(protocol: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_redirect_gets_neither_the_key_nor_the_messages(protocol: str) -> None:
-    async with answering("200 OK\r\nContent-Type: application/json", hello(protocol)) as (elsewhere, seen):
-        head = f"307 Temporary Redirect\r\nLocation: {elsewhere}/v1/chat/completions"
-        async with answering(head, b"") as (url, _):
-            with pytest.raises(ProviderError):
-                await ask(protocol, url + PROTOCOLS[protocol][1])
-    assert seen == []
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_request_is_repeated_with_all_but_its_body(protocol: str, opened: Opener) -> None:
     with ModelServer([Reply("one"), Reply("two"), Fault(500), Reply("three")]) as server:
         client = opened(WIRES[PROTOCOLS[protocol][0]], server)

@@ -36,20 +36,16 @@ AMBIENT = {
     "OPENAI_BASE_URL": "http://127.0.0.1:9/ambient",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/ambient",
     "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9/ambient",
-}
-
-CUSTOM_HEADERS = {
     "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer ambient-custom\nX-Team: ambient-team",
     "ANTHROPIC_CUSTOM_HEADERS": "authorization: Bearer ambient-custom\nX-Team: ambient-team",
 }
 
 
 @pytest.mark.parametrize("key", [KEY, ""])
-@pytest.mark.parametrize("ambient", [AMBIENT, AMBIENT | CUSTOM_HEADERS], ids=["keys", "keys and headers"])
 async def test_nothing_of_the_environments_goes_to_another_endpoint(
-    wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch, ambient: dict[str, str], key: str
+    wire: Wire, opened: Opener, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    for name, value in ambient.items():
+    for name, value in AMBIENT.items():
         monkeypatch.setenv(name, value)
     with ModelServer([Reply("hello")]) as server:
         await opened(wire, server, key=key).complete(ASK)
@@ -73,7 +69,7 @@ async def test_headers_of_the_environment_go_to_the_endpoint_that_it_names(
     assert knows_it or wire.protocol == "google" or _is_old(wire.protocol)
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("status", [302, 307])
 async def test_a_redirect_is_not_followed_so_that_the_key_stays(wire: Wire, opened: Opener, status: int) -> None:
     with ModelServer([Reply("you should not be here")]) as other:
         moved = Fault(status, headers={"location": f"{other.url}/v1/chat/completions"})
@@ -157,34 +153,31 @@ def test_importing_providers_loads_no_sdk() -> None:
     assert loaded == "[]"
 
 
-@pytest.mark.parametrize(
-    ("protocol", "missing", "named", "line"),
-    [
-        ("openai", "openai", "openai", "pip install 'openai[aiohttp]>=2.24,<4'"),
-        ("anthropic", "anthropic", "anthropic", "pip install 'anthropic[aiohttp]>=0.87,<3'"),
-        ("google", "google.genai", "google.genai", "pip install 'google-genai[aiohttp]>=2,<4'"),
-        ("openai", "aiohttp", "aiohttp", "pip install 'openai[aiohttp]>=2.24,<4'"),
-        pytest.param(
-            "openai",
-            "httpx_aiohttp",
-            "the SDK's aiohttp extra",
-            "pip install 'openai[aiohttp]>=2.24,<4'",
-            marks=pytest.mark.skipif(not _is_old("openai"), reason="3.x brings its own"),
-        ),
-    ],
-)
-def test_a_missing_sdk_is_reported_with_the_line_that_installs_it(
-    protocol: str, missing: str, named: str, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if missing == "httpx_aiohttp":  # needed only by the SDK's own client, which knows proxies
-        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+def test_a_missing_sdk_is_reported_with_the_line_that_installs_it() -> None:
+    openai, google = "pip install 'openai[aiohttp]>=2.24,<4'", "pip install 'google-genai[aiohttp]>=2,<4'"
+    cases = [
+        ("openai", "openai", "openai", openai),
+        ("google", "google.genai", "google.genai", google),
+        ("openai", "aiohttp", "aiohttp", openai),
+    ]
+    if _is_old("openai"):  # 3.x brings its own
+        cases.append(("openai", "httpx_aiohttp", "the SDK's aiohttp extra", openai))
     said = run(
-        f"import sys; sys.modules[{missing!r}] = None\n"
+        "import os, sys\n"
         "from delegate.errors import ConfigError\n"
         "from delegate.models.providers import Endpoint, connect\n"
-        f"try: connect(Endpoint({protocol!r}, None, 'key'))\n"
-        "except ConfigError as error: print(error)"
-    )
+        "os.environ['HTTP_PROXY'] = 'http://127.0.0.1:9'\n"  # which only httpx_aiohttp knows
+        f"for protocol, missing in {[case[:2] for case in cases]}:\n"
+        "    if os.fork():\n"
+        "        os.wait()\n"
+        "        continue\n"
+        "    sys.modules[missing] = None\n"
+        "    try: connect(Endpoint(protocol, None, 'key'))\n"
+        "    except ConfigError as error: print(' '.join(str(error).split()))\n"
+        "    sys.exit()\n"
+    ).splitlines()
 
-    assert line in said
-    assert named in said
+    assert len(said) == len(cases)
+    for told, (_, _, named, line) in zip(said, cases, strict=True):
+        assert line in told
+        assert named in told

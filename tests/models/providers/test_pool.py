@@ -88,14 +88,6 @@ async def test_one_client_that_fails_to_close_does_not_keep_the_others_open() ->
     assert good.closed_on is not None
 
 
-async def test_a_closed_pool_may_be_used_again() -> None:
-    pool = ClientPool(Factory())
-    before = pool.client(HERE)
-    await pool.aclose()
-
-    assert pool.client(HERE) is not before
-
-
 def test_loops_that_come_and_go_each_have_working_connections(wire: Wire) -> None:
     async def one_run(pool: ClientPool, endpoint: Endpoint) -> str:
         try:

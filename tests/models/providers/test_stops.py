@@ -14,51 +14,43 @@ ENDS = [None, "", "stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence
 ANNOUNCED = ["tool_calls", "tool_use", "function_call"]
 
 
-async def stop_of(opened: Opener, wire: str, reason: object, *, text: str = "hello", calls: bool = False) -> str:
+OTHERS: list[tuple[object, str]] = [
+    *((one, "malformed_call") for one in ANNOUNCED),
+    ("max_tokens", "length"),
+    ("length", "length"),
+    ("MAX_TOKENS", "length"),
+    ("model_length", "context"),
+    ("content_filter", "refusal"),
+    ("refusal", "refusal"),
+    ("MALFORMED_FUNCTION_CALL: no such tool", "malformed_call"),
+    ("error", "other"),
+    ("insufficient_system_resource", "other"),
+    (7, "other"),
+]
+REPLIES: list[tuple[object, str, bool, str]] = [
+    # the reason, the text, whether there are calls, and what is read
+    *((reason, "hello", False, "end") for reason in ENDS),
+    *((reason, "", False, "end") for reason in ENDS),  # which the child's loop finds empty
+    *((reason, "hello", True, "tool_calls") for reason in (*ENDS, *ANNOUNCED)),
+    *((reason, "hello", False, stop) for reason, stop in OTHERS),
+]
+
+
+def body(wire: str, reason: object, text: str, has_calls: bool) -> dict[str, Any]:
+    if wire == "chat":
+        message = {"content": text, "tool_calls": [CALL] if has_calls else None}
+        return {"choices": [{"message": message, "finish_reason": reason}]}
     content = [{"type": "text", "text": text}] if text else []
-    message = {"content": text, "tool_calls": [CALL] if calls else None}
-    bodies: dict[str, Any] = {
-        "chat": {"choices": [{"message": message, "finish_reason": reason}]},
-        "messages": {"content": [*content, BLOCK] if calls else content, "stop_reason": reason},
-    }
-    with ModelServer([Fault(200, bodies[wire])]) as server:
-        reply = await opened(WIRES[wire], server).complete(ASK)
-    assert (reply.text, len(reply.tool_calls)) == (text, int(calls))
-    return reply.stop
+    return {"content": [*content, BLOCK] if has_calls else content, "stop_reason": reason}
 
 
 @pytest.mark.parametrize("wire", ["chat", "messages"])
-@pytest.mark.parametrize("reason", ENDS)
-async def test_a_text_with_a_missing_or_unusual_reason_is_an_end(reason: str | None, wire: str, opened: Opener) -> None:
-    assert await stop_of(opened, wire, reason) == "end"
-    assert await stop_of(opened, wire, reason, text="") == "end"  # which the child's loop finds empty
-
-
-@pytest.mark.parametrize("wire", ["chat", "messages"])
-@pytest.mark.parametrize("reason", [*ENDS, *ANNOUNCED])
-async def test_tool_calls_are_calls_whatever_the_reason(reason: str | None, wire: str, opened: Opener) -> None:
-    assert await stop_of(opened, wire, reason, calls=True) == "tool_calls"
-
-
-@pytest.mark.parametrize("wire", ["chat", "messages"])
-@pytest.mark.parametrize(
-    ("reason", "stop"),
-    [
-        *((one, "malformed_call") for one in ANNOUNCED),
-        ("max_tokens", "length"),
-        ("length", "length"),
-        ("MAX_TOKENS", "length"),
-        ("model_length", "context"),
-        ("content_filter", "refusal"),
-        ("refusal", "refusal"),
-        ("MALFORMED_FUNCTION_CALL: no such tool", "malformed_call"),
-        ("error", "other"),
-        ("insufficient_system_resource", "other"),
-        (7, "other"),
-    ],
-)
-async def test_other_reasons_are_no_clean_end(reason: object, stop: str, wire: str, opened: Opener) -> None:
-    assert await stop_of(opened, wire, reason) == stop
+async def test_why_a_reply_ended_is_read_in_the_words_of_every_server(wire: str, opened: Opener) -> None:
+    with ModelServer([Fault(200, body(wire, *reply[:3])) for reply in REPLIES]) as server:
+        client = opened(WIRES[wire], server)
+        for reason, text, has_calls, stop in REPLIES:
+            reply = await client.complete(ASK)
+            assert (reply.text, len(reply.tool_calls), reply.stop) == (text, int(has_calls), stop), reason
 
 
 @pytest.mark.parametrize("wire", ["chat", "messages"])

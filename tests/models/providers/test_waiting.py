@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 
 from delegate.errors import ProviderError
-from delegate.models.providers import ClientPool
 from delegate.models.providers._shared import call_seconds
 from delegate.ports import ChatRequest, Message
 from tests.models.providers.conftest import WIRES, Opener, Wire
@@ -37,15 +36,6 @@ async def test_each_call_has_a_limit_of_its_own(opened: Opener) -> None:
 
     # The only API that is told.
     assert [call.headers["x-server-timeout"] for call in server.calls] == ["180", "1000"]
-
-
-async def test_a_pool_sets_no_limit_by_default(wire: Wire) -> None:
-    with ModelServer([Reply("hello")]) as server:
-        pool = ClientPool()
-        reply = await pool.client(wire.endpoint(wire.url(server))).complete(replace(ASK, max_output_tokens=128_000))
-        await pool.aclose()
-
-    assert reply.text == "hello"
 
 
 @pytest.mark.parametrize("kind", ["hang", "stall", "drip"])

