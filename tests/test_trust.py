@@ -9,7 +9,7 @@ import pytest
 from delegate import trust
 from delegate.errors import ConfigError, ToolDenied
 from delegate.models.providers._shared import CALL_SECONDS
-from delegate.sandbox.commands.bubblewrap import wrap
+from delegate.sandbox.commands.confinement import CommandSpec, Mounts, in_bubblewrap
 from delegate.sandbox.workspace.folder import Folder
 from delegate.settings import Settings, load_settings
 from delegate.types import Workspace
@@ -457,12 +457,18 @@ async def test_a_child_may_write_settings_where_none_are_trusted(home: Path) -> 
     await folder.close()
 
 
+def command_line(cwd: Path) -> list[str]:
+    """What starts a command in bubblewrap in this folder."""
+    spec = CommandSpec(["true"], cwd, env={}, timeout_seconds=1, max_output_bytes=1)
+    return in_bubblewrap(spec, Mounts((), {}), "bwrap", status_fd=3)
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_commands_in_bubblewrap_do_not_see_or_create_the_operators_files(home: Path, exists: bool) -> None:
     if exists:
         own_settings("max_steps = 5")
     folder = home.parent.resolve()
-    argv = wrap(["true"], bwrap="bwrap", cwd=folder, env={}, network="host", status_fd=3)
+    argv = command_line(folder)
     mounted = ["--bind", str(folder), str(folder)]
     covered = ["--tmpfs", str(trust.own_folder().resolve())]
     assert " ".join(mounted) in " ".join(argv)
@@ -470,5 +476,5 @@ def test_commands_in_bubblewrap_do_not_see_or_create_the_operators_files(home: P
 
 
 def test_a_missing_configuration_outside_the_workspace_is_not_covered(home: Path) -> None:
-    argv = wrap(["true"], bwrap="bwrap", cwd=home.parent / "cwd", env={}, network="host", status_fd=3)
+    argv = command_line(home.parent / "cwd")
     assert str(trust.own_folder()) not in argv
