@@ -127,4 +127,5 @@ def _one(file: str, fields: Any) -> Declaration:
     wrong += [name for name in lists if not all(isinstance(one, str) for one in given[name])]
     if wrong:
         raise ConfigError(f"{where}: {wrong[0]} has a value of the wrong type; docs/criteria.md has an example")
-    return Declaration(**{**given, **{name: tuple(given[name]) for name in lists}})
+    as_tuples: dict[str, Any] = {name: tuple(given[name]) for name in lists}
+    return Declaration(**{**given, **as_tuples})

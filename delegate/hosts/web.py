@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -109,10 +109,9 @@ class WebServer(uvicorn.Server):
         """Close the connections of clients that don't send a whole request. uvicorn calls this ten times a second."""
         if counter % _TICKS == 0:
             # Those that wait for a request, or for the rest of one. An event stream that is open has its whole request.
-            connections: Iterable[Any] = self.server_state.connections
-            waiting = {
+            waiting: dict[Any, object] = {
                 one: one.cycle
-                for one in connections
+                for one in cast("Iterable[Any]", self.server_state.connections)
                 if one.transport is not None
                 and (one.cycle is None or one.cycle.more_body or one.cycle.response_complete)
             }
