@@ -41,6 +41,7 @@ EVIDENCE_CHARS = 300
 NAME_CHARS = 200
 _ABOUT_SOURCE = re.compile(rf"{MARK}[,;，；、][^()（）\[\]{MARK}]{{1,200}}(?=[)）\]])")
 """What is said of a source behind it in its brackets, such as when it was looked up."""
+_YEAR = re.compile("(?:19|20)[0-9]{2}")
 _BETWEEN_MARKS = re.compile(rf"((?:{MARK}[\s,;()\[\]（）【】.]*)+)")
 
 
@@ -345,11 +346,13 @@ def _uncovered(examination: Examination, cited: Iterable[Cited]) -> list[Stateme
 
 
 def _may_claim_nothing(statement: Statement, cited: Iterable[Cited]) -> bool:
-    """Whether a statement is no row, and has no quoted passage and no figure that no source has. What is missing may
-    be so from the year on that a source is of.
+    """Whether a statement is no row, and has no quoted passage, and no figure that no source has besides years: it may
+    be of later ones that nothing was found.
     """
     texts = [each.source.text for each in cited if each.source is not None]
-    return not (statement.cells or any(missing(statement.text, texts)) or _long_quotes(statement.text))
+    lost, in_words = missing(statement.text, texts)
+    is_of_figures = lost or any(not _YEAR.fullmatch(number) for number in in_words)
+    return not (statement.cells or is_of_figures or _long_quotes(statement.text))
 
 
 def _said(cited: Sequence[Cited]) -> str:
