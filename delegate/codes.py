@@ -1,4 +1,4 @@
-"""Every reason code, by what gives it. docs/verdicts.md says what each means, in a table per group."""
+"""Every reason code, by what gives it. docs/why-fail.md and docs/verdicts.md say what each means."""
 
 from typing import Literal, NewType
 
