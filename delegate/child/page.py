@@ -79,6 +79,8 @@ class _Page(HTMLParser):
         self._after_marker = False
         """Whether nothing follows the last marker of a heading or an item yet."""
         self._first_cell = True
+        self._raised = False
+        """Whether raised text begins here: a note's number behind digits is none of theirs."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._skipping += tag in _SKIPPED
@@ -92,6 +94,8 @@ class _Page(HTMLParser):
                 self._base, self._has_base = _absolute(self._base, href) or self._base, True
             case "img" if self._link is not None:
                 self.handle_data(dict(attrs).get("alt") or "")
+            case "sup":
+                self._raised = True
             case "td" | "th":
                 self.parts.append("" if self._first_cell else " | ")
                 self._first_cell = False
@@ -142,6 +146,9 @@ class _Page(HTMLParser):
         if self._skipping or not data:
             return
         data = data.replace(_SPACE, "").replace(_LINE, "")
+        if self._raised and data[:1].isdigit() and self.parts and self.parts[-1][-1:].isdigit():
+            data = f"^{data}"
+        self._raised = False
         if self._pre:
             data = data.replace("\r", "").replace("\t", _SPACE * 4).replace(" ", _SPACE)
             self.parts.append(data.replace("\n", f"\n{_LINE}"))

@@ -70,6 +70,18 @@ def test_a_hostile_page_is_read_in_time_and_length_like_its_own(part: str) -> No
     assert time.thread_time() - started < pace()  # 0.2 s at most; what grows with the square takes minutes
 
 
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("1,245<sup>1</sup> members", "1,245^1 members"),
+        ("3.4<sup><a href='#n'>2</a></sup>", "3.4^2"),
+        ("1<sup>er</sup> mai, 12 km<sup>2</sup>", "1er mai, 12 km2"),
+    ],
+)
+def test_the_number_of_a_note_is_not_part_of_the_number_before_it(html: str, text: str) -> None:
+    assert readable(f"<p>{html}</p>", URL).strip() == text
+
+
 def test_a_page_cannot_fake_white_space_that_is_kept() -> None:
     assert readable("<p>a\x01\x01\x02b</p>\x02<p>c", URL) == "ab\nc"
 
