@@ -24,7 +24,7 @@ def test_it_is_short_and_its_sections_stand_in_their_order() -> None:
     assert 300 < len(README.split()) <= 900
     assert len([line for line in PROGRAM.splitlines() if line.strip()]) <= 13
     assert max(map(len, (PROGRAM_OUTPUT + FLOW).splitlines())) <= WIDTH
-    sections = ["Install", "In Python", "How it works", "Limits", "Where to go on"]
+    sections = ["Install", "In Python", "How it works", "Limits", "Next steps"]
     assert re.findall(r"^## (.+)$", README, re.MULTILINE) == sections
 
 
