@@ -27,3 +27,9 @@ def text(where: Literal["judges", "schemas"], name: str) -> str:
 def schema(name: str) -> dict[str, Any]:
     """One of `schemas/*.json`, parsed on each call, so that the caller may change the result."""
     return json.loads(text("schemas", f"{name}.json"))
+
+
+@cache
+def reply_schema(kind: Literal["judge", "numbers", "reading", "rubric"]) -> dict[str, Any]:
+    """The form of a model's reply. Cached, since each request has it: not to be changed."""
+    return schema(f"{kind}_reply")

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from delegate._util.fencing import clean, fence, new_nonce
 from delegate._util.redaction import redactor
-from delegate._util.resources import schema, text
+from delegate._util.resources import reply_schema, text
 from delegate.judging.citations.compare import numbers, plain
 from delegate.judging.citations.decide import Cited, Examination, decided
 from delegate.judging.judge import prompt
@@ -70,7 +70,7 @@ def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dic
     question = JudgeQuestion(
         system=text("judges", "citations.md"),
         text=prompt.with_evidence(goal, asked, Evidence(page, ()), last, nonce),
-        reply_schema=schema("judge_reply"),
+        reply_schema=reply_schema("judge"),
         reply_tokens=100 + 200 * len(cited),
         nonce=nonce,
     )
@@ -157,7 +157,7 @@ def question_about_numbers(
     asked = JudgeQuestion(
         system=text("judges", "numbers.md"),
         text=f"{fenced}\n\nList the numbers in words of: {', '.join(texts)}",
-        reply_schema=schema("numbers_reply"),
+        reply_schema=reply_schema("numbers"),
         reply_tokens=_NUMBERS_TOKENS * len(texts),
         nonce=nonce,
     )

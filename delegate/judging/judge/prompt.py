@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line
 from delegate._util.redaction import redactor
-from delegate._util.resources import schema, text
+from delegate._util.resources import reply_schema, text
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.session import JudgeQuestion
 
@@ -30,7 +30,7 @@ def build_question(
     return JudgeQuestion(
         system=with_looking(card(), looks),
         text=with_evidence(goal, criteria, evidence, last, nonce),
-        reply_schema=schema("judge_reply"),
+        reply_schema=reply_schema("judge"),
         reply_tokens=100 + _ANSWER_TOKENS * len(ids),
         nonce=nonce,
         looks=looks,

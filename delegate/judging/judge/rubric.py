@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from delegate._util.fencing import clean, new_nonce
 from delegate._util.redaction import redactor
-from delegate._util.resources import schema, text
+from delegate._util.resources import reply_schema, text
 from delegate.codes import OwnCode
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
@@ -39,7 +39,7 @@ def build_question(goal: str, criterion: RubricCriterion, evidence: Evidence, lo
     return JudgeQuestion(
         system=prompt.with_looking(text("judges", "rubric.md"), looks),
         text=prompt.with_evidence(goal, question, evidence, last, nonce),
-        reply_schema=schema("rubric_reply"),
+        reply_schema=reply_schema("rubric"),
         reply_tokens=100 + 200 * len(rubric.dimensions),
         nonce=nonce,
         looks=looks,
