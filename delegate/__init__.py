@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from delegate.child.job import ChildRunner, Job, workspace
     from delegate.delegator import Delegator
     from delegate.engine.delegation import Delegation
-    from delegate.errors import CallError, ConfigError, DelegateError, ToolError
-    from delegate.events import Event
-    from delegate.ports import Tool
-    from delegate.settings import Settings
+    from delegate.policy.settings import Settings
     from delegate.types import ChildRun, Parent, Receipt, Report, Task, TaskResult, Verdict
+    from delegate.types.errors import CallError, ConfigError, DelegateError, ToolError
+    from delegate.types.events import Event
+    from delegate.types.ports import Tool
 
 __all__ = [
     "CallError",
@@ -51,10 +51,10 @@ _MODULES = {
     "delegate.child.job": ("ChildRunner", "Job", "workspace"),
     "delegate.delegator": ("Delegator",),
     "delegate.engine.delegation": ("Delegation",),
-    "delegate.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),
-    "delegate.events": ("Event",),
-    "delegate.ports": ("Tool",),
-    "delegate.settings": ("Settings",),
+    "delegate.types.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),
+    "delegate.types.events": ("Event",),
+    "delegate.types.ports": ("Tool",),
+    "delegate.policy.settings": ("Settings",),
     "delegate.types": ("ChildRun", "Parent", "Receipt", "Report", "Task", "TaskResult", "Verdict"),
 }
 

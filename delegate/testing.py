@@ -15,9 +15,9 @@ Only the words are scripted: tools, files, checks, the search for the judge's qu
 
 import json
 
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 
 __all__ = ["ChatReply", "ChatRequest", "ProviderError", "Scripted", "judge_reply"]
 

@@ -13,7 +13,7 @@ CALLS = """
 from pathlib import Path
 
 from delegate import Delegator, Job, Task, Tool
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 
 
 async def child(job: Job) -> str:

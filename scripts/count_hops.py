@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import delegate
 from delegate import Delegator
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Usage
+from delegate.types.ports import ChatReply, ChatRequest
 
 PACKAGE = Path(delegate.__file__).parent
 VERDICT = '{"answers": [{"id": "c1", "source": "output", "evidence": "the report", "reason": "r", "verdict": "met"}]}'

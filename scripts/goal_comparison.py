@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from delegate import Delegator, Task, TaskResult
 from delegate.control import run_shots
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 
 Skill = Literal["strong", "medium", "weak"]
 SKILLS: tuple[Skill, ...] = ("strong", "medium", "weak")

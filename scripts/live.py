@@ -18,7 +18,7 @@ from typing import Any
 from delegate import Delegator, Report, Task
 from delegate.models.catalog import Model, Price
 from delegate.models.providers import Endpoint, connect
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 
 CONTEXT_TOKENS = 8_192
 OUTPUT_TOKENS = 800

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from delegate.calibration.fitting import RuledRun, fit
-from delegate.calibration.statistics import auroc
+from delegate.judging.calibration.fitting import RuledRun, fit
+from delegate.judging.calibration.statistics import auroc
 from delegate.types import ChildRun, Receipt
 from tests.support.recorded import airline_receipts, claim_receipts
 

@@ -1,4 +1,4 @@
-"""Measure how often the intervals of `delegate.calibration.statistics` cover the truth, and compare them with SciPy's.
+"""Measure how often the intervals of `judging/calibration/statistics.py` hold the truth, and compare them to SciPy's.
 
     PYTHONPATH=. python scripts/measure_intervals.py
 
@@ -9,7 +9,7 @@ import random
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from delegate.calibration.statistics import Table, clopper_pearson, kappa, kappa_interval, rogan_gladen
+from delegate.judging.calibration.statistics import Table, clopper_pearson, kappa, kappa_interval, rogan_gladen
 
 RUNS = 1_000
 TRUE_RATE = 0.7

@@ -24,8 +24,8 @@ from typing import Any
 
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Usage
+from delegate.types.ports import ChatReply, ChatRequest
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 COUNTS = DATA / "token_counts.json"

@@ -14,14 +14,14 @@ from pathlib import Path
 from delegate import Delegator, Settings, Task
 from delegate.batch.item import Item
 from delegate.cli.demo.script import demo_tasks, find_python_by_name, scripted
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.report.page import report_page
 from delegate.report.reading import Reports
 from delegate.report.server import serve
 from delegate.testing import judge_reply
 from delegate.types import ShellCriterion, TextCriterion
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.browser import Browser, Page, chromium
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,4 +1,4 @@
-"""Write the generated files of schemas/ from delegate/types/ and delegate/events.py (`make schemas`).
+"""Write the generated files of schemas/ from delegate/types/ and delegate/types/events.py (`make schemas`).
 
 They describe the JSON that `Task`, `Report` and `Verdict` accept, and that of events. Everything that delegate writes
 matches them.
@@ -10,12 +10,11 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from delegate import events
-from delegate.types import Report, Task, Verdict
+from delegate.types import Report, Task, Verdict, events
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 GENERATED = {
-    "event": "events.py",
+    "event": "types/events.py",
     "report": "types/report.py",
     "task": "types/request.py",
     "verdict": "types/verdict.py",

@@ -26,8 +26,8 @@ from delegate import Delegator, Task
 from delegate.cli.screen.batch_progress import BatchProgress, Failures
 from delegate.cli.screen.screens import task_screen
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
 from delegate.types import TaskResult
+from delegate.types.ports import ChatRequest
 from scripts.write_outputs import ROOT, stable
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from delegate import ChildRun, Delegator, Job, Task
-from delegate.errors import ProviderError
-from delegate.events import Event
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.types import Workspace
+from delegate.types.errors import ProviderError
+from delegate.types.events import Event
+from delegate.types.ports import ChatReply, ChatRequest, Tool
 from tests.support.words import goal_of, is_judge, met_by, words
 
 

@@ -28,7 +28,7 @@ from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema
 from delegate.models.catalog import Catalog
 from delegate.models.overrides import effective_catalog
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from delegate.types import AnyCriterion
 from scripts import build_docs, write_events
 from scripts.write_cli_reference import document as cli_reference

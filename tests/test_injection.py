@@ -12,10 +12,10 @@ import pytest
 from delegate import Delegator, Task, Tool, ToolError
 from delegate.contract import render
 from delegate.contract.render import MARK as CHILD_WROTE
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, ToolReply
 from delegate.types import JsonObject, Report, Usage, Workspace
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, ToolReply
 from tests.support.words import Child, goal_of, is_judge, met_by, words
 
 # ------------------------------------------------------------------------------------------------ the table of attacks

@@ -17,11 +17,11 @@ import pytest
 from delegate import Delegator, Job, Task
 from delegate.child.function import FunctionRunner
 from delegate.delegator.merges import Merge
-from delegate.errors import CallError, ConfigError
 from delegate.hosts.host_tool import Invocation, make_follow_up_tools, make_merge_tool
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.types import Parent, Workspace
+from delegate.types.errors import CallError, ConfigError
 from tests.support.git import git
 from tests.support.samples import sampled
 

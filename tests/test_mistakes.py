@@ -16,8 +16,8 @@ import pytest
 
 import delegate as package
 from delegate import Delegator
-from delegate.errors import DelegateError
 from delegate.testing import Scripted
+from delegate.types.errors import DelegateError
 from tests.cli.command import delegate, openai_at
 from tests.support.model_server import ModelServer, Reply
 

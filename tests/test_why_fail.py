@@ -8,8 +8,9 @@ from typing import get_args
 
 import pytest
 
-from delegate import Settings, Task, codes
+from delegate import Settings, Task
 from delegate.cli.app import COMMANDS, command_of
+from delegate.types import codes
 from tests.support.pages import DOCS
 
 ROWS = re.findall(

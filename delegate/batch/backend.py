@@ -8,9 +8,9 @@ from typing import Protocol
 
 from delegate._util.cancellation import Cancellation
 from delegate.batch.item import Item
-from delegate.errors import DelegateError
-from delegate.events import EventSink
 from delegate.types import TaskResult
+from delegate.types.errors import DelegateError
+from delegate.types.events import EventSink
 
 
 class WorkerLost(DelegateError):

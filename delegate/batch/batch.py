@@ -24,10 +24,10 @@ from delegate.batch.results_file import ResultsFile
 from delegate.batch.sources import Source
 from delegate.batch.validate import ValidatedSource, validate
 from delegate.engine.consumers import Consumer, name_of, settle
-from delegate.errors import CallError, DelegateError
-from delegate.events import Event, EventSink, RunDone, RunStarted
 from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task
+from delegate.types.errors import CallError, DelegateError
+from delegate.types.events import Event, EventSink, RunDone, RunStarted
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
 """Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run

@@ -12,7 +12,7 @@ from typing import cast
 from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.batch.references import filled, references
 from delegate.engine.needs import obstacle, stages, unknown_need
-from delegate.errors import CallError
+from delegate.types.errors import CallError
 
 
 def check(items: Sequence[Item], *, left_out: frozenset[str] = frozenset()) -> list[list[Item]]:

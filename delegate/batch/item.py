@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
-from delegate.errors import CallError
 from delegate.judging.reading.statements import Template
 from delegate.types import Task, TaskResult
+from delegate.types.errors import CallError
 
 STOPPED = "it was running when the batch was stopped, and may have done anything"
 

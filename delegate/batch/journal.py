@@ -20,12 +20,12 @@ from pydantic import ValidationError
 
 from delegate._util.processes import is_alive, this_process
 from delegate.batch.item import Item, ItemOutcome, ItemState
-from delegate.errors import CallError, DelegateError
 from delegate.records import candidate_lists
 from delegate.records.history import DAY, Ending, Records
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
 from delegate.types import TaskResult
+from delegate.types.errors import CallError, DelegateError
 
 T = TypeVar("T")
 Rerun = Literal["unknown", "fail"]

@@ -24,9 +24,9 @@ from typing import Any
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.item import Item
-from delegate.errors import CallError, ConfigError
-from delegate.events import EventSink
 from delegate.types import Task, TaskResult
+from delegate.types.errors import CallError, ConfigError
+from delegate.types.events import EventSink
 
 OpenBackend = Callable[[int], Backend]
 """Makes the backend inside a worker, given its concurrency. Workers must be able to import it by name."""

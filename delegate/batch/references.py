@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from delegate._util.fencing import clean, fence, new_nonce
 from delegate.batch.item import Item, ItemOutcome
-from delegate.errors import CallError
+from delegate.types.errors import CallError
 
 SHORTEST_FENCED = 200
 """A value of this many characters or more is fenced even if it is a single line."""

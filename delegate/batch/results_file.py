@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from delegate.batch.item import ItemOutcome
-from delegate.errors import CallError, DelegateError
 from delegate.judging.citations.columns import is_source_of, named_after
 from delegate.types import HOLDING, Verdict
+from delegate.types.errors import CallError, DelegateError
 
 COLUMNS = (
     "verdict", "id", "row", "state", "status", "code", "reasoning", "output", "structured_output", "why", "level",

@@ -12,16 +12,16 @@ from delegate.batch.sources import Source
 from delegate.batch.validate import validate
 from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
-from delegate.codes import CallErrorCode
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
 from delegate.engine.options import CallOptions
-from delegate.errors import CallError
-from delegate.events import Event, EventKind, EventSink
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
 from delegate.records.history import Records
 from delegate.types import Task, TaskResult
+from delegate.types.codes import CallErrorCode
+from delegate.types.errors import CallError
+from delegate.types.events import Event, EventKind, EventSink
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import IO, Any, Protocol, cast, get_args
 from delegate._util.documents import Format, loads
 from delegate.batch.item import BadRow, Item, When
 from delegate.batch.templates import Templates
-from delegate.errors import CallError
 from delegate.types import Task
+from delegate.types.errors import CallError
 from delegate.types.request import not_tasks
 
 LONGEST_LINE = 1 << 20

@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, cast
 
-from delegate.errors import CallError
 from delegate.judging.reading.statements import Template
 from delegate.types import JsonObject
+from delegate.types.errors import CallError
 from delegate.types.short_forms import criterion_of
 
 Escape = Callable[[str], str]

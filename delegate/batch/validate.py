@@ -9,8 +9,8 @@ from typing import cast
 from delegate.batch.item import BadRow, Item
 from delegate.batch.results_file import without_sources
 from delegate.batch.sources import Source
-from delegate.errors import CallError
 from delegate.types import CitationsCriterion, Task
+from delegate.types.errors import CallError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
+from delegate._util.tokens import tokens_of
 from delegate.budget.costs import sum_usd
 from delegate.budget.ledger import LEAST_OUTPUT
-from delegate.models.catalog import Model, cost_usd, tokens_of
+from delegate.models.catalog import Model, cost_usd
 from delegate.models.routing import usual_child_usd
-from delegate.money import usd
 from delegate.types import Task, Usage
+from delegate.types.money import usd
 
 Basis = Literal[
     "records",  # completed tasks on record that requested this model, judging included

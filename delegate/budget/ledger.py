@@ -26,8 +26,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 from delegate._util.semaphore import resolve
-from delegate.errors import BudgetExceeded
-from delegate.events import OnWait
+from delegate.types.errors import BudgetExceeded
+from delegate.types.events import OnWait
 
 LimitName = Literal["children", "model_calls", "tokens", "cost_usd"]
 Amounts = Mapping[LimitName, float]

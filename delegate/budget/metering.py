@@ -25,15 +25,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 
+from delegate._util.tokens import tokens_of
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger, Output
-from delegate.errors import Outcome, ProviderError
-from delegate.events import OnWait
-from delegate.models.catalog import Model, cost_usd, tokens_of
+from delegate.models.catalog import Model, cost_usd
 from delegate.models.connections import Connection
-from delegate.ports import ChatReply, ChatRequest, Incoming, ToolCall, ToolSpec
 from delegate.telemetry import operations
 from delegate.types import JsonObject, Usage
+from delegate.types.errors import Outcome, ProviderError
+from delegate.types.events import OnWait
+from delegate.types.ports import ChatReply, ChatRequest, Incoming, ToolCall, ToolSpec
 
 PATIENCE_SECONDS = 300.0
 """Seconds that a call waits for a rate limit, or between repeated calls, by default."""

@@ -24,9 +24,9 @@ from delegate._util.redaction import logger
 from delegate.budget.ledger import Ledger
 from delegate.budget.runs import Run, RunContext, current_context, use_context
 from delegate.budget.shared import SharedAmounts
-from delegate.errors import ConfigError
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import Tier
+from delegate.types.errors import ConfigError
 
 _log = logger(__name__)
 

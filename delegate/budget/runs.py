@@ -19,11 +19,11 @@ from weakref import WeakValueDictionary
 from delegate._util import forking
 from delegate._util.semaphore import FairSemaphore, Permit
 from delegate.budget.ledger import Amounts, Ledger, Window
-from delegate.errors import BudgetExceeded, CallError
 from delegate.models.catalog import Catalog
 from delegate.models.tiers import Bounds, weaker
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import Author, Parent, Tier, Totals, Workspace
+from delegate.types.errors import BudgetExceeded, CallError
 
 if TYPE_CHECKING:
     from delegate.budget.shared import SharedAmounts

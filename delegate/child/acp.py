@@ -21,9 +21,9 @@ from delegate.budget.nested import child_environment
 from delegate.child.command import STDERR_CHARS, AgentEnded, AgentFault, CommandRunner, failed, key_hint
 from delegate.child.command_line import PLACEHOLDER
 from delegate.child.job import Job
-from delegate.errors import ConfigError, ToolError
 from delegate.sandbox.commands import confinement
 from delegate.types import ChildRun
+from delegate.types.errors import ConfigError, ToolError
 
 if TYPE_CHECKING:
     from delegate.child import acp_connection

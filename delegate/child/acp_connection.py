@@ -31,10 +31,10 @@ from delegate.child.command import AgentEnded, AgentFault
 from delegate.child.job import Job, call_tool
 from delegate.child.tool_calls import ToolCalls
 from delegate.child.toolbox import whole_text
-from delegate.errors import ToolError, WorkspaceTooLarge
-from delegate.ports import Effect, Tool, ToolCall, ToolOutput
 from delegate.records.recorder import MAX_REPORT_CHARS
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
+from delegate.types.errors import ToolError, WorkspaceTooLarge
+from delegate.types.ports import Effect, Tool, ToolCall, ToolOutput
 
 START_SECONDS = 120.0
 """How long an agent may take to begin: some are downloaded when they are started."""

@@ -22,14 +22,14 @@ from delegate.budget.nested import child_environment
 from delegate.child.cli_output import read_cli_output
 from delegate.child.command_line import PLACEHOLDER, parse_command, variables
 from delegate.child.job import Job
-from delegate.codes import ChildCode
-from delegate.errors import ConfigError, ToolError
 from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.commands import confinement
 from delegate.sandbox.commands.confinement import Confinement
 from delegate.sandbox.processes.environment import command_environment
 from delegate.sandbox.processes.process import ProcessResult
 from delegate.types import ChildRun, ErrorDetail, Usage
+from delegate.types.codes import ChildCode
+from delegate.types.errors import ConfigError, ToolError
 
 OutputForm = Literal["text", "json"]
 

@@ -6,7 +6,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 
-from delegate.errors import ConfigError
+from delegate.types.errors import ConfigError
 
 PLACEHOLDER = re.compile(r"(--?[\w-]+=)?\{(prompt|goal)\}")
 """A placeholder is an argument of its own, or the value of an option. Inside a script it would be run as code."""

@@ -14,17 +14,17 @@ from typing import Any
 
 from delegate._util.fencing import frame, new_mark
 from delegate._util.threads import run_in_thread_if
+from delegate._util.tokens import tokens_of
 from delegate.budget import metering, runs
 from delegate.child import prompt
 from delegate.child.goal_tools import ABORT, CLAIM, goal_tools
 from delegate.child.job import Job
-from delegate.errors import ProviderError, ThinkingRefused, TierExceeded, ToolError
-from delegate.models.catalog import tokens_of
 from delegate.models.tiers import is_above
-from delegate.ports import ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
 from delegate.records.recorder import LARGE_CHARS, argument_chars
 from delegate.sandbox.filesystem.media import PDF_TYPES
 from delegate.types import Effort, JsonObject
+from delegate.types.errors import ProviderError, ThinkingRefused, TierExceeded, ToolError
+from delegate.types.ports import ChatReply, ChatRequest, Message, Tool, ToolCall, ToolOutput, ToolReply, ToolSpec
 
 TOOL_REPLY_CHARS = 40_000
 """Length of one tool result in the conversation."""

@@ -18,7 +18,7 @@ from yarl import URL
 
 from delegate._util.redaction import redactor
 from delegate.child.page import readable
-from delegate.errors import ToolDenied, ToolError
+from delegate.types.errors import ToolDenied, ToolError
 
 MAX_REDIRECTS = 5
 MAX_URL_CHARS = 4_000

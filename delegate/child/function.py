@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from delegate._util.threads import run_in_thread_if
 from delegate.child.job import ChildRunner, Job
-from delegate.errors import ConfigError
 from delegate.records.recorder import LARGE_CHARS
 from delegate.types import ChildRun, ErrorDetail
+from delegate.types.errors import ConfigError
 
 ChildFunction = Callable[[Job], Awaitable[str | dict[str, Any] | list[Any] | BaseModel | ChildRun]]
 """Does a task and returns the child's report, or a whole run made by `job.recorder.finish`.

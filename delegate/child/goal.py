@@ -19,8 +19,8 @@ from delegate.child.job import ClaimReply, Claims, Job, MadeClaim
 from delegate.child.replies import FAILURES, MAX_REPLIES_PER_TURN, Recovery, failed, finish
 from delegate.child.tool_calls import END_AT, ToolCalls
 from delegate.control.loop import LoopLimits, LoopResult, Stop, run_loop
-from delegate.ports import ChatReply, ToolCall, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, GoalEnd
+from delegate.types.ports import ChatReply, ToolCall, ToolOutput
 
 MAX_REPEATED_CLAIMS = 2
 """How many times in a row a claim may repeat the one before, with nothing changed."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from delegate.ports import ToolSpec
 from delegate.types import JsonObject
+from delegate.types.ports import ToolSpec
 
 CLAIM, ABORT = "claim_complete", "abort_with_report"
 GOAL_TOOLS = frozenset({CLAIM, ABORT})

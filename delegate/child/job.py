@@ -12,13 +12,13 @@ from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
 from delegate.child import prompt
 from delegate.child.project_notes import ProjectNotes
-from delegate.errors import DelegateError, ToolDenied, ToolError
-from delegate.events import ChildToolStarted, Notify, WaitReason
 from delegate.models.connections import Connection
-from delegate.ports import Incoming, Tool, ToolOutput
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, JsonObject, Provenance, Task, Tier, Usage
+from delegate.types.errors import DelegateError, ToolDenied, ToolError
+from delegate.types.events import ChildToolStarted, Notify, WaitReason
+from delegate.types.ports import Incoming, Tool, ToolOutput
 
 current_workspace: ContextVar[Path | None] = ContextVar("delegate_workspace", default=None)
 """The folder of the task that runs here."""

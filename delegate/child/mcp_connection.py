@@ -16,8 +16,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from delegate.errors import ToolError
 from delegate.policy.mcp_servers import McpServer
+from delegate.types.errors import ToolError
 
 CLOSE_SECONDS = 10.0
 """How long a server may take to end. Then it is left to the SDK, which kills it."""

@@ -24,11 +24,11 @@ from delegate._util.redaction import logger, redactor
 from delegate._util.similar import most_similar
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import Run
-from delegate.errors import CallError, ConfigError, ToolError
 from delegate.policy.mcp_servers import McpServer
-from delegate.ports import SEARCH_WEB, Attachment, Tool, ToolOutput
 from delegate.sandbox.filesystem import media
 from delegate.types import JsonObject, Task
+from delegate.types.errors import CallError, ConfigError, ToolError
+from delegate.types.ports import SEARCH_WEB, Attachment, Tool, ToolOutput
 
 if TYPE_CHECKING:
     from delegate.child.mcp_connection import McpConnection

@@ -28,14 +28,14 @@ from delegate._util.threads import run_in_thread
 from delegate.budget.ledger import Ledger
 from delegate.child.job import Waiting
 from delegate.child.steps import Steps
-from delegate.errors import ToolDenied
-from delegate.events import ApprovalAnswered, ApprovalAsked, ApprovalOutcome, Notify, read_only
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval, digest_of, files_of, shown
 from delegate.policy.decide import Action, BudgetLeft, Decision, decide
 from delegate.policy.rules import Policy
-from delegate.ports import Tool, ToolOutput
 from delegate.records.recorder import args_digest
 from delegate.sandbox.commands.commands import Approve
+from delegate.types.errors import ToolDenied
+from delegate.types.events import ApprovalAnswered, ApprovalAsked, ApprovalOutcome, Notify, read_only
+from delegate.types.ports import Tool, ToolOutput
 
 EXPECTED = "expected_outcome"
 """The argument in which a child says what is to come of a call. The tool doesn't get it."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from delegate.child.conversation import Conversation
 from delegate.child.job import Job
-from delegate.codes import ChildCode
-from delegate.ports import ChatReply
 from delegate.types import ChildRun, ErrorDetail, RunStatus
+from delegate.types.codes import ChildCode
+from delegate.types.ports import ChatReply
 
 MAX_REPLIES_PER_TURN = 256
 """A turn with more tool calls than this fails the child: every call needs a reply, which the next request contains."""

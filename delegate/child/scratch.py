@@ -13,8 +13,8 @@ from typing import Any
 from delegate._util.fencing import fence, new_nonce
 from delegate._util.redaction import redactor
 from delegate.child.goal_tools import text_schema
-from delegate.errors import ToolError
-from delegate.ports import Tool
+from delegate.types.errors import ToolError
+from delegate.types.ports import Tool
 
 SCRATCH = "scratch"
 MAX_TEXTS = 100

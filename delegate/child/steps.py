@@ -14,10 +14,10 @@ from typing import Any, cast
 from delegate._util.fencing import one_line
 from delegate._util.similar import most_similar
 from delegate.child.goal_tools import DECLARE, STEP_TOOLS, VERIFY, object_schema, text_schema
-from delegate.errors import ToolError
-from delegate.events import Notify, StepDeclared, StepVerified
-from delegate.ports import Tool
 from delegate.types import Receipt
+from delegate.types.errors import ToolError
+from delegate.types.events import Notify, StepDeclared, StepVerified
+from delegate.types.ports import Tool
 
 MAX_STEPS = 200
 _CHARS = 2_000

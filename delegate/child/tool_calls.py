@@ -9,9 +9,9 @@ from itertools import groupby
 from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_thread_if
 from delegate.child.job import Job, call_tool
-from delegate.ports import Tool, ToolCall, ToolOutput
 from delegate.records.recorder import LARGE_CHARS, argument_chars, canonical
 from delegate.telemetry import operations
+from delegate.types.ports import Tool, ToolCall, ToolOutput
 
 MAX_CALLS_PER_TURN = 32
 """Further tool calls in one turn get an error as their reply."""

@@ -17,14 +17,14 @@ from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget.nested import child_environment
-from delegate.errors import CallError, ToolError
-from delegate.ports import Effect, Tool, ToolOutput, ToolSpec
 from delegate.sandbox.commands.commands import Approve, Commands
 from delegate.sandbox.filesystem import files, media, search
 from delegate.sandbox.filesystem.files import Excerpt
 from delegate.sandbox.tampering.git_files import shown_text
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import JsonObject
+from delegate.types.errors import CallError, ToolError
+from delegate.types.ports import Effect, Tool, ToolOutput, ToolSpec
 
 MAX_READ_BYTES = 5_000_000
 """Size of one file; larger ones need `search_files` or `run_shell`."""
@@ -128,7 +128,7 @@ class _Definition:
         try:
             arguments = self.arguments.model_validate(present)
         except ValidationError as problem:
-            from delegate._util.signatures import argument_error  # loaded only for mistakes
+            from delegate.types.signatures import argument_error  # loaded only for mistakes
 
             raise ToolError(argument_error(self.name, self.arguments.model_fields, problem)) from problem
         return await self.run(context, arguments)

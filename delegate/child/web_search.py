@@ -14,12 +14,12 @@ from delegate.budget import metering
 from delegate.budget.ledger import Ledger
 from delegate.child.goal_tools import object_schema, text_schema
 from delegate.child.job import Waiting
-from delegate.errors import BudgetExceeded, ProviderError, ToolError
 from delegate.models.connections import Connection
 from delegate.models.tiers import is_above
-from delegate.ports import SEARCH_WEB, ChatReply, ChatRequest, Message, Tool
 from delegate.records.recorder import Recorder
 from delegate.types import Tier
+from delegate.types.errors import BudgetExceeded, ProviderError, ToolError
+from delegate.types.ports import SEARCH_WEB, ChatReply, ChatRequest, Message, Tool
 
 DESCRIPTION = (
     "Search the web. Returns an answer and the pages found. A quote is text of the page itself; before you cite a page "

@@ -16,8 +16,6 @@ from importlib.util import find_spec
 from types import FrameType
 from typing import Any, NoReturn
 
-from delegate.errors import CallError, DelegateError
-
 PROGRAM = "delegate"
 OLDEST_PYTHON = (3, 11)
 """As `requires-python` in pyproject.toml."""
@@ -46,8 +44,9 @@ def main() -> None:
     except Exception as error:
         if sys.flags.dev_mode:
             raise
-        _print_error(_error_text(error))
-        sys.exit(2 if isinstance(error, DelegateError) or hasattr(error, "format_message") else 1)
+        text, status = _told(error)
+        _print_error(text)
+        sys.exit(status)
     finally:
         try:
             logs.finish()
@@ -69,7 +68,8 @@ def _run(arguments: list[str]) -> object:
         is_server = arguments[:1] == ["mcp"] and not {"install", "--http"} & {*arguments} and not sys.stdin.isatty()
         if not is_server or find_spec("mcp") is None:
             raise
-        _print_error(text := _error_text(error))
+        text, _ = _told(error)
+        _print_error(text)
         import_module("delegate.cli.commands.mcp").serve_problem(text)
         return 2
 
@@ -95,16 +95,19 @@ def _usage_text(error: Any) -> str:
     return f"{text} (see `{context.command_path if context else PROGRAM} --help`)"
 
 
-def _error_text(error: Exception) -> str:
+def _told(error: Exception) -> tuple[str, int]:
+    """What is said of an error, and the exit code."""
     if hasattr(error, "format_message"):  # of the parser, whose exceptions differ between versions of typer
-        return _usage_text(error)
+        return _usage_text(error), 2
     if type(error).__name__ == "Abort":  # no answer to a question
-        return "interrupted"
+        return "interrupted", 1
+    from delegate.types.errors import CallError, DelegateError  # with pydantic, which help and version go without
+
     if isinstance(error, CallError):
-        return f"{error.message} ({error.hint})" if error.hint else error.message
+        return f"{error.message} ({error.hint})" if error.hint else error.message, 2
     if isinstance(error, (DelegateError, OSError)):
-        return str(error)
-    return f"internal error, {type(error).__name__}: {error} (run `python -X dev -m delegate …` for a traceback)"
+        return str(error), 2 if isinstance(error, DelegateError) else 1
+    return f"internal error, {type(error).__name__}: {error} (run `python -X dev -m delegate …` for a traceback)", 1
 
 
 def _set_up_process() -> None:

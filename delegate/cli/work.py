@@ -21,8 +21,8 @@ from delegate.budget.nested import joined
 from delegate.cli import PROGRAM, terminations
 from delegate.cli.screen.progress import live
 from delegate.delegator import Delegator
-from delegate.events import EventSink
 from delegate.telemetry.operations import written_to
+from delegate.types.events import EventSink
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from delegate.money import usd
 from delegate.types import Provenance, TaskResult, Totals
+from delegate.types.money import usd
 
 
 class Priced(Protocol):

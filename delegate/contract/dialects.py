@@ -14,9 +14,9 @@ from typing import Literal, cast, get_args
 from delegate._util import resources
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
-from delegate.errors import ConfigError
-from delegate.money import usd
 from delegate.types import CallField, JsonObject
+from delegate.types.errors import ConfigError
+from delegate.types.money import usd
 
 Dialect = Literal[
     "openai",  # Chat Completions, and every endpoint compatible with it

@@ -34,8 +34,8 @@ from delegate.contract.reading import (
     read_object,
     show,
 )
-from delegate.errors import CallError
 from delegate.types import TIERS, JsonObject, Task
+from delegate.types.errors import CallError
 from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 
 CheckSchema = Callable[[JsonObject], str | None]

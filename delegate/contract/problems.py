@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from delegate._util.similar import most_similar
-from delegate.codes import CallErrorCode
 from delegate.contract.reading import join, show
-from delegate.errors import CallError
 from delegate.types import AnyCriterion, CriterionBase, Task
+from delegate.types.codes import CallErrorCode
+from delegate.types.errors import CallError
 
 TASK_FIELDS = ("goal", "context", "acceptance_criteria", "tier", "output_schema", "id", "needs", "attempts")
 """The fields of a task that a parent may set. The other fields of `Task` are reserved for the operator."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
-from delegate.events import Event, WaitReason
+from delegate.types.events import Event, WaitReason
 
 WAITS: dict[WaitReason, str] = {
     "rate_limit": "waits for a provider's rate limit",

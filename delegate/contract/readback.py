@@ -11,8 +11,8 @@ from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
 from delegate.contract.progress import CallProgress
 from delegate.contract.reading import Arguments, decode, join, kind_of, show
 from delegate.contract.render import data_notice, mark_verdicts, verdict_line
-from delegate.errors import CallError
 from delegate.types import JsonObject, ParentQuestion, TaskResult
+from delegate.types.errors import CallError
 
 _EXAMPLE = 'send {"handle": "1f2e3d4c5b6a-0"}, with the handle from the result'
 MAX_LISTED = 12

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from delegate._util.fencing import one_line, quoted
-from delegate.errors import CallError
+from delegate.types.errors import CallError
 
 Arguments = Mapping[str, Any] | str | bytes
 """A tool call's arguments, as JSON text or parsed."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
-from delegate.money import usd
 from delegate.types import (
     PASSING,
     Attempt,
@@ -30,6 +29,7 @@ from delegate.types import (
     Verdict,
     answered,
 )
+from delegate.types.money import usd
 
 if TYPE_CHECKING:
     import regex

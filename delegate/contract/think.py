@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from delegate._util.fencing import one_line
 from delegate.contract.reading import MAX_CRITERIA, Arguments, check_size, is_blank, join, kind_of, read_object
-from delegate.errors import CallError
+from delegate.types.errors import CallError
 
 CRITERION_CHARS = 500
 """Maximum length of a criterion in the checklist."""

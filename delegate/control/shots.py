@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from delegate._util.fencing import one_line
 from delegate.control.loop import LoopLimits, LoopResult, LoopStep, Stop, run_loop
 from delegate.control.review import refusal
-from delegate.errors import CallError
 from delegate.types import Task, TaskResult
+from delegate.types.errors import CallError
 
 Propose = Callable[[Task], Awaitable[TaskResult]]
 Review = Callable[[TaskResult], str]

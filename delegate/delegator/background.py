@@ -11,18 +11,18 @@ from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
 from delegate.engine.delegation import Delegation
 from delegate.engine.error_mapping import refusal
-from delegate.errors import CallError, DelegateError
-from delegate.events import EventSink
 from delegate.records.history import Records, TaskSummary
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
+from delegate.types.errors import CallError, DelegateError
+from delegate.types.events import EventSink
 
 if TYPE_CHECKING:
-    from delegate.codes import CallErrorCode
     from delegate.engine.task_run import TaskRun
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
-    from delegate.records.mailbox import SentMessage
     from delegate.sandbox.commands.commands import Author
+    from delegate.types import SentMessage
+    from delegate.types.codes import CallErrorCode
 
 _LISTED_RUNS = 100
 """The number of runs in which a caller's latest tasks are looked for."""

@@ -13,10 +13,10 @@ from delegate.batch.runner import BatchPlan, BatchRunner
 from delegate.batch.sources import Source, source_of
 from delegate.budget.runs import RunRegistry
 from delegate.engine.admission import Admission
-from delegate.events import EventSink
+from delegate.policy.settings import Settings
 from delegate.records.history import Records
-from delegate.settings import Settings
 from delegate.types import Task
+from delegate.types.events import EventSink
 
 
 class Batches:

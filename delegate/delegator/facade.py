@@ -19,15 +19,12 @@ from delegate.contract import Arguments, Dialect, Limits, Variant
 from delegate.delegator.background import Background
 from delegate.engine.consumers import as_consumer
 from delegate.engine.error_mapping import refusal
-from delegate.errors import CallError, ConfigError
-from delegate.events import EventSink
 from delegate.models.catalog import Model
 from delegate.models.connections import connect, through_client, with_host_models
 from delegate.models.overrides import effective_catalog
-from delegate.ports import ChatClient, Tool, ToolOutput
+from delegate.policy.settings import Settings, SettingsOptions, load_settings, override
 from delegate.records.history import Records, TaskSummary
 from delegate.records.mailbox import continued_from
-from delegate.settings import Settings, SettingsOptions, load_settings, override
 from delegate.types import (
     Author,
     JsonObject,
@@ -38,10 +35,12 @@ from delegate.types import (
     Task,
     Verdict,
 )
+from delegate.types.errors import CallError, ConfigError
+from delegate.types.events import EventSink
+from delegate.types.ports import ChatClient, Tool, ToolOutput
 
 if TYPE_CHECKING:
     from delegate.batch.backend import Backend
-    from delegate.calibration.limits import JudgeLimits
     from delegate.child.function import ChildFunction
     from delegate.child.job import ChildRunner
     from delegate.child.mcp_servers import McpServers
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from delegate.delegator.task_records import TaskRecords
     from delegate.engine.admission import Admission
     from delegate.engine.task_run import TaskRun
+    from delegate.judging.calibration.limits import JudgeLimits
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 
@@ -71,7 +71,7 @@ class Delegator:
         tools: The tools of children, instead of the built-in toolbox. A function with type hints becomes a tool as by
             `Tool.from_function`.
         on_event: Receives the events of all calls, in addition to the `on_event` of a single call. It may be an `async`
-            function. See `delegate.events`.
+            function. See `delegate.types.events`.
         stream_text: Also send events with a child's text while its model writes it (`child.text`).
         on_approval: An async function that asks a person whether a child may make a call, where the settings `policy`
             or `commands` say so, unless a single call has its own. Without one, such calls are refused.
@@ -180,7 +180,7 @@ class Delegator:
     def _judge_limits(self) -> "JudgeLimits | None":
         if self.settings.max_false_pass is None:
             return None
-        from delegate.calibration.limits import JudgeLimits  # only where it is needed
+        from delegate.judging.calibration.limits import JudgeLimits  # only where it is needed
         from delegate.judging.versions import judge_version
 
         return JudgeLimits(self._records, self.settings.max_false_pass, judge_version, self.catalog.models)

@@ -17,15 +17,15 @@ from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import RunContext
 from delegate.contract import Arguments
-from delegate.errors import CallError
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
+from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.sandbox.workspace import take_over, worktree
 from delegate.sandbox.workspace.folder import Folder
-from delegate.settings import Settings
 from delegate.types import LEVELS, AnyCriterion, ChildRun, JsonObject, Level, Task, Verdict, Workspace
+from delegate.types.errors import CallError
 
 KEPT_MERGES = 100
 _CHECKED = ("shell", "file")

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 from pydantic import ValidationError
 
-from delegate.calibration.fitting import RuledRun
-from delegate.calibration.limits import JudgeLimits
 from delegate.judging import rulings as rulings_of
+from delegate.judging.calibration.fitting import RuledRun
+from delegate.judging.calibration.limits import JudgeLimits
 from delegate.models.false_pass import FalsePassTable
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.types import ChildRun, JsonObject, Ruling, RulingWord, Sampling, Verdict

@@ -14,7 +14,6 @@ from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS, STEP_TOOLS
 from delegate.child.toolbox import toolbox_specs
-from delegate.codes import CallErrorCode
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
@@ -23,16 +22,17 @@ from delegate.engine.needs import check_together
 from delegate.engine.options import CallOptions
 from delegate.engine.roles import in_role, role_of
 from delegate.engine.working_folder import in_workspace, located
-from delegate.errors import BudgetExceeded, CallError
-from delegate.events import Event
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
-from delegate.ports import SEARCH_WEB
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import CONDITIONS, Author, ReceiptCriterion, Report, Task
+from delegate.types.codes import CallErrorCode
+from delegate.types.errors import BudgetExceeded, CallError
+from delegate.types.events import Event
+from delegate.types.ports import SEARCH_WEB
 from delegate.types.request import not_tasks
 
 

@@ -15,24 +15,24 @@ from delegate.engine.consumers import as_consumer
 from delegate.engine.executor import Executor
 from delegate.engine.scope import Services
 from delegate.engine.task_run import TaskRun
-from delegate.errors import DelegateError
-from delegate.events import EventSink
 from delegate.judging.judge.session import JudgePool
 from delegate.judging.looks.look import LookLimits
 from delegate.judging.reading.reader import Reader
 from delegate.judging.verdict import Judging, load_judging
 from delegate.models.catalog import Catalog
 from delegate.models.connections import Connections
-from delegate.ports import Tool
+from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Commands
-from delegate.settings import Settings
 from delegate.types import Task
+from delegate.types.errors import DelegateError
+from delegate.types.events import EventSink
+from delegate.types.ports import Tool
 
 if TYPE_CHECKING:
-    from delegate.calibration.detector import Detector
-    from delegate.calibration.limits import JudgeLimits
     from delegate.child.mcp_servers import McpServers
+    from delegate.judging.calibration.detector import Detector
+    from delegate.judging.calibration.limits import JudgeLimits
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 
@@ -108,7 +108,7 @@ def _detector_in(home: Path) -> "Detector | None":
     """The detector that was fitted to this project's rulings, if there is one. One that can't be used is none."""
     if not (home / "detector.json").exists():
         return None
-    from delegate.calibration import detector
+    from delegate.judging.calibration import detector
 
     try:
         return detector.load(home)

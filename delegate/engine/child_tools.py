@@ -11,11 +11,11 @@ from delegate.child.toolbox import toolbox
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.models.connections import Connection
-from delegate.ports import Tool
 from delegate.records.recorder import Recorder
 from delegate.sandbox.filesystem.media import readable_types
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ProbeCriterion, Task
+from delegate.types.ports import Tool
 
 if TYPE_CHECKING:
     from delegate.child.permissions import Permissions

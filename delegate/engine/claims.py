@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
 from delegate.child.job import ClaimReply, MadeClaim
-from delegate.codes import VerdictCode
 from delegate.control.review import refusal, refused_criteria
 from delegate.engine.refusals import Refusals, text_of_call, text_of_file
-from delegate.events import ClaimJudged, ClaimMade, Notify
 from delegate.judging.levels import VERIFIED
 from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import Artifact, ChildRun, Claim, ErrorDetail, JsonObject, Task, Verdict
+from delegate.types.codes import VerdictCode
+from delegate.types.events import ClaimJudged, ClaimMade, Notify
 
 Judge = Callable[[ChildRun, Task], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000

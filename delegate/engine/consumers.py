@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from delegate._util.redaction import logger
-from delegate.events import Event, EventKind, EventSink
+from delegate.types.events import Event, EventKind, EventSink
 
 SLOW_SECONDS = 0.1
 """A plain function that needs longer for one event gets the further ones in a thread."""

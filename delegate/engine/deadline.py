@@ -4,8 +4,8 @@ import asyncio
 from types import TracebackType
 
 from delegate._util.cancellation import Cancellation, Deadline
-from delegate.errors import WorkspaceTooLarge
 from delegate.sandbox.workspace.folder import Folder
+from delegate.types.errors import WorkspaceTooLarge
 
 
 class ChildDeadline(Deadline):

@@ -10,8 +10,8 @@ from delegate._util.cancellation import Cancellation, retrieve_exception
 from delegate._util.redaction import logger
 from delegate.contract.progress import CallProgress
 from delegate.engine.consumers import Consumer, as_consumer, settle
-from delegate.events import Event, EventSink
 from delegate.types import ParentQuestion, Report, TaskResult
+from delegate.types.events import Event, EventSink
 
 if TYPE_CHECKING:
     from delegate.policy.questions import OnQuestion

@@ -3,8 +3,8 @@
 import asyncio
 
 from delegate._util.cancellation import Cancellation, Deadline
-from delegate.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
 from delegate.types import ErrorDetail, Report, RunStatus
+from delegate.types.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
 
 MappedError = tuple[RunStatus, ErrorDetail]
 

@@ -32,13 +32,13 @@ from delegate.engine.needs import names_of
 from delegate.engine.options import CallOptions
 from delegate.engine.scope import CallScope, Services
 from delegate.engine.task_run import TaskRun
-from delegate.errors import CallError
-from delegate.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.models.connections import Connection
-from delegate.ports import Tool
 from delegate.telemetry import operations
 from delegate.types import TIERS, Report, Task, TaskResult, Totals
+from delegate.types.errors import CallError
+from delegate.types.events import Event, RunDone, RunStarted, TaskQueued
+from delegate.types.ports import Tool
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed

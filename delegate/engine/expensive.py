@@ -7,12 +7,12 @@ from delegate.budget.estimate import Estimator
 from delegate.budget.runs import RunContext
 from delegate.child.permissions import WHY_NOT, answer_to
 from delegate.engine.scope import Services
-from delegate.errors import CallError, DelegateError
-from delegate.events import read_only
 from delegate.models.catalog import Model
-from delegate.money import usd
 from delegate.policy.approvals import ApprovalRequest, digest_of
 from delegate.types import Task
+from delegate.types.errors import CallError, DelegateError
+from delegate.types.events import read_only
+from delegate.types.money import usd
 
 
 async def refuse_unapproved(

@@ -11,12 +11,12 @@ from datetime import date
 
 from delegate._util.redaction import redactor
 from delegate.budget.ledger import Ledger
-from delegate.errors import ConfigError, ProviderError
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import usual_child_usd
-from delegate.ports import Tool
 from delegate.records.recorder import encodable
 from delegate.types import ErrorDetail, FailedModel, Receipt
+from delegate.types.errors import ConfigError, ProviderError
+from delegate.types.ports import Tool
 
 MAX_MODELS = 3
 MESSAGE_CHARS = 500

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from delegate.events import LIVE_CHARS, ChildText, Notify
-from delegate.ports import Incoming
+from delegate.types.events import LIVE_CHARS, ChildText, Notify
+from delegate.types.ports import Incoming
 
 _EVERY_SECONDS = 0.1
 """At most ten events a second for each child."""

@@ -8,9 +8,9 @@ from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from delegate.errors import CallError, DelegateError
 from delegate.sandbox.workspace.inputs import INPUTS, Given, is_in_inputs
 from delegate.types import AboutFile, FileCriterion, Task, TaskResult
+from delegate.types.errors import CallError, DelegateError
 
 
 def names_of(tasks: Sequence[Task]) -> list[str]:

@@ -17,11 +17,11 @@ from delegate._util.redaction import logger, redactor
 from delegate.child.goal_tools import object_schema, text_schema
 from delegate.child.job import Waiting
 from delegate.engine.task_events import TaskEvents
-from delegate.errors import DelegateError, ToolError
-from delegate.events import QuestionAnswered, QuestionAsked, QuestionOutcome
-from delegate.ports import Tool
 from delegate.records.history import Records
 from delegate.types import JsonObject, ParentQuestion
+from delegate.types.errors import DelegateError, ToolError
+from delegate.types.events import QuestionAnswered, QuestionAsked, QuestionOutcome
+from delegate.types.ports import Tool
 
 if TYPE_CHECKING:
     from delegate.policy.questions import OnQuestion

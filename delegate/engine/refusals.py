@@ -14,7 +14,6 @@ from delegate.judging.combine import combine, findings_of, weighted_score
 from delegate.judging.proof.files import same_file
 from delegate.judging.submission import result
 from delegate.judging.versions import judge_version, reading_version, rubric_version
-from delegate.ports import Tool
 from delegate.types import (
     Artifact,
     ChildRun,
@@ -26,6 +25,7 @@ from delegate.types import (
     Task,
     Verdict,
 )
+from delegate.types.ports import Tool
 
 _WORD = re.compile(r"(?<!\w)[-+]\d\w*|\w+")
 """A word of a report. The sign of a number belongs to it."""

@@ -18,11 +18,11 @@ from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.engine.questions import ASK, Heard
-from delegate.errors import CallError
 from delegate.records.history import Ending
 from delegate.records.mailbox import continuation_of
 from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
 from delegate.types.base import Value
+from delegate.types.errors import CallError
 
 V = TypeVar("V", bound=Value)
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
-from delegate.errors import CallError
 from delegate.models.catalog import Model
 from delegate.models.tiers import Bounds, is_above, weaker
 from delegate.policy.roles import Role
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import Task
+from delegate.types.errors import CallError
 
 
 def role_of(task: Task, settings: Settings) -> Role | None:

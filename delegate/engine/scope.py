@@ -12,17 +12,17 @@ from delegate.budget.runs import Run, RunContext
 from delegate.child.job import ChildRunner
 from delegate.child.toolbox import toolbox_definitions
 from delegate.engine.consumers import Consumer
-from delegate.events import Event, EventKind
 from delegate.judging.reading.reader import CallReading
 from delegate.judging.reading.statements import ToolInfo
 from delegate.judging.verdict import Judging
 from delegate.models.connections import Connections
-from delegate.ports import SEARCH_WEB, Tool
+from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.write_locks import WriteLocks
-from delegate.settings import Settings
 from delegate.types import Author, Tier
+from delegate.types.events import Event, EventKind
+from delegate.types.ports import SEARCH_WEB, Tool
 
 if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers

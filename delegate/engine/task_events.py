@@ -8,7 +8,8 @@ from typing import ParamSpec
 
 from delegate._util.redaction import logger, redactor
 from delegate.engine.scope import CallScope
-from delegate.events import (
+from delegate.types import JsonObject, TaskResult
+from delegate.types.events import (
     ChildWaiting,
     EventKind,
     TaskDone,
@@ -18,7 +19,6 @@ from delegate.events import (
     kind_of,
     reported_wait,
 )
-from delegate.types import JsonObject, TaskResult
 
 _log = logger(__name__)
 _NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.text", "child.tool.started", "check.started", "task.done"})

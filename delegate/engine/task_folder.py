@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.engine.scope import CallScope
-from delegate.errors import CallError
 from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.worktree import merge_diff
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import JsonObject, Task
+from delegate.types.errors import CallError
 
 if TYPE_CHECKING:
     from delegate.engine.resume import Resumed

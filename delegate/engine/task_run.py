@@ -34,25 +34,25 @@ from delegate.engine.results import build_result, internal_error_result
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.engine.task_folder import fill_from, open_folder, start_of
-from delegate.errors import DelegateError, ProviderError, WorkspaceTooLarge
-from delegate.events import (
-    ChildDone,
-    ChildStarted,
-    MessageDelivered,
-    VerdictGiven,
-    WaitReason,
-)
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
 from delegate.models.providers import BuiltInClient
 from delegate.models.tiers import weaker
-from delegate.ports import Incoming
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.workspace.folder import Folder
 from delegate.telemetry import operations
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Task, TaskResult, Verdict
+from delegate.types.errors import DelegateError, ProviderError, WorkspaceTooLarge
+from delegate.types.events import (
+    ChildDone,
+    ChildStarted,
+    MessageDelivered,
+    VerdictGiven,
+    WaitReason,
+)
+from delegate.types.ports import Incoming
 
 if TYPE_CHECKING:
     from delegate.engine.claims import TaskClaims

@@ -28,8 +28,6 @@ from anthropic.types.beta import BetaToolParam, BetaToolUnionParam
 from opentelemetry import trace
 
 from delegate.delegator import Delegator
-from delegate.errors import ToolError
-from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -39,9 +37,11 @@ from delegate.hosts.host_tool import (
     small_tools,
     text_of,
 )
-from delegate.ports import Tool, ToolOutput
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
+from delegate.types.errors import ToolError
+from delegate.types.events import Event, EventSink
+from delegate.types.ports import Tool, ToolOutput
 
 __all__ = [
     "child_tools",

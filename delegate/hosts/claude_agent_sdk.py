@@ -28,7 +28,6 @@ from claude_agent_sdk import McpSdkServerConfig, SdkMcpTool, ToolAnnotations, cr
 from pydantic import Field, create_model
 
 from delegate.delegator import Delegator
-from delegate.errors import ToolError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import (
     HostTool,
@@ -39,9 +38,10 @@ from delegate.hosts.host_tool import (
     small_tools,
     text_of,
 )
-from delegate.ports import Tool, ToolOutput
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
+from delegate.types.errors import ToolError
+from delegate.types.ports import Tool, ToolOutput
 
 __all__ = ["child_tools", "follow_up_tools", "read_tool", "server", "think_tool", "tool"]
 

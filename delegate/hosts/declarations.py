@@ -13,10 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from delegate import trust
 from delegate._util.resources import text as text_of
-from delegate.errors import ConfigError
-from delegate.ports import Effect, Tool
+from delegate.policy import trust
+from delegate.types.errors import ConfigError
+from delegate.types.ports import Effect, Tool
 
 NAME = "tools.toml"
 T = TypeVar("T", bound=Tool)

@@ -15,11 +15,11 @@ from delegate.contract import Arguments
 from delegate.delegator import Delegator
 from delegate.engine.delegation import Delegation
 from delegate.engine.error_mapping import refusal
-from delegate.errors import CallError, ConfigError, ToolDenied
-from delegate.events import EventSink
 from delegate.hosts.workspaces import WorkspacePolicy
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Report, Usage
+from delegate.types.errors import CallError, ConfigError, ToolDenied
+from delegate.types.events import EventSink
 
 if TYPE_CHECKING:
     from delegate.policy.approvals import OnApproval

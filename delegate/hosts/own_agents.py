@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter
 
 from delegate.child.job import Job, PendingReceipt
-from delegate.codes import ChildCode
-from delegate.errors import BudgetExceeded
-from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, Usage
+from delegate.types.codes import ChildCode
+from delegate.types.errors import BudgetExceeded
+from delegate.types.ports import Tool, ToolOutput
 
 R = TypeVar("R", bound="ChildRecorder")
 

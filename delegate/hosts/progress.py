@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from delegate._util.fencing import one_line
 from delegate.contract.progress import WAITS
-from delegate.events import Event, EventSink
+from delegate.types.events import Event, EventSink
 
 _MAX_CHARS = 80
 _NEWS = (

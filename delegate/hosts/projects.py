@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError
 from delegate.hosts.workspaces import WorkspacePolicy, repository_above
 from delegate.sandbox.filesystem.secret_paths import real_path, secret_paths
 from delegate.sandbox.workspace.worktree import snapshot
 from delegate.types import Workspace
+from delegate.types.errors import CallError
 
 MAX_COPY_BYTES = 50_000_000
 MAX_COPY_FILES = 5_000

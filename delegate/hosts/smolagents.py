@@ -34,7 +34,6 @@ from smolagents.models import get_tool_json_schema
 from smolagents.tools import validate_tool_arguments
 
 from delegate.delegator import Delegator
-from delegate.errors import ToolError
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -43,9 +42,10 @@ from delegate.hosts.host_tool import (
     make_delegate_tool,
     small_tools,
 )
-from delegate.ports import Tool
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
+from delegate.types.errors import ToolError
+from delegate.types.ports import Tool
 
 __all__ = [
     "DelegationResult",

@@ -31,8 +31,6 @@ from strands.types.tools import AgentTool, ToolGenerator, ToolResult, ToolSpec, 
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LOOK_SECONDS
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError, ToolError
-from delegate.events import EventSink
 from delegate.hosts import progress
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import (
@@ -45,9 +43,11 @@ from delegate.hosts.host_tool import (
     small_tools,
 )
 from delegate.hosts.stream import steps
-from delegate.ports import Tool, ToolOutput
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import Parent, Usage
+from delegate.types.errors import ConfigError, ToolError
+from delegate.types.events import EventSink
+from delegate.types.ports import Tool, ToolOutput
 
 __all__ = ["child_tools", "follow_up_tools", "read_tool", "think_tool", "tool"]
 

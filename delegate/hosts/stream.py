@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from delegate.events import Event, EventSink
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.hosts.progress import is_news
+from delegate.types.events import Event, EventSink
 
 
 async def steps(call: Callable[[EventSink], Coroutine[Any, Any, ToolAnswer]]) -> AsyncGenerator[Event | ToolAnswer]:

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from delegate._util.slow_clients import SlowClients
-from delegate.errors import ConfigError
+from delegate.types.errors import ConfigError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _TICKS = 10

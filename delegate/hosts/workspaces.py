@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, cast, get_args
 
-from delegate.errors import ConfigError
+from delegate.types.errors import ConfigError
 
 Mode = Literal["auto", "worktree", "copy", "shared", "fresh"]
 _OWN = "the user's files don't change. Results say how to take changes over."

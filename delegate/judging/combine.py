@@ -7,9 +7,9 @@ found, then one that a judge found, then a criterion that could not be decided.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from delegate.codes import VerdictCode
 from delegate.judging.levels import VERIFIED, is_at_least, is_too_low, weakest
 from delegate.types import LOWERED, PASSING, CriterionResult, DecidedBy, Finding, Level, VerdictWord
+from delegate.types.codes import VerdictCode
 
 _RANK = {"not_met": 0, "error": 2, "cannot_tell": 3, "skipped": 4}
 

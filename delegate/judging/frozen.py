@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError, ToolError
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands.commands import Approve, CommandResult, Commands
 from delegate.sandbox.filesystem import files
 from delegate.types import ShellCriterion
+from delegate.types.errors import CallError, ToolError
 
 if TYPE_CHECKING:
     from delegate.sandbox.workspace.snapshot import Frozen, Snapshot

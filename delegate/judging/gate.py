@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
-from delegate.codes import GateCode
 from delegate.judging.output import parse_json
 from delegate.types import AboutFile, ChildRun, Task
+from delegate.types.codes import GateCode
 
 PROGRESS_WINDOW = 5
 """A run that ends with this many equal observations is considered stuck."""

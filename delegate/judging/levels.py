@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from delegate.codes import VerdictCode
 from delegate.types import LEVELS, LOWERED, CriterionResult, Level, PartResult, StatementPart
+from delegate.types.codes import VerdictCode
 
 VERIFIED: tuple[Level, ...] = ("proven", "seen")
 """The levels at which a verdict rests on evidence."""

@@ -10,9 +10,9 @@ import pydantic
 
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
-from delegate.errors import CallError
 from delegate.judging.versions import judge_version
 from delegate.types import CriterionResult, JsonObject, Ruling, Sampling, TaskResult, Verdict
+from delegate.types.errors import CallError
 
 MAX_BECAUSE_CHARS = 2_000
 _MAX_NAME_CHARS = 200

@@ -13,8 +13,6 @@ from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_thread_if
 from delegate.budget.runs import RunContext
-from delegate.errors import CallError
-from delegate.events import ignore_event
 from delegate.judging.output import MAX_DEPTH, is_within_depth
 from delegate.judging.reading.reader import CallReading, PendingReading, TaskToRead
 from delegate.judging.reading.statements import ToolInfo
@@ -23,13 +21,15 @@ from delegate.judging.transcripts.messages import is_message, receipts_in, text_
 from delegate.judging.validate import refuse_undecidable
 from delegate.judging.verdict import Judging
 from delegate.models.catalog import Model
-from delegate.ports import Tool
 from delegate.records import candidate_lists
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS, Recorder, encodable, ends, is_large
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.folder import Folder
 from delegate.telemetry import operations
 from delegate.types import Author, ChildRun, CitationsCriterion, Receipt, RunStatus, Task, Tier, Verdict
+from delegate.types.errors import CallError
+from delegate.types.events import ignore_event
+from delegate.types.ports import Tool
 
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,64}")
 _MAX_TOOLS = 200

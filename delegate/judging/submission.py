@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from delegate.codes import VerdictCode
 from delegate.models.catalog import Model
-from delegate.ports import Tool
 from delegate.sandbox.commands.commands import Approve
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import (
@@ -23,6 +21,8 @@ from delegate.types import (
     Task,
     Tier,
 )
+from delegate.types.codes import VerdictCode
+from delegate.types.ports import Tool
 
 if TYPE_CHECKING:
     from delegate.judging.checks.before import ChecksBefore

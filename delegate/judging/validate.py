@@ -8,9 +8,7 @@ from delegate._util.patterns import pattern_fault
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate._util.windows_paths import windows_path_hint
-from delegate.codes import CallErrorCode
 from delegate.contract.matchers import criterion_faults
-from delegate.errors import CallError
 from delegate.judging.checks.json_schema import check_schema, unknown_keyword
 from delegate.judging.rubrics import rubric_of
 from delegate.types import (
@@ -30,6 +28,8 @@ from delegate.types import (
     TextCriterion,
     Workspace,
 )
+from delegate.types.codes import CallErrorCode
+from delegate.types.errors import CallError
 
 
 def refuse_undecidable(

@@ -30,9 +30,6 @@ from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_thread_if
 from delegate.budget.ledger import Ledger
-from delegate.codes import GateCode, VerdictCode
-from delegate.errors import ToolError
-from delegate.events import CheckDone, CheckStarted, Notify
 from delegate.judging import gate
 from delegate.judging.checks.run import run_checks
 from delegate.judging.combine import Combined, combine, findings_of, weighted_score
@@ -59,9 +56,12 @@ from delegate.types import (
     ShellCriterion,
     Verdict,
 )
+from delegate.types.codes import GateCode, VerdictCode
+from delegate.types.errors import ToolError
+from delegate.types.events import CheckDone, CheckStarted, Notify
 
 if TYPE_CHECKING:
-    from delegate.calibration.detector import Detector
+    from delegate.judging.calibration.detector import Detector
     from delegate.judging.checks.guard import CheckGuard
     from delegate.judging.judge.decisions import JudgeDecisions
 

@@ -7,7 +7,6 @@ A model that isn't in the catalog has no tier and no price; neither is guessed.
 import difflib
 import math
 import re
-import string
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -20,8 +19,8 @@ from pydantic_core import ErrorDetails
 
 from delegate._util import resources
 from delegate._util.similar import most_similar
-from delegate.errors import ConfigError
 from delegate.types import Text, Tier, Usage, Value
+from delegate.types.errors import ConfigError
 
 SHIPPED = "judges/catalog.toml"
 LONGEST_NAME = 200
@@ -304,25 +303,6 @@ def cost_usd(model: Model, usage: Usage, on: date) -> float | None:
     written = min(usage.cache_write_tokens, usage.input_tokens - cached)
     plain = usage.input_tokens - cached - written
     return price.usd(plain=plain, cached=cached, written=written, output=usage.output_tokens)
-
-
-_LETTERS = f"{string.ascii_letters} ".encode()
-_ASCII = bytes(range(128))
-_COUNTED_CHARS = 1_000_000
-
-
-def tokens_of(text: str) -> int:
-    """The estimated number of tokens in a text, rounded up. `Model.tokens` converts it to a model's own tokens.
-
-    Words take fewer tokens than punctuation and digits: a token is 4.4 letters and spaces, 1.9 other ASCII characters,
-    or 3.5 bytes of anything else. Measured on four tokenizers (`scripts/measure_tokens.py`); tests check the error.
-    """
-    if len(text) > _COUNTED_CHARS:  # by a part of it, since this holds the interpreter
-        return math.ceil(tokens_of(text[:_COUNTED_CHARS]) * (len(text) / _COUNTED_CHARS))
-    data = text.encode("utf-8", "replace")
-    others = data.translate(None, _LETTERS)
-    foreign = 0 if text.isascii() else len(others.translate(None, _ASCII))
-    return math.ceil((len(data) - len(others)) / 4.4 + (len(others) - foreign) / 1.9 + foreign / 3.5)
 
 
 # ------------------------------------------------------------------------------------------------------------ reading

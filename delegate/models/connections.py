@@ -25,7 +25,7 @@ from delegate.models.providers import connect as connect_to
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.routing import Available, EndpointKey
 from delegate.models.shared_limits import path_of
-from delegate.ports import ChatClient
+from delegate.types.ports import ChatClient
 
 if TYPE_CHECKING:
     from delegate.models.providers._profile import ProfileStore

@@ -7,9 +7,9 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from delegate.errors import ConfigError
 from delegate.models.catalog import Catalog, JudgeAccuracy, Model, Price, Prices
 from delegate.types import Text, Tier, Value
+from delegate.types.errors import ConfigError
 
 PROVIDERS = ("openai", "anthropic", "google")
 """Providers with an endpoint of their own."""

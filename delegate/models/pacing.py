@@ -13,8 +13,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from delegate.errors import ProviderFault
-from delegate.ports import Quota
+from delegate.types.errors import ProviderFault
+from delegate.types.ports import Quota
 
 MAX_PAUSE = 3600.0
 """Seconds. A longer `Retry-After` is cut to this."""

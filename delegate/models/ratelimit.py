@@ -27,8 +27,6 @@ from typing import Self
 
 from delegate._util import forking
 from delegate._util.semaphore import FairSemaphore
-from delegate.errors import ProviderError
-from delegate.events import OnWait
 from delegate.models.pacing import (
     MAX_CALLERS,
     MAX_PAUSE,
@@ -40,7 +38,9 @@ from delegate.models.pacing import (
     is_low,
 )
 from delegate.models.shared_limits import SharedLimits, Step
-from delegate.ports import Quota
+from delegate.types.errors import ProviderError
+from delegate.types.events import OnWait
+from delegate.types.ports import Quota
 
 RETRIES = 10
 """How often a call is repeated after a 5xx status or a broken connection: with backoff, over two and a half minutes. A

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
-from delegate.errors import CallError
 from delegate.models.catalog import Catalog, Model, cost_usd
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.tiers import Bounds, is_above
-from delegate.money import usd
 from delegate.types import Candidate, Tier, Usage
+from delegate.types.errors import CallError
+from delegate.types.money import usd
 
 KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
 

@@ -1,5 +1,6 @@
-"""Decides whether a child may do what it is about to do: alone, after a person has approved it, or not at all.
+"""What an operator decides.
 
-`rules` has the setting `policy`, `decide` the pure function from a call to allow, ask or deny, and `approvals` what a
-person is asked and what counts as a yes.
+`settings` has all settings, and `trust` which files of settings count in full. `rules` has the setting `policy`, `decide`
+the pure function from a call of a child to allow, ask or deny, and `approvals` what a person is asked and what counts
+as a yes.
 """

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
-from delegate.money import usd
 from delegate.policy import commands, paths
 from delegate.policy.commands import Line, Reading
 from delegate.policy.rules import STRICTNESS, Permission, Policy, Rule
-from delegate.ports import Effect
+from delegate.types.money import usd
+from delegate.types.ports import Effect
 
 PolicyCode = Literal[
     "undeclared_effect",  # the tool doesn't say what a call may change

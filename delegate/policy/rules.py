@@ -6,8 +6,8 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from delegate._util.patterns import pattern_fault
-from delegate.ports import Effect
 from delegate.types import Text, Value
+from delegate.types.ports import Effect
 
 Permission = Literal["allow", "ask", "deny"]
 STRICTNESS: tuple[Permission, ...] = ("allow", "ask", "deny")

@@ -24,17 +24,16 @@ from delegate._util.encoding import json_bytes
 from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import logger, redactor
 from delegate._util.threads import run_in_thread_if
-from delegate.errors import CallError, DelegateError
-from delegate.events import EventKind
-from delegate.models.catalog import tokens_of
+from delegate._util.tokens import tokens_of
 from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
-from delegate.records.mailbox import SentMessage
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
 from delegate.records.trouble import trouble_of
-from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, Task, TaskResult, Usage
+from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, SentMessage, Task, TaskResult, Usage
+from delegate.types.errors import CallError, DelegateError
+from delegate.types.events import EventKind
 
 if TYPE_CHECKING:
     from delegate.budget.estimate import PastTask
@@ -415,8 +414,8 @@ class Records:
         """The whole record of a task, or None if there is none.
 
         Its keys are `handle`, `run_id`, `state`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output
-        and receipts), `result`, `messages` (see `SentMessage`) and `events` (see `delegate.events`). `run` and `result`
-        are None until the task has ended; events appear while it runs.
+        and receipts), `result`, `messages` (see `SentMessage`) and `events` (see `delegate.types.events`). `run` and
+        `result` are None until the task has ended; events appear while it runs.
 
         Raises DelegateError if the records can't be read.
         """

@@ -12,13 +12,12 @@ The first message that is sent while the child waits for an answer to a question
 import secrets
 import sqlite3
 import time
-from typing import Literal
 
 from delegate._util.processes import is_alive
 from delegate._util.redaction import redactor
-from delegate.errors import CallError
 from delegate.records.aside import Statement
-from delegate.types.base import Value
+from delegate.types import MessageState, SentMessage
+from delegate.types.errors import CallError
 
 MAX_MESSAGES = 20
 """How many messages one child can be sent."""
@@ -70,27 +69,6 @@ SELECT id, text, sent_at, delivered_at, tasks.process = messages.process AND end
     tasks.process, EXISTS (SELECT 1 FROM questions WHERE handle = tasks.handle AND message = id)
 FROM messages JOIN tasks ON tasks.handle = messages.handle WHERE messages.handle = ? ORDER BY messages.rowid
 """  # noqa: S608
-
-MessageState = Literal[
-    "queued",  # the child will read it before its next turn
-    "delivered",  # it is in the child's conversation
-    "never_read",  # the child ended, or its process was lost, before it was delivered
-]
-
-
-class SentMessage(Value):
-    """A message that was sent to a running child. Times are seconds since the epoch."""
-
-    id: str
-    handle: str
-    """The task of the child."""
-    state: MessageState
-    text: str
-    """Without secrets, which the child doesn't get either."""
-    sent_at: float
-    delivered_at: float | None = None
-    is_answer: bool = False
-    """Whether it answers a question of the child."""
 
 
 def sendable(text: str) -> str:

@@ -14,9 +14,9 @@ from typing import Any, cast
 from delegate._util.encoding import json_bytes
 from delegate._util.redaction import redactor
 from delegate.budget.costs import UNOBSERVED, Charge
-from delegate.events import ChildTool, ChildUsage, TaskEvent
-from delegate.ports import ChatReply, ToolOutput
 from delegate.types import MAX_ARTIFACTS, Artifact, ChildRun, ErrorDetail, JsonObject, Receipt, RunStatus
+from delegate.types.events import ChildTool, ChildUsage, TaskEvent
+from delegate.types.ports import ChatReply, ToolOutput
 
 RECEIPT_CHARS = 4_000
 """How many characters of a tool's output a receipt keeps. Its digest and size are those of the whole output."""

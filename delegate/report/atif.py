@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import Any
 
 from delegate.child.prompt import assignment
-from delegate.errors import DelegateError
 from delegate.types import JsonObject, Task
+from delegate.types.errors import DelegateError
 
 SCHEMA_VERSION = "ATIF-v1.8"
 _NOTES = "The system prompt is not on record. Long tool outputs are cut in the middle; output_sha256 is of the whole."

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from delegate._util.fencing import visible
 from delegate._util.redaction import redactor
-from delegate.errors import DelegateError
 from delegate.report.room import Room
 from delegate.report.values import FileView
 from delegate.sandbox.filesystem import files, paths
 from delegate.types import Artifact, JsonObject
+from delegate.types.errors import DelegateError
 
 READ_BYTES = 200_000
 _COMPARED_BYTES = 2_000_000

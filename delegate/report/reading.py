@@ -17,8 +17,6 @@ from delegate.batch.item import ItemOutcome
 from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
 from delegate.contract.amounts import percent
-from delegate.errors import CallError
-from delegate.money import rough_usd
 from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline
@@ -26,6 +24,8 @@ from delegate.report.room import Room
 from delegate.report.tasks import code_of, task_view, unreadable, word_of
 from delegate.report.values import Choice, Filter, Pages, ReportView, RunLine, TaskView, Tone
 from delegate.types import JsonObject, Ruling, TaskResult, Totals
+from delegate.types.errors import CallError
+from delegate.types.money import rough_usd
 
 FILTERED_FROM = 6
 """Reports with fewer tasks have no filters."""

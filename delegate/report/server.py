@@ -19,9 +19,9 @@ from aiohttp.typedefs import Handler
 from delegate._util.redaction import logger
 from delegate._util.slow_clients import SlowClients
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError, DelegateError
 from delegate.report.page import Page, compare_page, list_page, problem_page, report_page
 from delegate.report.reading import Reports
+from delegate.types.errors import CallError, DelegateError
 
 ADDRESS = "127.0.0.1"
 LISTED_RUNS, SEARCHED_RUNS = 200, 5_000

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from delegate._util.fencing import one_line
 from delegate.batch.item import ItemOutcome
 from delegate.contract.amounts import counted, paid
-from delegate.money import usd
 from delegate.report.amounts import duration, task_bill, when
 from delegate.report.files import LeftFiles
 from delegate.report.quotes import find_quote
@@ -44,6 +43,7 @@ from delegate.types import (
     TaskResult,
     Verdict,
 )
+from delegate.types.money import usd
 
 T = TypeVar("T")
 V = TypeVar("V")

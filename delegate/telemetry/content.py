@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delegate._util.redaction import redactor
-from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.telemetry import conventions as names
 from delegate.types import JsonObject
+from delegate.types.ports import ChatReply, ChatRequest, Message
 
 MAX_CHARS = 20_000
 """Of each text. What is left out is in the task's record."""

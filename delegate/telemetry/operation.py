@@ -4,9 +4,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
-from delegate.ports import ChatReply, ToolOutput
 from delegate.telemetry import conventions as names
 from delegate.types import Provenance, TaskResult, Usage, Verdict
+from delegate.types.ports import ChatReply, ToolOutput
 
 if TYPE_CHECKING:
     from opentelemetry._logs import Logger

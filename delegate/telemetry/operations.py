@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from delegate.errors import ConfigError
 from delegate.models.connections import Connection
-from delegate.ports import ChatRequest
 from delegate.telemetry.operation import OFF, Operation, Signals, current
 from delegate.types import Tier
+from delegate.types.errors import ConfigError
+from delegate.types.ports import ChatRequest
 
 _receivers: ContextVar[Signals | None] = ContextVar("delegate_telemetry_receivers", default=None)
 """The receivers inside `written_to`, instead of those that the program has set."""

@@ -25,14 +25,14 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
 
 from delegate._util.redaction import logger, redactor
-from delegate.errors import ProviderError
 from delegate.models.catalog import Model
 from delegate.models.connections import Connection
-from delegate.ports import ChatReply, ChatRequest, ToolOutput
 from delegate.telemetry import content
 from delegate.telemetry import conventions as names
 from delegate.telemetry.operation import Instruments, Operation, Scope, Signals, current
 from delegate.types import CriterionResult, Provenance, TaskResult, Tier, Usage, Verdict
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, ToolOutput
 
 P = ParamSpec("P")
 S = TypeVar("S")

@@ -52,7 +52,7 @@ from delegate.types.criteria import (
     ShellCriterion,
     TextCriterion,
 )
-from delegate.types.question import ParentQuestion
+from delegate.types.messages import MessageState, ParentQuestion, SentMessage
 from delegate.types.report import Attempt, Claim, FailedModel, ReceiptCounts, Report, TaskResult, Totals
 from delegate.types.request import Author, Parent, Task, Workspace
 from delegate.types.verdict import (
@@ -149,6 +149,7 @@ __all__ = [
     "JudgeRecord",
     "Level",
     "ManualCriterion",
+    "MessageState",
     "NamedMode",
     "Parent",
     "ParentQuestion",
@@ -172,6 +173,7 @@ __all__ = [
     "RulingWord",
     "RunStatus",
     "Sampling",
+    "SentMessage",
     "ShellCriterion",
     "StatementPart",
     "Task",

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Self, cast, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from delegate.codes import ChildCode, CouldNotRunCode, VerdictCode
-from delegate.money import rough_usd, usd
 from delegate.types.base import AS_TEXT, GoalEnd, Level, Tier, Value
+from delegate.types.codes import ChildCode, CouldNotRunCode, VerdictCode
 from delegate.types.lines import html_table, one_line
+from delegate.types.money import rough_usd, usd
 from delegate.types.verdict import CriterionResult, DecidedBy, Verdict, VerdictWord, criteria_table
 from delegate.types.work import Artifact, ErrorDetail, Provenance, RunStatus, Usage
 

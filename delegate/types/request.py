@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
-from delegate.errors import CallError
 from delegate.types.base import OUTPUT_SCHEMA_ID, Effort, JsonObject, Level, TaskMode, Text, Tier, Value
 from delegate.types.criteria import (
     AnyCriterion,
@@ -17,6 +16,7 @@ from delegate.types.criteria import (
     ManualCriterion,
     parse_text,
 )
+from delegate.types.errors import CallError
 
 Author = Literal["model", "person"]
 """Who wrote a task: the setting `commands` applies to commands that a model wrote."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from delegate.errors import CallError
+from delegate.types.errors import CallError
 
 JsonObject = dict[str, Any]
 SHORT_FORMS: Mapping[str, Callable[[str], JsonObject]] = {

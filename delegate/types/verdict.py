@@ -6,8 +6,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from delegate.codes import FindingCode, NobodyLookedCode, OwnCode, VerdictCode
 from delegate.types.base import AS_TEXT, Level, Text, Tier, Value
+from delegate.types.codes import FindingCode, NobodyLookedCode, OwnCode, VerdictCode
 from delegate.types.criteria import AboutKind
 from delegate.types.lines import html_table, one_line
 from delegate.types.work import Provenance, Receipt, Usage

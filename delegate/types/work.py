@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from delegate.codes import Code, OwnCode
 from delegate.types.base import AS_TEXT, JsonObject, Value
+from delegate.types.codes import Code, OwnCode
 
 RunStatus = Literal["completed", "failed", "timeout", "cancelled", "budget_exceeded", "max_steps"]
 ReceiptStatus = Literal["ok", "error", "denied", "timeout", "unknown"]

@@ -11,7 +11,7 @@ from delegate import Task
 from delegate.batch.batch import Batch
 from delegate.batch.item import ItemOutcome
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import goal_of
 
 DONE = "did my part as asked"

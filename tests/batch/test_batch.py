@@ -15,11 +15,11 @@ from delegate import CallError, Cancellation, DelegateError, Delegator, Task
 from delegate.batch.backend import WorkerLost
 from delegate.batch.item import Item
 from delegate.budget.ledger import LEAST_OUTPUT
-from delegate.events import Event, EventSink, VerdictGiven
 from delegate.models.catalog import Catalog, cost_usd
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
 from delegate.types import TaskResult, Usage
+from delegate.types.events import Event, EventSink, VerdictGiven
+from delegate.types.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, outcomes, tasks, words
 
 INDEXES = {"1": 0, "2": 1, "3": 2}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from delegate.batch.graph import Graph, check
 from delegate.batch.item import BadRow, Item, ItemOutcome, When
-from delegate.errors import CallError
 from delegate.types import RunStatus, Task, TaskResult, Verdict
+from delegate.types.errors import CallError
 
 
 def item(id: str, *needs: str, goal: str = "Find the answer.", when: When = "passed", **task: Any) -> Item:

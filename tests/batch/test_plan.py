@@ -6,8 +6,8 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.batch.item import Item
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
+from delegate.types.errors import CallError
 
 MODEL = "gpt-6.1-terra"
 

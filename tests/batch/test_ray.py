@@ -14,7 +14,7 @@ import pytest
 
 from delegate import Delegator
 from delegate.batch.ray import RayBackend
-from delegate.errors import ConfigError
+from delegate.types.errors import ConfigError
 
 HAVE_RAY = importlib.util.find_spec("ray") is not None
 with_ray = pytest.mark.skipif(not HAVE_RAY, reason="Ray isn't installed here: make ray")

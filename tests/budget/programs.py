@@ -15,9 +15,9 @@ from delegate._util.cancellation import Cancellation
 from delegate.budget.ledger import LEAST_OUTPUT
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.models.ratelimit import RateLimiter
-from delegate.ports import Tool
 from delegate.testing import judge_reply
 from delegate.types import TaskResult
+from delegate.types.ports import Tool
 from tests.support.model_server import Call, Fault, ModelServer, Reply, cut_off
 
 FASTER = 300

@@ -5,15 +5,16 @@ from typing import Literal
 
 import pytest
 
+from delegate._util.tokens import tokens_of
 from delegate.budget import metering
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
-from delegate.errors import ProviderError
-from delegate.models.catalog import Catalog, Model, Price, tokens_of
+from delegate.models.catalog import Catalog, Model, Price
 from delegate.models.connections import Connection
 from delegate.models.providers import Endpoint, connect
 from delegate.models.ratelimit import RateLimiter
-from delegate.ports import ChatRequest, Incoming, Message
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatRequest, Incoming, Message
 from tests.support.model_server import ModelServer, Pieces, Reply
 from tests.support.streams import events
 from tests.support.wire_formats import FORMATS

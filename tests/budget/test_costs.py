@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from delegate import Delegator, Report, Settings, Task
 from delegate.budget.costs import Charge, combined, total
 from delegate.models.catalog import Catalog, cost_usd
-from delegate.settings import DeclaredEndpoint, DeclaredModel
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import Provenance, Usage
 from scripts.bench.measures import share
 from tests.support.model_server import Call, ModelServer, Reply

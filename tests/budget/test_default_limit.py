@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Parent, Report, Settings, Task
-from delegate.settings import DeclaredEndpoint, DeclaredModel
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from tests.support.model_server import Call, ModelServer, Reply
 
 DEAR = DeclaredModel(id="dear", tier="standard", input_price=1_000, output_price=1_000)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
+from delegate._util.tokens import tokens_of
 from delegate.budget.estimate import FEWEST_RECORDS, PROMPT_TOKENS, Estimate, Estimator, PastTask, goal_tokens
-from delegate.models.catalog import Model, Price, tokens_of
+from delegate.models.catalog import Model, Price
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
-from delegate.settings import DeclaredEndpoint, DeclaredModel, Settings
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel, Settings
 from delegate.types import JsonObject, Usage
 from tests.support.model_server import Call, ModelServer, Reply
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from delegate.budget.ledger import LEAST_OUTPUT, ROUNDING, Amounts, Ledger, LimitName, Output, Reservation, Window
-from delegate.errors import BudgetExceeded
+from delegate.types.errors import BudgetExceeded
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from delegate.budget import shared
 from delegate.budget.ledger import Window
 from delegate.budget.nested import PARENT, child_environment, joined
 from delegate.budget.runs import Run, RunContext, current_context, use_context
-from delegate.errors import BudgetExceeded, ConfigError
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
+from delegate.types.errors import BudgetExceeded, ConfigError
 from tests.support import warm
 
 ROOT = Path(__file__).parents[2]

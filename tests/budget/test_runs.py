@@ -14,13 +14,13 @@ from delegate import Delegator, Report, Task
 from delegate.budget import runs
 from delegate.budget.ledger import LEAST_OUTPUT
 from delegate.budget.runs import RunRegistry
-from delegate.errors import ConfigError
-from delegate.events import Event
 from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import JsonObject, Parent, TaskResult, Usage
+from delegate.types.errors import ConfigError
+from delegate.types.events import Event
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.deadlines import in_time
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import goal_of, is_judge, met_by, words

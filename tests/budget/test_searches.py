@@ -8,12 +8,12 @@ import pytest
 from delegate.budget import metering
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
-from delegate.errors import BudgetExceeded, ProviderError
 from delegate.models.catalog import Catalog, Model, Price
 from delegate.models.connections import Connection
 from delegate.models.providers import Endpoint, connect
 from delegate.models.ratelimit import RateLimiter
-from delegate.ports import ChatRequest, Message
+from delegate.types.errors import BudgetExceeded, ProviderError
+from delegate.types.ports import ChatRequest, Message
 from tests.support.model_server import Fault, ModelServer, Reply
 from tests.support.searches import messages
 

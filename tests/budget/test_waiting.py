@@ -17,13 +17,13 @@ from delegate import Cancellation, ChildRun, Delegator, Job, Task
 from delegate.budget import metering
 from delegate.budget.costs import Charge, total
 from delegate.budget.ledger import LEAST_OUTPUT, ROUNDING, Ledger
-from delegate.errors import BudgetExceeded, ProviderError, ProviderFault
 from delegate.models.catalog import Catalog, Model, Price
 from delegate.models.connections import Connection
 from delegate.models.providers.scripted import Scripted
 from delegate.models.ratelimit import RateLimiter
-from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.types import Usage
+from delegate.types.errors import BudgetExceeded, ProviderError, ProviderFault
+from delegate.types.ports import ChatReply, ChatRequest, Message
 from tests.support.words import is_judge, met_by, words
 
 MODEL = Model(

@@ -13,8 +13,8 @@ import pytest
 
 from delegate import Delegator, Task, Tool
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
-from delegate.ports import Attachment, ToolOutput
 from delegate.types import JsonObject, TaskResult
+from delegate.types.ports import Attachment, ToolOutput
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.prompt_prefixes import Prefixes
 from tests.support.samples import sampled

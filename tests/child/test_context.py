@@ -8,12 +8,12 @@ import pytest
 
 from delegate import Delegator, Task, Tool
 from delegate.budget.metering import request_tokens
-from delegate.errors import ProviderError
 from delegate.models.catalog import Model
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import ChildRun, JsonObject, TaskResult, Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 ANYTHING: JsonObject = {"type": "object"}

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from delegate.child.fetch import fetch_url, is_own, is_public
-from delegate.errors import ToolDenied, ToolError
+from delegate.types.errors import ToolDenied, ToolError
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from delegate import Cancellation, ConfigError, Delegator, Job, Task
 from delegate.child.function import FunctionRunner
 from delegate.engine import task_run
-from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, TaskResult, Usage
+from delegate.types.ports import Tool, ToolOutput
 from tests.support.words import met_by, words
 
 CALLED = {"kind": "receipt", "calls": [{"tool": "send"}]}

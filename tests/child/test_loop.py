@@ -9,8 +9,8 @@ import pytest
 
 from delegate import Delegator, Report, Task, Tool, ToolError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, ToolOutput
 from delegate.types import JsonObject, Usage
+from delegate.types.ports import ChatReply, ChatRequest, ToolOutput
 
 ANYTHING: JsonObject = {"type": "object"}
 ABSENT = {"kind": "file", "path": "a.txt", "exists": False}

@@ -7,8 +7,8 @@ import pytest
 
 from delegate import Delegator, Task, Tool
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, Message, ToolCall
 from delegate.types import ChildRun, JsonObject, TaskResult, Usage
+from delegate.types.ports import ChatReply, Message, ToolCall
 
 ANYTHING: JsonObject = {"type": "object"}
 WRITE = (ToolCall("w1", "write_file", {"path": "big.txt", "content": "cut o"}),)

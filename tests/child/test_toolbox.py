@@ -13,13 +13,13 @@ import jsonschema
 import pytest
 
 from delegate.child.toolbox import toolbox
-from delegate.errors import ToolDenied, ToolError
-from delegate.ports import Tool, ToolOutput
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.filesystem import search
 from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Workspace
+from delegate.types.errors import ToolDenied, ToolError
+from delegate.types.ports import Tool, ToolOutput
 from tests.support.deadlines import in_time
 from tests.support.pace import best_of, pace
 

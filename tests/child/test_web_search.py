@@ -11,8 +11,6 @@ import pytest
 from delegate import Delegator, Task
 from delegate.budget.ledger import Ledger
 from delegate.child.web_search import search_tools
-from delegate.errors import ConfigError, ToolError
-from delegate.events import WaitReason
 from delegate.models.catalog import Catalog
 from delegate.models.connections import Connection
 from delegate.models.overrides import DeclaredEndpoint, declared_models
@@ -23,6 +21,8 @@ from delegate.records.recorder import Recorder
 from delegate.report.atif import RecordedTask, run_trajectory
 from delegate.testing import Scripted
 from delegate.types import JsonObject, TaskResult
+from delegate.types.errors import ConfigError, ToolError
+from delegate.types.events import WaitReason
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.searches import ANSWER, MILL, OTHER, QUOTE, generate, is_search, messages, responses
 

@@ -9,9 +9,9 @@ import pytest
 
 import delegate
 from delegate import Delegator, Job, Report, Task, Tool
-from delegate.errors import DelegateError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.errors import DelegateError
+from delegate.types.ports import ChatReply, ChatRequest
 
 NOTED: Any = [{"kind": "file", "path": "note.txt", "contains": "tide"}]
 

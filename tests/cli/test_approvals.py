@@ -19,10 +19,10 @@ from delegate import Delegator, Task
 from delegate.cli.screen import progress
 from delegate.cli.screen.approvals import ANSWER, CHOICE, QUESTION, TerminalApprovals, at_terminal
 from delegate.contract import CallProgress
-from delegate.events import ChildWaiting, WaitReason
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, digest_of
 from delegate.types import ParentQuestion
+from delegate.types.events import ChildWaiting, WaitReason
 from tests.cli.command import delegate, openai_at
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply

@@ -21,7 +21,7 @@ from delegate.batch.item import ItemOutcome
 from delegate.cli.screen.batch_progress import BatchProgress, Failures
 from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
+from delegate.types.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, tasks
 from tests.cli.command import delegate, openai_at, output_of
 from tests.support import warm

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from delegate import Delegator, Report, Settings, Task
 from delegate.cli.screen.batch_progress import BatchProgress, summary
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from delegate.report.amounts import run_bill, task_bill
-from delegate.settings import DeclaredEndpoint, DeclaredModel
 from tests.cli.command import delegate
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from delegate import trust
 from delegate.cli.input.starting import TASKS_TEXT, Start, settings_text
 from delegate.cli.input.taskfile import read_tasks
-from delegate.settings import Settings, load_settings
+from delegate.policy import trust
+from delegate.policy.settings import Settings, load_settings
 from tests.cli.command import delegate
 from tests.support import warm
 from tests.support.model_server import ModelServer

@@ -15,7 +15,6 @@ from delegate.cli.ci import github, junit, sarif
 from delegate.cli.ci.problems import problems
 from delegate.cli.screen.batch_progress import counts
 from delegate.cli.screen.screens import record_screen, task_screen, verdict_screen, word
-from delegate.events import VerdictGiven
 from delegate.hosts.mcp.definitions import structured
 from delegate.types import (
     CriterionReading,
@@ -27,6 +26,7 @@ from delegate.types import (
     Verdict,
     VerdictWord,
 )
+from delegate.types.events import VerdictGiven
 from tests.cli.command import delegate, openai_at, worker
 from tests.support.model_server import ModelServer
 

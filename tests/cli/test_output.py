@@ -10,9 +10,7 @@ from rich.console import Console, RenderableType
 from delegate.cli.input.options import Format
 from delegate.cli.screen.output import print_report, print_report_as
 from delegate.cli.screen.screens import record_screen, task_screen, verdict_screen
-from delegate.codes import OwnCode
 from delegate.contract.amounts import percent
-from delegate.money import usd
 from delegate.types import (
     Artifact,
     Claim,
@@ -29,6 +27,8 @@ from delegate.types import (
     Verdict,
     VerdictWord,
 )
+from delegate.types.codes import OwnCode
+from delegate.types.money import usd
 
 
 def _verdict(word: VerdictWord = "PASS") -> Verdict:

@@ -5,7 +5,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from delegate.cli.screen.progress import RunProgress, live
-from delegate.events import (
+from delegate.types.events import (
     CheckDone,
     ChildDone,
     ChildStarted,

@@ -14,7 +14,7 @@ from delegate.cli.doctor.diagnostics import toml_lines
 from delegate.cli.doctor.probe import ask, ask_local
 from delegate.contract import DIALECTS
 from delegate.models.providers import Endpoint
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from tests.cli.command import delegate, openai_at
 from tests.support.model_server import ModelServer
 

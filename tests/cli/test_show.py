@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from delegate import Delegator, Report, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.cli.command import delegate
 from tests.support.words import is_judge, met_by
 

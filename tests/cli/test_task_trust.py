@@ -9,9 +9,9 @@ import pytest
 
 from delegate.cli.input.task_trust import refuse_untrusted
 from delegate.cli.input.taskfile import read_tasks
-from delegate.errors import CallError
-from delegate.settings import Settings, load_settings
-from delegate.trust import own_folder
+from delegate.policy.settings import Settings, load_settings
+from delegate.policy.trust import own_folder
+from delegate.types.errors import CallError
 from tests.cli.command import COMMAND, delegate, openai_at
 from tests.support.model_server import ModelServer
 from tests.support.operator import own_settings

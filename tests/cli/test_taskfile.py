@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from delegate.cli.input.taskfile import read_task, read_tasks, typed_criterion
-from delegate.errors import CallError
 from delegate.types import AnyCriterion, Task
+from delegate.types.errors import CallError
 
 
 def _read(*criteria: str) -> tuple[AnyCriterion, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.trust import own_file
+from delegate.policy.trust import own_file
 from tests.cli.command import delegate
 from tests.support.model_server import ModelServer
 from tests.support.operator import own_settings

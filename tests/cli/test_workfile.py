@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from delegate.cli.input.workfile import read_criteria, read_receipts, to_task
-from delegate.errors import CallError
 from delegate.types import Receipt, Task
+from delegate.types.errors import CallError
 
 LISTED = {
     "c.json": '["It is polite", {"kind": "shell", "command": "make", "exit_code": 2}]',

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 
 from delegate.contract import DIALECTS, Dialect, Limits, Variant, message_tool, parse_call, stop_tool, think_tool, tool
 from delegate.contract.problems import KINDS, kind_fields
-from delegate.errors import ConfigError
 from delegate.judging.checks.json_schema import check_schema
+from delegate.types.errors import ConfigError
 
 BUSY = Limits(max_tasks=3, max_steps=50, timeout_seconds=600, tasks_left=17, usd_left=12.5, depth_left=1)
 STRICT: tuple[Dialect, ...] = ("openai-strict", "openai-responses-strict")

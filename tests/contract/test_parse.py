@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegate import contract
-from delegate.errors import CallError
 from delegate.judging.checks.json_schema import check_schema
 from delegate.types import JsonSchemaCriterion, ReceiptCriterion, ShellCriterion, Task, TextCriterion
+from delegate.types.errors import CallError
 
 parse_call = partial(contract.parse_call, check_schema=check_schema)
 

@@ -27,8 +27,10 @@ from delegate.contract import (
     stop_tool,
     think_tool,
 )
-from delegate.errors import CallError
-from delegate.events import (
+from delegate.records.history import TaskSummary
+from delegate.types import TaskResult, Verdict
+from delegate.types.errors import CallError
+from delegate.types.events import (
     ChildDone,
     ChildStarted,
     ChildTool,
@@ -38,8 +40,6 @@ from delegate.events import (
     TaskQueued,
     VerdictGiven,
 )
-from delegate.records.history import TaskSummary
-from delegate.types import TaskResult, Verdict
 
 PASSED = TaskResult(
     verdict=Verdict(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from delegate.codes import OwnCode
 from delegate.contract import render
 from delegate.contract.render import MARK
 from delegate.types import (
@@ -24,6 +23,7 @@ from delegate.types import (
     Usage,
     Verdict,
 )
+from delegate.types.codes import OwnCode
 
 NONCE = "0123456789ab"
 

@@ -8,10 +8,10 @@ import pytest
 from delegate import Delegator, ToolError
 from delegate.child.toolbox import toolbox
 from delegate.contract import Thought, parse_think, render_thought, think_tool
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.folder import Folder
+from delegate.types.errors import CallError
 from tests.support.words import met_by, words
 
 CRITERIA = ["a.txt holds the sum", "no other file was changed"]

@@ -8,8 +8,8 @@ import pytest
 from delegate import CallError, Delegator, Task, TaskResult
 from delegate.control import Shots, refusal, run_shots
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import CriterionResult, Verdict
+from delegate.types.ports import ChatReply, ChatRequest
 
 FILE = {"kind": "file", "path": "a.txt", "contains": "hello"}
 

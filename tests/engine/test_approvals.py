@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from delegate import Cancellation, ConfigError, Delegator, Report, Task, TaskResult, Tool
-from delegate.events import Event, as_json
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
-from delegate.ports import ChatReply
+from delegate.types.events import Event, as_json
+from delegate.types.ports import ChatReply
 from tests.support.deadlines import in_time
 from tests.support.words import words
-from tests.test_events import misfits
+from tests.types.test_events import misfits
 
 call = Scripted.call
 DONE = "I did what I could."

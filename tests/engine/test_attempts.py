@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task, TaskResult
-from delegate.errors import CallError
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Attempt, Workspace
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.git import git
 from tests.support.words import is_judge
 
@@ -134,7 +134,7 @@ async def test_where_all_fail_the_score_decides_and_it_is_a_fail(tmp_path: Path)
 
 
 async def test_work_that_was_looked_at_is_chosen_before_a_child_that_could_not_run(tmp_path: Path) -> None:
-    from delegate.errors import ProviderError
+    from delegate.types.errors import ProviderError
 
     def broken(request: ChatRequest) -> ChatReply | str:
         raise ProviderError("auth", "no credit", provider="own", status=401)

@@ -10,8 +10,8 @@ import pytest
 from delegate import Delegator, Event, Task
 from delegate.batch.item import Item
 from delegate.engine import consumers
-from delegate.events import EventKind, EventSink
 from delegate.models.providers.scripted import Scripted
+from delegate.types.events import EventKind, EventSink
 
 ALL = ["run.started", "task.queued", "child.started", "child.usage", "child.done", "verdict", "task.done", "run.done"]
 

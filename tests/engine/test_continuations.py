@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, TaskResult
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Parent
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.git import git
 from tests.support.words import is_judge, met_by
 

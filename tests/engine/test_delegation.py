@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator, Report, Task
-from delegate.errors import CallError
 from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
@@ -17,7 +16,8 @@ from delegate.hosts.host_tool import (
     make_stop_tool,
 )
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatRequest
 from tests.support.words import goal_of, is_judge, met_by
 
 SOON = 20

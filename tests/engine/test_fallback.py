@@ -10,9 +10,9 @@ import pytest
 from delegate import Delegator, Report, Settings, Task, Tool
 from delegate.child.goal_tools import CLAIM
 from delegate.contract import render
-from delegate.events import Event
-from delegate.settings import DeclaredEndpoint, DeclaredModel
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import Tier
+from delegate.types.events import Event
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.repeats import repeat_quickly
 

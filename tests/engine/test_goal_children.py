@@ -9,8 +9,8 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, ToolCall
 from delegate.types import GoalEnd, JsonObject, Usage
+from delegate.types.ports import ChatReply, ChatRequest, ToolCall
 from tests.support.samples import sampled
 from tests.support.words import is_judge, met_by
 

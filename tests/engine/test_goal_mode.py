@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from delegate import Cancellation, ChildRun, Delegator, Job, Task, TaskResult, Tool
-from delegate.errors import CallError, ProviderError
-from delegate.events import Event, as_json
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
+from delegate.types.errors import CallError, ProviderError
+from delegate.types.events import Event, as_json
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import Child, asked_ids, met_by, words
-from tests.test_events import misfits
+from tests.types.test_events import misfits
 
 FILE = {"kind": "file", "path": "a.txt", "contains": "hello"}
 call = Scripted.call

@@ -11,7 +11,7 @@ from delegate import Cancellation, Delegator, Task
 from delegate.engine import task_run
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
-from delegate.ports import ChatReply, ChatRequest, Tool
+from delegate.types.ports import ChatReply, ChatRequest, Tool
 
 Ignoring = Callable[[], Awaitable[None]]
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}}

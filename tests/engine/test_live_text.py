@@ -9,8 +9,8 @@ from delegate import Delegator, Event, Task, TaskResult
 from delegate._util.redaction import Redactor
 from delegate.engine import live_text
 from delegate.engine.live_text import LiveText
-from delegate.events import LIVE_CHARS, ChildText
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from delegate.types.events import LIVE_CHARS, ChildText
 from tests.support.deadlines import in_time
 from tests.support.model_server import Call, Fault, ModelServer, Pieces, Reply
 from tests.support.streams import events

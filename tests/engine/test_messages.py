@@ -12,12 +12,12 @@ import pytest
 
 from delegate import ChildRun, Delegator, Job, Task, TaskResult, Tool
 from delegate.engine import task_run
-from delegate.errors import CallError
-from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Message
-from delegate.records.mailbox import MAX_CHARS, MAX_MESSAGES, SentMessage
-from delegate.types import JsonObject
+from delegate.records.mailbox import MAX_CHARS, MAX_MESSAGES
+from delegate.types import JsonObject, SentMessage
+from delegate.types.errors import CallError
+from delegate.types.events import Event
+from delegate.types.ports import ChatReply, ChatRequest, Message
 from tests.support.words import is_judge, met_by
 
 SOON = 20
@@ -236,7 +236,9 @@ async def test_whenever_messages_come_none_is_both_read_and_never_read() -> None
                     n += 100
                 await asyncio.sleep(0)
 
-        for _ in range(10):
+        rounds = 0
+        while rounds < 10 or len(set(states)) < 2:  # on a busy machine, ten may end before any message comes
+            rounds += 1
             ended.clear()
             delegation = await delegator.background.start(Task(goal="do it"))
             sending = [asyncio.create_task(send(delegation.handles[0], n)) for n in range(3)]

@@ -11,13 +11,13 @@ import pytest
 
 from delegate import Cancellation, Delegator, Report, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.sandbox.filesystem import changes
 from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.inputs import Given
 from delegate.sandbox.workspace.start_state import reopen, start_state
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Workspace
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.git import git
 from tests.support.samples import sampled
 from tests.support.words import asked_ids, is_judge, verdicts
@@ -442,7 +442,7 @@ async def test_links_large_and_many_files_of_an_earlier_task_are_left_out_and_co
 
 
 async def test_a_task_that_built_on_others_does_not_go_on_with_a_message(tmp_path: Path) -> None:
-    from delegate.errors import CallError
+    from delegate.types.errors import CallError
 
     client = children(First=[WRITE_A, "a"], Then=[WRITE_B, "b"])
     async with Delegator(client=client, home=tmp_path) as delegator:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Report, Task, Tool
-from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, ToolSpec
 from delegate.types import JsonObject, Parent, Usage
+from delegate.types.events import Event
+from delegate.types.ports import ChatReply, ChatRequest, ToolSpec
 from tests.support.deadlines import in_time
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import goal_of, is_judge, met_by

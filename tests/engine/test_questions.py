@@ -11,15 +11,15 @@ import pytest
 
 from delegate import Delegator, Parent, Report, Task
 from delegate.engine.questions import MAX_CHARS, MAX_OPTIONS, MAX_QUESTIONS
-from delegate.errors import CallError
-from delegate.events import Event, as_json
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.questions import describe
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject, ParentQuestion
+from delegate.types.errors import CallError
+from delegate.types.events import Event, as_json
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.deadlines import in_time
 from tests.support.words import is_judge, met_by, words
-from tests.test_events import misfits
+from tests.types.test_events import misfits
 
 SOON = 20
 """Seconds after which a test fails."""

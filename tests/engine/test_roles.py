@@ -9,9 +9,9 @@ from delegate import Delegator, Task
 from delegate.child.job import Job
 from delegate.contract import DIALECTS, tool
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
-from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.testing import Scripted
 from delegate.types import JsonObject, Parent
+from delegate.types.ports import ChatReply, ChatRequest, Tool
 
 REVIEWER: JsonObject = {"description": "Reviews a change.", "instructions": "Read the whole file, not only the diff."}
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, TaskResult, Tool
-from delegate.events import Event, as_json
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply
 from delegate.testing import judge_reply
+from delegate.types.events import Event, as_json
+from delegate.types.ports import ChatReply
 from tests.support.words import asked_ids, words
-from tests.test_events import misfits
+from tests.types.test_events import misfits
 
 call = Scripted.call
 WRITE = call("write_file", path="a.txt", content="hello")

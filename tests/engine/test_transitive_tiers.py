@@ -8,8 +8,8 @@ import pytest
 from delegate import Delegator, Parent, Task, TaskResult
 from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.types import TIERS, Tier, Usage
+from delegate.types.ports import ChatReply, ChatRequest, Tool
 from tests.support.samples import sampled
 from tests.support.words import goal_of, is_judge, met_by
 

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeVar
 from unittest.mock import patch
 
 from delegate import Delegator, Settings, Task
-from delegate.events import Event
 from delegate.models.catalog import Model, Price
 from delegate.models.providers import Endpoint, _http, connect
-from delegate.settings import DeclaredEndpoint, DeclaredModel
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from delegate.types import JsonObject, Report, TaskResult
+from delegate.types.events import Event
 from tests.failure_modes.failures import ROWS, SCENES, WIRES, EndedBy, Row, Scene, WireName, good
 from tests.support.model_server import Call, Fault, ModelServer, Pieces, Reply
 from tests.support.repeats import repeat_quickly

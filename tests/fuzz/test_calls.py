@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 
 from delegate.contract import parse_call
-from delegate.errors import CallError
 from delegate.judging.checks.json_schema import check_schema
+from delegate.types.errors import CallError
 from tests.fuzz.fuzzing import fuzz
 from tests.fuzz.targets import SEEDS, check_call
 from tests.fuzz.values import ANY_CHARACTER, JUNK, Mutator

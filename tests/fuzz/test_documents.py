@@ -122,8 +122,8 @@ def read_all(seed: int, count: int) -> None:
     from delegate.batch.sources import TaskFile
     from delegate.cli.input.task_trust import refuse_untrusted
     from delegate.cli.input.taskfile import read_task, read_tasks
-    from delegate.errors import CallError, ConfigError
-    from delegate.settings import Settings, load_settings
+    from delegate.policy.settings import Settings, load_settings
+    from delegate.types.errors import CallError, ConfigError
 
     chance, plain = random.Random(seed), Settings()
     Path("link").symlink_to("..")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Job, Task
-from delegate.errors import CallError
 from delegate.testing import Scripted, judge_reply
 from delegate.types import TaskResult, Verdict
+from delegate.types.errors import CallError
 from tests.models.providers.test_deep_arguments import WAYS
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.samples import sampled

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.workspace.folder import Folder
+from delegate.types.errors import ToolDenied, ToolError
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.targets import check_path
 from tests.fuzz.values import ANY_CHARACTER

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from delegate.contract import render
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.output import parse_json
-from delegate.ports import ChatReply
 from delegate.types import Report, TaskResult, Usage
+from delegate.types.ports import ChatReply
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.targets import check_output, check_reply
 from tests.fuzz.values import ANY_CHARACTER, JUNK, Mutator

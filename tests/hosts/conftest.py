@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from tests.hosts import table
 from tests.hosts.driving import driver_of
 from tests.hosts.world import JUDGE, WORKER, World

@@ -20,8 +20,8 @@ from sse_starlette.sse import AppStatus
 
 from delegate import Cancellation, Delegator
 from delegate.hosts.serve import http
-from delegate.ports import ChatRequest
 from delegate.testing import Scripted
+from delegate.types.ports import ChatRequest
 from tests.support.gate import Gate
 
 SOON = 20

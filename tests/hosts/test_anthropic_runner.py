@@ -18,8 +18,8 @@ from delegate import Delegator, Parent
 from delegate.hosts import anthropic_runner
 from delegate.hosts.host_tool import ToolAnswer
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
+from delegate.types.ports import ChatRequest
 from tests.hosts.drivers.anthropic_runner import SPANS
 from tests.hosts.world import calling, turns
 from tests.support.model_server import ModelServer

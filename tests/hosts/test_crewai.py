@@ -18,9 +18,9 @@ from crewai.tools import tool as as_tool
 from crewai.tools.base_tool import BaseTool
 
 import delegate
-from delegate.errors import ConfigError
 from delegate.hosts import crewai
 from delegate.types import JsonObject, TaskResult
+from delegate.types.errors import ConfigError
 from tests.hosts.drivers.crewai import parent_llm, run
 from tests.hosts.world import (
     CHILD_TOKENS,

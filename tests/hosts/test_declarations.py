@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from delegate import ConfigError, Tool, trust
+from delegate import ConfigError, Tool
 from delegate.hosts.declarations import declared
+from delegate.policy import trust
 
 MINE = '[[tools]]\nname = "pay"\nacts = true\nidentifies = ["to"]\nsucceeded = { required = ["id"] }\n'
 

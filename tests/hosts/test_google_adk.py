@@ -23,9 +23,9 @@ from google.genai import types
 
 import delegate
 from delegate import Delegator, Task
-from delegate.errors import ConfigError
 from delegate.hosts import google_adk
 from delegate.types import JsonObject, TaskResult
+from delegate.types.errors import ConfigError
 from tests.hosts.drivers.google_adk import run, text
 from tests.hosts.world import (
     CHILD_TOKENS,

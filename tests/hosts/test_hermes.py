@@ -29,10 +29,10 @@ from tools.registry import registry
 
 from delegate import Delegator
 from delegate.child.command import CommandRunner
-from delegate.errors import ConfigError
 from delegate.hosts import hermes
 from delegate.hosts.hermes import OWN_NAME, terminal
 from delegate.types import ErrorDetail, Report, TaskResult
+from delegate.types.errors import ConfigError
 from tests.hosts.drivers.hermes import HOME, PLUGIN, Parent, parent_at, plug_in, tokens_of
 from tests.hosts.world import JUDGE, PARENT, WORKER
 from tests.support.model_server import Call, Fault, ModelServer, Reply

@@ -33,7 +33,7 @@ from delegate.budget.runs import new_run_id
 from delegate.hosts.host_tool import make_delegate_tool, make_message_tool, make_read_tool, make_stop_tool
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.hosts.drivers.mcp import TOKEN, V2, Session, connected, environment, over_http, over_stdio
 from tests.hosts.world import WORKER, World

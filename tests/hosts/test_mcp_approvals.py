@@ -14,7 +14,7 @@ from delegate import Delegator
 from delegate._util.cancellation import Cancellation
 from delegate.hosts.mcp.approvals import ClientApprovals, HeldCall, HeldCalls, Question
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, digest_of
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from delegate.types import JsonObject
 from tests.hosts.drivers.mcp import Session, connected, over_http, over_stdio
 from tests.hosts.test_mcp import TIMEOUT_SECONDS, listening, on_every_transport, text_of

@@ -15,11 +15,11 @@ import pytest
 
 pytest.importorskip("mcp.server.lowlevel")
 
-from delegate.errors import CallError
 from delegate.hosts.mcp.clients import WINDOW_SECONDS, Clients
 from delegate.hosts.mcp.projects import CODEX_TURN
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from delegate.types import JsonObject
+from delegate.types.errors import CallError
 from tests.hosts.drivers.mcp import V2, connected, over_http
 from tests.hosts.test_mcp import (
     TIMEOUT_SECONDS,

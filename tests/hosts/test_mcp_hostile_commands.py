@@ -21,11 +21,11 @@ from sse_starlette.sse import AppStatus
 from delegate import Delegator, Settings, Task
 from delegate._util.cancellation import Cancellation
 from delegate.hosts import mcp
-from delegate.ports import ChatReply, ChatRequest
 from delegate.sandbox.commands import bubblewrap
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.processes.limits import ProcessLimits
 from delegate.testing import Scripted
+from delegate.types.ports import ChatReply, ChatRequest
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks in /proc"),

@@ -16,13 +16,13 @@ from pydantic import ValidationError
 from delegate import Delegator, Job, Parent, TaskResult
 from delegate.child.command import CommandRunner
 from delegate.engine.results import program
-from delegate.errors import CallError, ConfigError
 from delegate.hosts import projects
 from delegate.hosts.mcp import projects as client_projects
 from delegate.hosts.mcp.projects import ClientProjects
 from delegate.hosts.projects import Project
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import Workspace
+from delegate.types.errors import CallError, ConfigError
 from tests.support.git import git
 
 

@@ -15,7 +15,7 @@ from delegate.hosts.mcp.approvals import ClientApprovals, answer_in
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.tools import ToolRequest, Tools
 from delegate.models.providers.scripted import Scripted
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from delegate.types import JsonObject, ParentQuestion
 from tests.hosts.drivers.mcp import Session
 from tests.hosts.test_mcp import TIMEOUT_SECONDS, handle_in, on_every_transport, text_of

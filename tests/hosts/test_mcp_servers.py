@@ -15,11 +15,11 @@ pytest.importorskip("mcp.client.streamable_http", reason="mcp isn't installed he
 
 from delegate import Delegator, Report, Task
 from delegate.child import mcp_servers
-from delegate.errors import ConfigError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import Scripted
 from delegate.types import JsonObject, Parent
+from delegate.types.errors import ConfigError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support import mcp_server
 from tests.support.mcp_server import over_http
 

@@ -15,7 +15,7 @@ from delegate.contract import MAX_LISTED
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.workspaces import WorkspacePolicy
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import JsonObject
 from tests.contract.test_dialects import tokens
 from tests.hosts.drivers.mcp import connected, over_stdio

@@ -36,8 +36,8 @@ import delegate
 from delegate import ConfigError, Delegator, Report, Task, TaskResult, Tool
 from delegate.hosts import openai_agents
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
 from delegate.types import JsonObject, Receipt
+from delegate.types.ports import ChatRequest
 from tests.hosts.drivers.openai_agents import SpanRecorder
 from tests.hosts.world import CHILD_TOKENS, JUDGE, SAVED, SAVING, WORKER, World, calling, save, turns
 from tests.support import mcp_server

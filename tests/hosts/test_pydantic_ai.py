@@ -22,9 +22,9 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 
 import delegate
 from delegate import Delegator
-from delegate.errors import ConfigError
 from delegate.hosts import pydantic_ai
 from delegate.types import JsonObject, Task
+from delegate.types.errors import ConfigError
 from tests.hosts.drivers.pydantic_ai import chat_model, client_of, observed
 from tests.hosts.world import (
     CHILD_TOKENS,

@@ -22,8 +22,8 @@ from delegate import Delegator
 from delegate.hosts.serve import http, openapi
 from delegate.hosts.serve.operations import OPERATIONS
 from delegate.policy.rules import Policy, Rule
-from delegate.ports import ChatRequest
 from delegate.testing import Scripted
+from delegate.types.ports import ChatRequest
 from tests.support import warm
 from tests.support.gate import Gate
 

@@ -12,8 +12,8 @@ pytest.importorskip("strands")
 from strands import tool  # pyright: ignore[reportUnknownVariableType] — untyped dict in its signature
 from strands.hooks import BeforeToolCallEvent
 
-from delegate.errors import ConfigError
 from delegate.hosts import strands
+from delegate.types.errors import ConfigError
 from tests.hosts.drivers.strands import agent, results, run
 from tests.hosts.world import CHILD_TOKENS, SAVING, World, answers, child_that_calls, delegating_with, save
 from tests.support.model_server import Fault

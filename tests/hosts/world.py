@@ -11,8 +11,8 @@ from typing import Any, Literal
 import delegate
 from delegate import Delegator, Tool
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import verdicts
 

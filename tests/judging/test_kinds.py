@@ -10,7 +10,7 @@ import pytest
 from delegate import CallError, Delegator, Task, Verdict
 from delegate.judging.versions import canonical
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
+from delegate.types.ports import ChatRequest
 from tests.support.words import Answer, Child, met_by, verdicts, words
 
 WROTE: Child = [Scripted.call("write_file", path="a.md", content="ten rows\n"), 'Made it: {"rows": 10, "ok": true}']

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Verdict
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatRequest
 from tests.support.words import Answer, asked_ids, is_judge, verdicts, words
 
 MET: Answer = ("met", "the whole story")

@@ -9,8 +9,8 @@ import pytest
 
 from delegate import Delegator, Task, TaskResult
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import ParentQuestion
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.live import Run, rows
 from tests.support.readings import Row, replayed
 from tests.support.samples import MORE_CASES, sampled

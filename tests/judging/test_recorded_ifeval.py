@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.misbehaving import real_quote
 from tests.support.scripted_judge import ScriptedJudge
 from tests.support.words import asked_ids, verdicts

@@ -13,7 +13,7 @@ import pytest
 
 from delegate import Delegator, Verdict
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.recorded import airline_receipts
 
 DATA = Path(__file__).parents[1] / "data"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from delegate.errors import CallError
 from delegate.judging.transcripts.sessions import FORMATS, Session, read_session
 from delegate.report.atif import SCHEMA_VERSION
+from delegate.types.errors import CallError
 
 DATA = Path(__file__).parents[1] / "data" / "sessions"
 BRIEF = "Write made.txt with the word done.\n\nAcceptance criteria:\n- file: made.txt\n"

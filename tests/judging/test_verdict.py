@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, TaskResult, Verdict
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.words import Child, asked_ids, is_judge, met_by, verdicts, words
 

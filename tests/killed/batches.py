@@ -13,7 +13,7 @@ from pathlib import Path
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import goal_of, is_judge, met_by
 
 

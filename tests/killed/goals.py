@@ -11,8 +11,8 @@ from pathlib import Path
 
 from delegate import Delegator, Event, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import is_judge, met_by
 
 GOAL = "Write hello to a.txt."

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from delegate import Delegator, Event, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import ParentQuestion
+from delegate.types.ports import ChatReply, ChatRequest
 
 CRITERIA = ({"kind": "shell", "command": "grep -q hello a.txt"},)
 

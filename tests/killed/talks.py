@@ -13,8 +13,8 @@ from pathlib import Path
 
 from delegate import Delegator, Event, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Usage
+from delegate.types.ports import ChatReply, ChatRequest
 
 TURNS = 2_000
 

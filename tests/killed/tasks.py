@@ -15,8 +15,8 @@ from typing import Any
 
 from delegate import Delegator, Event, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject, Parent
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import is_judge
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from delegate import Delegator, Report, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.cli.command import delegate, openai_at
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply

@@ -20,7 +20,7 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.batch.rows import DONE, lines
 from tests.cli.command import delegate, openai_at
 from tests.killed.lost import until

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support import warm
 
 WORK = Scripted.call("write_file", path="a.txt", content="hello")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Job, Report
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.records.history import Records
 from delegate.types import JsonObject
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.cli.command import delegate, openai_at
 from tests.killed.lost import killed, running
 from tests.killed.tasks import tools

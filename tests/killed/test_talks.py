@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.records.mailbox import MAX_MESSAGES
 from delegate.types import JsonObject
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.killed.talks import TURNS, acts, last_act
 from tests.support import warm
 from tests.support.samples import sampled

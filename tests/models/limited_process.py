@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from delegate import Delegator, Settings, Task
-from delegate.settings import DeclaredEndpoint, DeclaredModel
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 
 
 def settings(home: Path, url: str, children: int, key_env: str | None = None) -> Settings:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from delegate._util import resources
-from delegate.errors import ConfigError
 from delegate.models.catalog import Catalog, Model, Price, cost_usd, read_catalog
 from delegate.models.overrides import effective_catalog
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import TIERS, Usage
+from delegate.types.errors import ConfigError
 from tests.support.pace import best_of, pace
 
 TODAY = date(2026, 11, 20)

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from delegate import Delegator, Report, Settings, Task
-from delegate.settings import DeclaredEndpoint, DeclaredModel
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.samples import MORE_CASES
 

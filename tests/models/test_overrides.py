@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from delegate.errors import ConfigError
 from delegate.models.catalog import Catalog, Model, cost_usd
 from delegate.models.connections import find_endpoints
 from delegate.models.overrides import effective_catalog
 from delegate.models.providers import Endpoint
-from delegate.settings import load_settings
+from delegate.policy.settings import load_settings
 from delegate.types import Usage
+from delegate.types.errors import ConfigError
 from tests.support.operator import own_settings
 
 TODAY = date(2026, 11, 20)

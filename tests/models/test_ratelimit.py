@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
-from delegate.errors import BudgetExceeded, ProviderError, ProviderFault
-from delegate.events import WaitReason
 from delegate.models import ratelimit
 from delegate.models.ratelimit import RETRIES, SHORT_RETRIES, RateLimiter
-from delegate.ports import Quota
+from delegate.types.errors import BudgetExceeded, ProviderError, ProviderFault
+from delegate.types.events import WaitReason
+from delegate.types.ports import Quota
 from tests.models.test_storms import Storm
 from tests.support.virtual_time import FOREVER, Answer, World, many, play, refusal, through
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate.errors import CallError
 from delegate.models.catalog import Catalog, Model, Price
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import NEAR_TIE, ChildRequest, JudgeRequest, Routing, choose_child, choose_judge, coarse
 from delegate.models.tiers import Bounds
 from delegate.types import TIERS, Candidate, FalsePassRate, Tier
+from delegate.types.errors import CallError
 from tests.support.pace import best_of, pace
 
 TODAY = date(2026, 11, 20)

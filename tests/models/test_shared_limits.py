@@ -15,11 +15,11 @@ from typing import Any, cast
 import pytest
 
 from delegate import Delegator, Task
-from delegate.errors import ProviderError
 from delegate.models import shared_limits
 from delegate.models.ratelimit import RateLimiter
 from delegate.models.shared_limits import CLOCK_SECONDS, MAX_BYTES, MAX_FILES, path_of
-from delegate.ports import Quota
+from delegate.types.errors import ProviderError
+from delegate.types.ports import Quota
 from tests.models.limited_process import settings
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.virtual_time import FOREVER, Answer, World, play, refusal, through

@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from delegate.errors import ProviderError
+from delegate.types.errors import ProviderError
 from tests.support.samples import sampled
 from tests.support.virtual_time import FOREVER, Answer, World, many, play, refusal
 

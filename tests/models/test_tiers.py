@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate.errors import CallError
 from delegate.models.catalog import Catalog, Model
 from delegate.models.routing import ChildRequest, choose_child
 from delegate.models.tiers import Bounds, is_above, weaker
 from delegate.types import TIERS, Tier, TierBound
+from delegate.types.errors import CallError
 
 tiers = st.sampled_from(TIERS)
 parents = st.sampled_from([None, *TIERS])

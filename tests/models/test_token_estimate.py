@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from delegate.models.catalog import Catalog, tokens_of
+from delegate._util.tokens import tokens_of
+from delegate.models.catalog import Catalog
 from tests.support.pace import best_of, pace
 
 DATA = Path(__file__).parents[1] / "data"

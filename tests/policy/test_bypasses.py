@@ -19,7 +19,7 @@ from delegate.policy import commands, paths
 from delegate.policy.approvals import ApprovalRequest, digest_of, files_of
 from delegate.policy.decide import Action, decide
 from delegate.policy.rules import Policy
-from delegate.ports import Effect
+from delegate.types.ports import Effect
 from tests.support.pages import DOCS
 
 SHELL: frozenset[Effect] = frozenset({"files", "commands"})

@@ -9,7 +9,7 @@ import pytest
 from delegate.policy.approvals import ApprovalRequest, digest_of, notes, shown
 from delegate.policy.decide import Action, BudgetLeft, decide
 from delegate.policy.rules import SITUATIONS, Policy
-from delegate.ports import Effect
+from delegate.types.ports import Effect
 
 STRICT = Policy.model_validate(dict.fromkeys(SITUATIONS, "deny"))
 WRITE = Action("write_file", {"path": "a"}, effects=frozenset({"files"}), expected="a is there")

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from delegate import Delegator, Task
 from delegate.cli.app import app
-from delegate.errors import ConfigError
 from delegate.policy.mcp_servers import McpServer, read_mcp_json
-from delegate.settings import load_settings
+from delegate.policy.settings import load_settings
+from delegate.policy.trust import is_protected
 from delegate.testing import Scripted
-from delegate.trust import is_protected
 from delegate.types import JsonObject
+from delegate.types.errors import ConfigError
 
 FILES = {"command": "npx", "args": ["-y", "files"], "env": {"TOKEN": "${FILES_TOKEN}", "MODE": "${MODE:-ro}"}}
 MCP_JSON = {"mcpServers": {"files": FILES, "web": {"type": "http", "url": "https://example.com/mcp"}}}

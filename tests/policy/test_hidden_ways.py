@@ -13,7 +13,7 @@ import pytest
 from delegate.policy.approvals import files_of
 from delegate.policy.decide import Action, decide
 from delegate.policy.rules import Policy
-from delegate.ports import Effect
+from delegate.types.ports import Effect
 from tests.support.pages import DOCS
 
 SHELL: frozenset[Effect] = frozenset({"files", "commands"})

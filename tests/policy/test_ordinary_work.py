@@ -6,7 +6,7 @@ from collections import Counter
 
 from delegate.policy.decide import Action, decide
 from delegate.policy.rules import Policy
-from delegate.ports import Effect
+from delegate.types.ports import Effect
 from tests.support.pages import DOCS
 
 FILES: frozenset[Effect] = frozenset({"files"})

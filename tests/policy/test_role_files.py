@@ -6,10 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from delegate.cli.app import app
-from delegate.errors import ConfigError
 from delegate.policy.roles import Role, read_role
-from delegate.settings import load_settings
-from delegate.trust import is_protected, own_folder
+from delegate.policy.settings import load_settings
+from delegate.policy.trust import is_protected, own_folder
+from delegate.types.errors import ConfigError
 
 CLAUDE = PurePath(".claude/agents/reviewer.md")
 CODEX = PurePath(".codex/agents/reviewer.toml")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, TaskResult
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import met_by, words
 
 DAY = 86_400.0

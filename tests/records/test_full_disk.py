@@ -37,7 +37,7 @@ FILLS_UP = """
 import asyncio, resource, sys
 from pathlib import Path
 from delegate import Delegator, Task
-from delegate.errors import DelegateError
+from delegate.types.errors import DelegateError
 from delegate.models.providers.scripted import Scripted
 
 async def main(home, is_batch):

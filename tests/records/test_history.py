@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from delegate import ChildRun, Delegator, Job, Task
-from delegate.errors import DelegateError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest, ToolOutput
 from delegate.types import Parent
+from delegate.types.errors import DelegateError
+from delegate.types.ports import ChatRequest, ToolOutput
 from tests.support import warm
 from tests.support.words import goal_of, met_by, words
 
@@ -150,7 +150,7 @@ async def test_a_cancelled_call_leaves_complete_records() -> None:
 GONE = """
 import asyncio, os
 from delegate import Delegator, Task
-from delegate.ports import ToolOutput
+from delegate.types.ports import ToolOutput
 
 class Runner:
     needs_model = False

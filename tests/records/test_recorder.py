@@ -8,10 +8,10 @@ import pytest
 
 from delegate._util.redaction import MARK
 from delegate.budget.costs import UNOBSERVED, Charge
-from delegate.events import kind_of
-from delegate.ports import ChatReply, ToolCall, ToolOutput
 from delegate.records.recorder import RECEIPT_CHARS, Recorder
 from delegate.types import ChildRun, ErrorDetail, Usage
+from delegate.types.events import kind_of
+from delegate.types.ports import ChatReply, ToolCall, ToolOutput
 
 KEY = "sk-proj-aB3dE5fG7hJ9kL1mN3pQ5rS7"
 

@@ -10,11 +10,11 @@ from typing import Any
 from delegate import Delegator, Report, Task
 from delegate.batch.item import Item
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.report.page import report_page
 from delegate.report.reading import Reports
 from delegate.report.values import ReportView
 from delegate.testing import judge_reply
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import Child, is_judge, met_by, words
 
 OWN = "document.title='owned'"

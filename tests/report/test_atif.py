@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
-from delegate.errors import DelegateError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.report.atif import RecordedTask, run_trajectory, trajectories
 from delegate.types import JsonObject
+from delegate.types.errors import DelegateError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import goal_of, is_judge, met_by
 
 CRITERIA = ["the report says what was looked for", {"kind": "regex", "pattern": "part"}]

@@ -11,9 +11,9 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.report.page import report_page, report_text
 from delegate.testing import judge_reply
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.report import recorded
 from tests.report.recorded import OWN
 from tests.support.web import serving

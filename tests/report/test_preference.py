@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.report.atif import RecordedTask
 from delegate.report.preference import Preferences
 from delegate.types import JsonObject
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import goal_of, is_judge, judge_reply, met_by
 
 YES: JsonObject = {"kind": "regex", "pattern": "part"}

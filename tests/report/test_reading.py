@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
-from delegate.errors import CallError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.report.amounts import duration
 from delegate.report.lanes import Course, timeline
 from delegate.report.quotes import find_quote
 from delegate.report.reading import Reports
+from delegate.types.errors import CallError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.report import recorded
 from tests.support.words import met_by, words
 

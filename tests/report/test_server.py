@@ -14,8 +14,8 @@ import pytest
 from yarl import URL
 
 from delegate.cli.app import app
-from delegate.errors import CallError
 from delegate.report.server import serve
+from delegate.types.errors import CallError
 from tests.cli.command import COMMAND
 from tests.report import recorded
 from tests.support.words import words

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from delegate.cli.doctor.security.commands import MechanismUnderTest, mechanisms
-from delegate.errors import ToolError
 from delegate.sandbox.commands.confinement import CommandSpec, execute, shell
 from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_environment
 from delegate.sandbox.tampering.git_files import Repository
+from delegate.types.errors import ToolError
 
 SECONDS = 120.0
 _GIT = "git -c user.name=A -c user.email=a@example.com"

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import pytest
 
 import delegate
-from delegate.errors import ToolDenied, ToolError
 from delegate.judging.checks.guard import CheckGuard
 from delegate.judging.checks.run import run_checks
 from delegate.judging.frozen import FrozenWork
@@ -24,6 +23,7 @@ from delegate.sandbox.commands.confinement import ProcessesLeft, SandboxFailed
 from delegate.sandbox.commands.launcher import landlock_is_available
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ChildRun, ShellCriterion, Task
+from delegate.types.errors import ToolDenied, ToolError
 from tests.support import leaks, warm
 
 Sandbox = Literal["auto", "require", "off"]
@@ -409,7 +409,7 @@ async def test_a_loopback_of_its_own_lets_a_command_test_a_server(sandboxed: Com
 WITHOUT_NAMESPACES = """
 import asyncio, sys
 from pathlib import Path
-from delegate.errors import ToolDenied
+from delegate.types.errors import ToolDenied
 from delegate.sandbox.commands.commands import Commands
 
 async def main():

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from delegate.errors import CallError
 from delegate.sandbox.filesystem.changes import changes_since
 from delegate.sandbox.filesystem.copy_out import copy_out, open_target
 from delegate.types import Artifact
+from delegate.types.errors import CallError
 
 
 @pytest.fixture

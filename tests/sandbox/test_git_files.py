@@ -16,7 +16,6 @@ import pytest
 import delegate
 from delegate import Delegator, Task
 from delegate.child.toolbox import toolbox
-from delegate.errors import ToolDenied
 from delegate.sandbox.commands.commands import CommandResult, Commands
 from delegate.sandbox.commands.confinement import CommandSpec, Mounts, in_bubblewrap
 from delegate.sandbox.commands.launcher import landlock_is_available
@@ -24,6 +23,7 @@ from delegate.sandbox.tampering.git_files import Repository, without_credentials
 from delegate.sandbox.workspace.folder import Folder
 from delegate.testing import Scripted
 from delegate.types import Workspace
+from delegate.types.errors import ToolDenied
 from tests.support.samples import sampled
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")

@@ -15,7 +15,7 @@ from delegate.sandbox.processes.environment import find_program
 CODE = """
 import asyncio, sys
 from pathlib import Path
-from delegate.errors import ToolDenied
+from delegate.types.errors import ToolDenied
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.processes.environment import find_program
 from delegate.sandbox.filesystem.paths import own_program

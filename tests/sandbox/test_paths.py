@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.filesystem import files
 from delegate.sandbox.filesystem.search import find_lines
 from delegate.sandbox.workspace.folder import Folder
+from delegate.types.errors import ToolDenied, ToolError
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import delegate
-from delegate.errors import ToolDenied
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.commands.launcher import landlock_is_available
 from delegate.sandbox.filesystem import files, search
 from delegate.sandbox.filesystem.secret_paths import _secret_files, mounted_at  # pyright: ignore[reportPrivateUsage]
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import Workspace
+from delegate.types.errors import ToolDenied
 
 TABLE = """\
 20 1 8:1 / / rw - ext4 /dev/a rw

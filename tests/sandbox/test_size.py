@@ -10,11 +10,11 @@ import pytest
 
 from delegate import Delegator, Job, Task
 from delegate.engine import executor
-from delegate.errors import ToolError, WorkspaceTooLarge
 from delegate.sandbox.filesystem.trees import tree_bytes
 from delegate.sandbox.workspace.folder import Folder
 from delegate.testing import Scripted
 from delegate.types import TaskResult, Workspace
+from delegate.types.errors import ToolError, WorkspaceTooLarge
 
 MB = 1_000_000
 

@@ -13,11 +13,11 @@ from typing import Literal
 import pytest
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError, ToolDenied, ToolError
 from delegate.sandbox.workspace.folder import Folder, discard
 from delegate.sandbox.workspace.snapshot import Snapshot
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Artifact, Workspace
+from delegate.types.errors import CallError, ToolDenied, ToolError
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from delegate.errors import CallError, ToolError
 from delegate.sandbox.workspace.folder import Folder, discard
 from delegate.sandbox.workspace.take_over import apply
 from delegate.sandbox.workspace.worktree import snapshot
 from delegate.types import Artifact, Workspace
+from delegate.types.errors import CallError, ToolError
 from tests.support.git import git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from delegate.ports import ChatRequest
 from delegate.testing import judge_reply
+from delegate.types.ports import ChatRequest
 from tests.support.words import asked_ids
 
 Args = Mapping[str, Any]

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from delegate.ports import ChatRequest
+from delegate.types.ports import ChatRequest
 
 
 class Gate:

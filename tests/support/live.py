@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delegate.errors import ToolError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.records.recorder import canonical
+from delegate.types.errors import ToolError
+from delegate.types.ports import ChatReply, ChatRequest, Tool
 from tests.support.readings import DATA, Row, replayed
 from tests.support.words import asked_ids, is_judge
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from delegate import Verdict
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
 from delegate.types import JudgeRecord
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import is_judge
 
 Look = tuple[str, dict[str, Any]]

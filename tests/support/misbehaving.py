@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from delegate.ports import ChatReply, ChatRequest, StopReason
 from delegate.types import Usage
+from delegate.types.ports import ChatReply, ChatRequest, StopReason
 from tests.support.words import asked_ids
 
 Judge = Callable[[ChatRequest], ChatReply | str]

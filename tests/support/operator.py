@@ -1,6 +1,6 @@
 """What an operator sets up on their machine."""
 
-from delegate.trust import own_file
+from delegate.policy.trust import own_file
 
 MODEL = """
 [[models]]

@@ -9,7 +9,7 @@ from typing import Any
 from delegate.judging.reading.question import read_reply
 from delegate.judging.reading.statements import TaskReading, ToolInfo, ToRead
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Tool
+from delegate.types.ports import ChatReply, ChatRequest, Tool
 from tests.support.recorded import claim_receipts, state_tools
 from tests.support.words import asked_ids
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from delegate.errors import ToolError
-from delegate.ports import Tool
+from delegate.types.errors import ToolError
+from delegate.types.ports import Tool
 
 
 def airline_receipts(run: dict[str, Any]) -> list[dict[str, Any]]:

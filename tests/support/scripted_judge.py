@@ -6,8 +6,8 @@ from typing import Any
 
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Verdict
+from delegate.types.ports import ChatReply, ChatRequest
 
 Answer = Callable[[ChatRequest], ChatReply | str]
 

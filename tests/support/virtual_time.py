@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from delegate.errors import ProviderError, ProviderFault
 from delegate.models.ratelimit import RateLimiter
-from delegate.ports import Quota
+from delegate.types.errors import ProviderError, ProviderFault
+from delegate.types.ports import Quota
 
 T = TypeVar("T")
 FOREVER = 1e9

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
+from delegate.types.ports import ChatReply, ChatRequest
 
 Script = Callable[[ChatRequest], ChatReply | str]
 Child = Sequence[ChatReply | str] | Script

@@ -9,10 +9,10 @@ import pytest
 
 from delegate import Delegator, Report, Task, Tool
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, ToolCall
 from delegate.telemetry import conventions
 from delegate.testing import judge_reply
 from delegate.types import Parent, Usage
+from delegate.types.ports import ChatReply, ChatRequest, ToolCall
 from tests.support.words import is_judge
 from tests.telemetry.spans import Traced, to_file
 

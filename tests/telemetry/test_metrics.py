@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import is_judge, met_by, words
 from tests.telemetry.spans import sdk, set_for_the_program
 

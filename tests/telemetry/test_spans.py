@@ -13,11 +13,11 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from delegate import Delegator, Task
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.telemetry import conventions
 from delegate.types import Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.cli.command import worker
 from tests.support.model_server import ModelServer
 from tests.support.words import met_by, words

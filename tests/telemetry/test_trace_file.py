@@ -13,9 +13,9 @@ from opentelemetry import trace
 from typer.testing import CliRunner
 
 from delegate.cli.app import app
-from delegate.errors import ConfigError
 from delegate.telemetry.operations import written_to
 from delegate.telemetry.otlp_file import TraceFile
+from delegate.types.errors import ConfigError
 from tests.cli.command import openai_at, worker
 from tests.support.model_server import ModelServer
 from tests.telemetry.spans import in_file

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from delegate import Cancellation, ChildRun, Delegator, Job, Parent, Receipt, Report, Task, TaskResult, Verdict
-from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.events import Event
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.deadlines import SECONDS, in_time
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.samples import sampled

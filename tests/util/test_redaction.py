@@ -15,11 +15,11 @@ from delegate import ChildRun, Delegator, Event, Job, Receipt, Task, Tool
 from delegate._util.redaction import MARK, Redactor
 from delegate._util.redaction import redactor as of_process
 from delegate.contract import render
-from delegate.events import ChildToolStarted
 from delegate.models.providers import KeyCommand
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import Usage
+from delegate.types.events import ChildToolStarted
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import asked_ids, is_judge, verdicts
 

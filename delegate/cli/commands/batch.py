@@ -27,9 +27,9 @@ from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.output import console, print_as_json, refusals_as
 from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator, engine_of
-from delegate.errors import CallError
-from delegate.events import EventSink
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
+from delegate.types.errors import CallError
+from delegate.types.events import EventSink
 
 
 class RerunName(StrEnum):

@@ -9,21 +9,21 @@ import typer
 from rich.text import Text
 
 from delegate._util.fencing import one_line
-from delegate.calibration import detector
-from delegate.calibration.corrected import CorrectedRate, corrected
-from delegate.calibration.fitting import fit
-from delegate.calibration.layers import ablation
-from delegate.calibration.measure import LIMITS, Measured, judge_name, measure
-from delegate.calibration.statistics import Interval
 from delegate.cli.ci.logs import inert_json, print_as_is
 from delegate.cli.input.options import Format, FormatOption
 from delegate.cli.input.recorded import complete_run, find
 from delegate.cli.screen.layout import Trimmed
 from delegate.cli.screen.output import add_title_column, console, print_as_json, refusals_as, slim_table, title
 from delegate.delegator import Delegator
-from delegate.errors import CallError
+from delegate.judging.calibration import detector
+from delegate.judging.calibration.corrected import CorrectedRate, corrected
+from delegate.judging.calibration.fitting import fit
+from delegate.judging.calibration.layers import ablation
+from delegate.judging.calibration.measure import LIMITS, Measured, judge_name, measure
+from delegate.judging.calibration.statistics import Interval
 from delegate.judging.rulings import judge_words
 from delegate.types import Ruling, RulingWord
+from delegate.types.errors import CallError
 
 SHOWN_CODES = 4
 

@@ -17,9 +17,9 @@ from delegate.cli.screen.screens import word
 from delegate.cli.work import work
 from delegate.contract.amounts import percent
 from delegate.delegator import Delegator
-from delegate.money import usd
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from delegate.types import Report, TaskResult
+from delegate.types.money import usd
 
 WIDTH = 100
 """Maximum width of the texts, and of the table if stdout isn't a terminal."""

@@ -17,8 +17,8 @@ from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.output import console, plain, print_as_json, refusals_as, slim_table
 from delegate.cli.work import work
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError
 from delegate.types import JsonObject
+from delegate.types.errors import ConfigError
 
 HANG = 2
 """Columns by which the rest of a long line is indented."""

@@ -16,10 +16,10 @@ from delegate.cli.screen.output import as_json
 from delegate.cli.work import work
 from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
-from delegate.errors import CallError
 from delegate.records.history import TaskSummary
 from delegate.report.atif import RecordedTask, run_trajectory, trajectories
 from delegate.report.preference import Preferences
+from delegate.types.errors import CallError
 
 
 def export(

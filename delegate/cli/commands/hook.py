@@ -21,8 +21,8 @@ from delegate.cli.input.hooks import TOLD, Ending, read_ending
 from delegate.cli.input.workfile import to_task
 from delegate.cli.work import work
 from delegate.delegator import Delegator
+from delegate.policy.settings import load_settings, override
 from delegate.sandbox.workspace.folder import Folder
-from delegate.settings import load_settings, override
 from delegate.types import JsonObject, Parent, Task, Verdict
 
 SWITCH = "DELEGATE_HOOK"

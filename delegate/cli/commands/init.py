@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from delegate import trust
 from delegate.cli.input.choice import choose
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError
+from delegate.policy import trust
+from delegate.types.errors import ConfigError
 
 TASKS = "tasks.yaml"
 

@@ -23,10 +23,10 @@ from delegate.cli.screen.output import console, print_as_json, print_json, refus
 from delegate.cli.screen.screens import verdict_screen
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
-from delegate.errors import CallError
-from delegate.events import EventSink
 from delegate.judging.transcripts.sessions import Session, read_session
 from delegate.types import RunStatus, Task, Verdict
+from delegate.types.errors import CallError
+from delegate.types.events import EventSink
 
 PIPE_SECONDS = 1.0
 """Time without a word on stdin after which it is said that it is read."""

@@ -16,14 +16,14 @@ from delegate.cli.input.task_trust import refuse_untrusted
 from delegate.cli.input.taskfile import read_task, read_tasks
 from delegate.cli.input.workfile import read_criteria, to_task, with_location
 from delegate.cli.screen.output import console, print_as_json, refusals_as
-from delegate.errors import CallError
 from delegate.judging.checks.can_fail import Trial, try_out
 from delegate.judging.reading.statements import declared, in_words
 from delegate.judging.validate import refuse_undecidable
+from delegate.policy.settings import load_settings
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.folder import existing
-from delegate.settings import load_settings
 from delegate.types import ShellCriterion, Task, Workspace
+from delegate.types.errors import CallError
 
 _LABELS = {True: "can fail", False: "can't fail", None: "not known"}
 

@@ -16,13 +16,13 @@ from delegate._util.cancellation import Cancellation
 from delegate.child.command_line import parse_command, variables
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.input.serving import is_loopback, log, needs, strong_token
-from delegate.errors import DelegateError
-from delegate.events import EventSink
 from delegate.hosts.mcp import connection, definitions, opening
 from delegate.hosts.mcp.connection import StdioConnection
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.models.overrides import effective_catalog
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
+from delegate.types.errors import DelegateError
+from delegate.types.events import EventSink
 
 if TYPE_CHECKING:
     from delegate.child.command import CommandRunner

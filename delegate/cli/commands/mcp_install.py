@@ -16,7 +16,7 @@ from delegate._util.similar import most_similar
 from delegate.cli import PROGRAM
 from delegate.cli.input.documents import replace_text
 from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config, yaml_block
-from delegate.errors import ConfigError
+from delegate.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from delegate.types import JsonObject

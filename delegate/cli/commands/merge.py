@@ -10,9 +10,9 @@ from delegate.cli.input.recorded import records_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.delegator.merges import Merge
-from delegate.errors import CallError
-from delegate.events import EventSink
 from delegate.types import Level
+from delegate.types.errors import CallError
+from delegate.types.events import EventSink
 
 _OntoOption = typer.Option(metavar="BRANCH", help="Commit to this branch, instead of changing the checkout.")
 _LevelOption = typer.Option(

@@ -14,9 +14,8 @@ from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.output import console, print_as_json, refusals_as
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
-from delegate.events import EventSink
-from delegate.records.mailbox import SentMessage
-from delegate.types import Report
+from delegate.types import Report, SentMessage
+from delegate.types.events import EventSink
 
 _HandleArgument = typer.Argument(
     metavar="HANDLE", help="The handle of a task, or a run of one task.", autocompletion=complete_run

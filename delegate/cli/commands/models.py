@@ -16,9 +16,9 @@ from delegate.cli.screen.output import NARROW, ROOMY, console, plain, print_as_j
 from delegate.delegator import Delegator
 from delegate.models.catalog import Catalog
 from delegate.models.routing import NEAR_TIE
-from delegate.money import usd
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import Candidate, JsonObject
+from delegate.types.money import usd
 
 NARROWING = ("judge_model", "min_judge_accuracy", "max_false_pass", "max_cost_usd", "parent_tier", "max_tier")
 """Settings that exclude models from judging, or put others before them."""

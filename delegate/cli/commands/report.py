@@ -10,10 +10,10 @@ from delegate.cli.input.documents import replace_text
 from delegate.cli.input.recorded import LAST, RunArgument, find, run_id_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
-from delegate.errors import CallError
 from delegate.report.page import report_page
 from delegate.report.reading import Reports
 from delegate.report.values import ReportView
+from delegate.types.errors import CallError
 
 _MARK = b'<meta name="generator" content="delegate report">'
 

@@ -11,9 +11,9 @@ from delegate._util.cancellation import Cancellation
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
-from delegate.events import EventSink
 from delegate.hosts.serve.rpc import answer, serve_lines
 from delegate.types import JsonObject
+from delegate.types.events import EventSink
 
 
 def rpc(

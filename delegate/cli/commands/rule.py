@@ -15,12 +15,12 @@ from delegate.cli.input.recorded import complete_run, find, records_of
 from delegate.cli.screen.output import console, plain, print_as_json, refusals_as, user
 from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
-from delegate.errors import CallError
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.sources import Sources
 from delegate.judging.submission import Submission
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import PASSING, ChildRun, JsonObject, RulingWord, Sampling, Task
+from delegate.types.errors import CallError
 
 SHOWN_CHARS = 2_500
 """Characters of each piece of evidence that are shown at first."""

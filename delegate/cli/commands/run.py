@@ -22,13 +22,13 @@ from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.out import Out
 from delegate.cli.screen.output import print_report, print_report_as
 from delegate.cli.work import stoppable, work
-from delegate.codes import CallErrorCode
 from delegate.delegator import Delegator
-from delegate.errors import CallError
-from delegate.events import EventSink
+from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.workspace.folder import existing
-from delegate.settings import Settings, load_settings
 from delegate.types import Report, Task
+from delegate.types.codes import CallErrorCode
+from delegate.types.errors import CallError
+from delegate.types.events import EventSink
 from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000

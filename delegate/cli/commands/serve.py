@@ -16,8 +16,8 @@ from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutpu
 from delegate.cli.input.serving import is_loopback, log, needs, strong_token
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError
-from delegate.events import EventSink
+from delegate.types.errors import ConfigError
+from delegate.types.events import EventSink
 
 TOKEN = "DELEGATE_SERVE_TOKEN"  # noqa: S105 - the variable's name
 

@@ -27,12 +27,12 @@ from delegate.cli.screen.screens import record_screen, task_screen
 from delegate.cli.screen.transcript import approvals, transcript_lines
 from delegate.cli.work import work
 from delegate.delegator import Delegator
-from delegate.errors import CallError
-from delegate.money import rough_usd
 from delegate.records.history import TaskSummary
 from delegate.report.amounts import when
 from delegate.report.tasks import latest_text, recorded_calls
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
+from delegate.types.errors import CallError
+from delegate.types.money import rough_usd
 
 ROWS, SCREENS = 100, 20
 """How many tasks a page has: in a table, and with the reasons of each."""

@@ -10,8 +10,8 @@ from delegate.cli.input.recorded import complete_run, records_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.delegator.merges import judged_diff
-from delegate.errors import ConfigError
 from delegate.sandbox.workspace.take_over import apply
+from delegate.types.errors import ConfigError
 
 HandlesArgument = typer.Argument(
     metavar="HANDLE...", help="The handles of tasks, or the ids of runs of one task.", autocompletion=complete_run

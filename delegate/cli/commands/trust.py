@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from delegate import trust as trusting
 from delegate._util.fencing import clean
 from delegate.cli.commands.lint import tasks_in
 from delegate.cli.input.hooks import CRITERIA_FILE, criteria_as_tasks
 from delegate.cli.input.task_trust import lines_of, requests_of
-from delegate.errors import ConfigError
-from delegate.settings import Settings, load_settings, parse
-from delegate.trust import SettingsFile, is_model_key
+from delegate.policy import trust as trusting
+from delegate.policy.settings import Settings, load_settings, parse
+from delegate.policy.trust import SettingsFile, is_model_key
 from delegate.types import Task
+from delegate.types.errors import ConfigError
 
 _TASKS = (".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".toml")
 _PATH = typer.Argument(help="The settings file, its folder, a .mcp.json, a role or their folder, or a file of tasks.")

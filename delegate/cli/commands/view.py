@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from delegate.policy.settings import load_settings
 from delegate.report.server import serve
-from delegate.settings import load_settings
 
 
 def view(

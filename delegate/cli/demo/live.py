@@ -11,13 +11,13 @@ import typer
 from delegate.cli.doctor.probe import ServedModels, ask
 from delegate.cli.input.choice import choose
 from delegate.delegator import Delegator
-from delegate.errors import CallError
 from delegate.models.catalog import cost_usd
 from delegate.models.connections import find_endpoints
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
-from delegate.money import usd
-from delegate.settings import Settings, load_settings
+from delegate.policy.settings import Settings, load_settings
 from delegate.types import Usage
+from delegate.types.errors import CallError
+from delegate.types.money import usd
 
 CHILD = Usage(model_calls=5, input_tokens=12_000, output_tokens=1_500)
 """Approximate usage of one child of the demo."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import FileCriterion, ShellCriterion, Task, TextCriterion, Workspace
+from delegate.types.ports import ChatReply, ChatRequest
 
 FILES = Path(__file__).parent / "files"
 PYTHON = Path(sys.executable).name

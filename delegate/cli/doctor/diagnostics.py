@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 from rich.text import Text
 
-from delegate import trust
 from delegate.cli.doctor.probe import LOCAL_SERVERS, NO_LIST, ServedModels, ask, ask_local
 from delegate.cli.input.choice import Choice, choose
 from delegate.cli.screen.output import plain
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError
 from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints
 from delegate.models.providers import NO_KEY, Endpoint
 from delegate.models.routing import EndpointKey
+from delegate.policy import trust
+from delegate.policy.settings import Settings
 from delegate.sandbox.commands.commands import SANDBOXES, Commands, how_to_get_sandbox
-from delegate.settings import Settings
+from delegate.types.errors import ConfigError
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 BASE_URLS = {

@@ -10,12 +10,12 @@ from delegate.cli.doctor.probe import paths
 from delegate.cli.doctor.served_context import served_context
 from delegate.cli.input.choice import choose
 from delegate.delegator import Delegator
-from delegate.errors import CallError, ProviderError
 from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints
 from delegate.models.providers import CurrentKey, Endpoint
-from delegate.ports import ChatClient, ChatReply, ChatRequest, Message, ToolReply, ToolSpec
 from delegate.types import JsonObject
+from delegate.types.errors import CallError, ProviderError
+from delegate.types.ports import ChatClient, ChatReply, ChatRequest, Message, ToolReply, ToolSpec
 
 if TYPE_CHECKING:
     from delegate.models.providers._profile import EndpointProfiles, Profile

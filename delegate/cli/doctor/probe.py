@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import aiohttp
 
-from delegate.errors import ProviderError
 from delegate.models.providers import CurrentKey, Endpoint, names_model
+from delegate.types.errors import ProviderError
 
 SECONDS = 5.0
 LOCAL_SECONDS = 1.0

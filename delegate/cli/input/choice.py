@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from datetime import date
 
+from delegate._util.tokens import tokens_of
 from delegate.cli.input.options import REPLY_TOKENS, VERDICT_TOKENS
 from delegate.delegator import Delegator
-from delegate.errors import CallError
 from delegate.judging.judge.prompt import card
-from delegate.models.catalog import Model, tokens_of
+from delegate.models.catalog import Model
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import ChildRequest, JudgeRequest, Routing, choose_child, choose_judge
 from delegate.models.tiers import Bounds
+from delegate.types.errors import CallError
 
 
 @dataclass(frozen=True, slots=True)

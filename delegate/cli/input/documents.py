@@ -9,7 +9,7 @@ from typing import Any
 
 from delegate._util.documents import Format, loads
 from delegate._util.windows_paths import windows_path_hint
-from delegate.errors import CallError
+from delegate.types.errors import CallError
 
 STDIN = Path("-")
 FORMATS: Mapping[str, Format] = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}

@@ -12,14 +12,14 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ValidationError
 
-from delegate import trust
 from delegate.cli import PROGRAM
 from delegate.cli.input.documents import read_document, read_text
 from delegate.cli.input.workfile import LocatedCriterion, listed_criteria, to_task, typed
 from delegate.contract.brief import criteria_in
-from delegate.errors import CallError
 from delegate.judging.transcripts.sessions import Session, read_session
+from delegate.policy import trust
 from delegate.types import Task
+from delegate.types.errors import CallError
 from delegate.types.faults import error_text
 
 Json = Mapping[str, Any]

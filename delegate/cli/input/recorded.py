@@ -9,9 +9,9 @@ import typer
 
 from delegate._util.fencing import one_line
 from delegate.delegator import Delegator
-from delegate.errors import CallError, DelegateError
 from delegate.records.history import TaskSummary
 from delegate.types import JsonObject
+from delegate.types.errors import CallError, DelegateError
 
 LAST = "last"
 _SHOWN_IDS = 5

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from delegate.cli import PROGRAM
-from delegate.errors import ConfigError
+from delegate.types.errors import ConfigError
 
 _TOKEN_CHARS = 16
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from delegate import trust
 from delegate._util.fencing import one_line
 from delegate.cli.doctor.diagnostics import toml_lines, undeclared_servers
 from delegate.cli.input.documents import replace_text
 from delegate.delegator import Delegator
-from delegate.errors import CallError, ConfigError
 from delegate.models.routing import ChildRequest, choose_child
 from delegate.models.tiers import Bounds
-from delegate.settings import Settings, parse
+from delegate.policy import trust
+from delegate.policy.settings import Settings, parse
 from delegate.types import TIERS
+from delegate.types.errors import CallError, ConfigError
 
 MAX_LOCAL = 5
 """How many models of one local server are offered."""

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from delegate import trust
 from delegate._util.fencing import one_line
-from delegate.errors import CallError
-from delegate.settings import Settings
+from delegate.policy import trust
+from delegate.policy.settings import Settings
 from delegate.types import ShellCriterion, Task
+from delegate.types.errors import CallError
 
 MAX_LISTED = 1_000
 _PRINTED = 20

@@ -15,9 +15,9 @@ from delegate.batch.item import Item
 from delegate.batch.sources import TaskFile, no_tasks, tasks_in
 from delegate.cli.input.documents import read_document
 from delegate.contract.problems import KINDS, Problems, kind_fields
-from delegate.errors import CallError
 from delegate.judging.validate import refuse_undecidable
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
+from delegate.types.errors import CallError
 from delegate.types.faults import error_text
 from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 

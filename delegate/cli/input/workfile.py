@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from delegate.cli.input.documents import is_document, name_of, read_document, read_text
 from delegate.cli.input.taskfile import read_criterion, typed_criterion
-from delegate.errors import CallError
 from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
+from delegate.types.errors import CallError
 from delegate.types.faults import error_text
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")

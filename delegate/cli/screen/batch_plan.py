@@ -13,7 +13,7 @@ from delegate.cli.input.task_trust import Requests, lines_of
 from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.output import console, print_json
 from delegate.contract.amounts import counted
-from delegate.money import usd
+from delegate.types.money import usd
 
 if TYPE_CHECKING:
     from delegate.batch.runner import BatchPlan

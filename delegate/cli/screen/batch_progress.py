@@ -21,7 +21,7 @@ from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.progress import shown
 from delegate.cli.screen.screens import REASON_CHARS
 from delegate.contract.amounts import percent
-from delegate.money import rough_usd, usd
+from delegate.types.money import rough_usd, usd
 
 LINE_SECONDS = 5.0
 """Seconds between two lines when stderr is not a terminal."""

@@ -9,8 +9,8 @@ from itertools import pairwise
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally
-from delegate.money import usd
 from delegate.types import Claim, JudgeAttempt, Report, TaskResult, Usage, Verdict, answered
+from delegate.types.money import usd
 
 
 def task_costs(result: TaskResult) -> list[str]:

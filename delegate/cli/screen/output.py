@@ -27,8 +27,8 @@ from delegate.cli.input.options import Format
 from delegate.cli.screen.costs import totals_line
 from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.screens import task_screen
-from delegate.errors import CallError, ConfigError
 from delegate.types import ErrorDetail, Report
+from delegate.types.errors import CallError, ConfigError
 
 ROOMY = 100
 """Minimum number of columns for tables with all details."""

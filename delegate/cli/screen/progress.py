@@ -14,8 +14,8 @@ from rich.tree import Tree
 
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
-from delegate.events import Event, EventSink, WaitReason
 from delegate.types import Level
+from delegate.types.events import Event, EventSink, WaitReason
 
 _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "no criteria": ("• done", "bold yellow")}
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -21,8 +21,8 @@ from delegate.cli.screen.costs import judging_costs, task_costs
 from delegate.cli.screen.layout import Row, Screen, row
 from delegate.contract.amounts import counted, paid
 from delegate.contract.render import attempts_line
-from delegate.money import usd
 from delegate.types import PASSING, UNRECORDED, CriterionResult, TaskResult, Verdict
+from delegate.types.money import usd
 
 TITLE_CHARS = 200
 TEXT_CHARS = 300

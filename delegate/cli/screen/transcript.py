@@ -12,9 +12,9 @@ from rich.text import Text
 
 from delegate._util.fencing import clean, one_line
 from delegate.contract.amounts import counted
-from delegate.money import usd
 from delegate.report.amounts import when
 from delegate.types import JsonObject
+from delegate.types.money import usd
 
 
 def when_shortly(at: float) -> str:

@@ -20,11 +20,11 @@ from crewai.types.usage_metrics import UsageMetrics
 from crewai.utilities.string_utils import sanitize_tool_name
 
 from delegate.child.job import ChildRunner, Job
-from delegate.errors import BudgetExceeded, ConfigError, ToolDenied
 from delegate.hosts.crewai.tool import DelegateTool
 from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_MESSAGE, AgentRunner, ChildRecorder, Ending, TooManyTurns
-from delegate.ports import Tool, ToolOutput
 from delegate.types import JsonObject, Usage
+from delegate.types.errors import BudgetExceeded, ConfigError, ToolDenied
+from delegate.types.ports import Tool, ToolOutput
 
 
 def child_tools(tools: Sequence[BaseTool]) -> list[Tool]:

@@ -14,7 +14,6 @@ from pydantic import ConfigDict, PrivateAttr, create_model
 
 from delegate import contract
 from delegate.delegator import Delegator
-from delegate.events import Event
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -22,8 +21,9 @@ from delegate.hosts.host_tool import (
     make_delegate_tool,
     small_tools,
 )
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
+from delegate.types.events import Event
 
 
 class DelegationProgressEvent(BaseEvent):

@@ -25,14 +25,14 @@ from google.adk.workflow import BaseNode
 from google.genai import types
 
 from delegate.child.job import ChildRunner, Job
-from delegate.codes import ChildCode
-from delegate.errors import BudgetExceeded, ConfigError, ToolError
 from delegate.hosts import declarations
 from delegate.hosts.google_adk.tool import DelegateTool, parent_call
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns, as_report
-from delegate.ports import Tool, ToolOutput
 from delegate.types import JsonObject, Usage
+from delegate.types.codes import ChildCode
+from delegate.types.errors import BudgetExceeded, ConfigError, ToolError
+from delegate.types.ports import Tool, ToolOutput
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:

@@ -14,8 +14,6 @@ from google.adk.workflow import FunctionNode
 from google.genai import types
 
 from delegate.delegator import Delegator
-from delegate.events import Event as DelegateEvent
-from delegate.events import EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -25,8 +23,10 @@ from delegate.hosts.host_tool import (
     small_tools,
 )
 from delegate.hosts.stream import steps
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
+from delegate.types.events import Event as DelegateEvent
+from delegate.types.events import EventSink
 
 _NODE = "delegate"
 parent_call: ContextVar[ToolContext] = ContextVar("delegate_adk_call")

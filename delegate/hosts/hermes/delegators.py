@@ -24,7 +24,7 @@ from delegate.models.connections import find_endpoints
 from delegate.models.overrides import effective_catalog
 from delegate.models.providers import Endpoint
 from delegate.models.routing import EndpointKey, JudgeRequest, choose_judge
-from delegate.settings import SettingsOptions, load_settings
+from delegate.policy.settings import SettingsOptions, load_settings
 from delegate.types import JsonObject, Parent
 
 OWN_NAME = "delegate_verified"

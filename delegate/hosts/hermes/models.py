@@ -5,12 +5,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast
 
-from delegate.errors import ProviderError
 from delegate.hosts.hermes.compat import config, hermes_attribute, home
 from delegate.hosts.hermes.threads import WorkThread
 from delegate.models.catalog import Model
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JsonObject, Tier
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 
 PROVIDER = "hermes"
 """The endpoint of models that Hermes calls, and the provider of those that the catalog doesn't know."""

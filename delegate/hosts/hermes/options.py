@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from delegate.errors import ConfigError
 from delegate.hosts.hermes.compat import config
 from delegate.types import Value
+from delegate.types.errors import ConfigError
 
 
 class Options(Value):

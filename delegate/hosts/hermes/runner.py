@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 
 from delegate.child.job import Job
-from delegate.codes import ChildCode
-from delegate.errors import ConfigError, DelegateError, ToolError
 from delegate.hosts.hermes.compat import hermes_attribute, toolset_of
 from delegate.hosts.hermes.sessions import Session, calling_session, sessions
 from delegate.hosts.hermes.threads import WorkThread
-from delegate.ports import Tool, ToolOutput
 from delegate.types import ChildRun, ErrorDetail, JsonObject, RunStatus, Usage
+from delegate.types.codes import ChildCode
+from delegate.types.errors import ConfigError, DelegateError, ToolError
+from delegate.types.ports import Tool, ToolOutput
 
 OWN_TOOLSET = "delegate"
 """The toolset of delegate's own tools, which children don't get."""

@@ -28,7 +28,6 @@ from langgraph.pregel import Pregel
 from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, call_tool
-from delegate.errors import ConfigError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.langchain.tool import (
@@ -50,8 +49,9 @@ from delegate.hosts.own_agents import (
     NativeTool,
     TooManyTurns,
 )
-from delegate.ports import Tool, ToolOutput
 from delegate.types import JsonObject, Usage
+from delegate.types.errors import ConfigError
+from delegate.types.ports import Tool, ToolOutput
 
 
 def child_tools(tools: Sequence[BaseTool | Callable[..., Any] | JsonObject]) -> list[Tool]:

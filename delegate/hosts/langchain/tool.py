@@ -28,7 +28,6 @@ from langgraph.runtime import RunControl, Runtime, get_runtime
 
 from delegate.budget.runs import KEPT_RUNS
 from delegate.delegator import Delegator
-from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -37,8 +36,9 @@ from delegate.hosts.host_tool import (
     make_delegate_tool,
     small_tools,
 )
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import Parent, Report, Usage
+from delegate.types.events import Event, EventSink
 
 Graph = Pregel[Any, Any, Any, Any]
 AnyToolRuntime = ToolRuntime[Any, Any]

@@ -14,9 +14,9 @@ from uuid import uuid4
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
 from delegate.budget.runs import KEPT_RUNS
-from delegate.errors import CallError
 from delegate.hosts.mcp.projects import codex_turn
 from delegate.types import Parent
+from delegate.types.errors import CallError
 
 COOKIE = "delegate.client"
 """The key in an HTTP request's scope for the value of the cookie by which a client without a session is recognized."""

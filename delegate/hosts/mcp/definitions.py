@@ -9,7 +9,7 @@ from importlib.metadata import version
 from delegate import contract
 from delegate.contract import Limits
 from delegate.hosts.workspaces import WorkspacePolicy
-from delegate.settings import Settings
+from delegate.policy.settings import Settings
 from delegate.types import LEVELS, JsonObject, ParentQuestion, Report
 
 NAME = "delegate"

@@ -18,7 +18,6 @@ from mcp.server.lowlevel import Server
 from delegate._util.cancellation import Cancellation
 from delegate._util.redaction import logger, redactor
 from delegate.delegator import Delegator
-from delegate.errors import ConfigError
 from delegate.hosts.mcp.approvals import HeldCall, HeldCalls, Question
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
@@ -26,8 +25,9 @@ from delegate.hosts.mcp.projects import ListRoots
 from delegate.hosts.mcp.tasks import ProtocolTasks
 from delegate.hosts.mcp.tools import ToolRequest, Tools
 from delegate.hosts.workspaces import WorkspacePolicy
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
+from delegate.types.errors import ConfigError
 
 _log = logger(__name__)
 

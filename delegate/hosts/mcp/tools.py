@@ -16,8 +16,6 @@ from delegate.delegator import Delegator
 from delegate.engine.consumers import Consumer
 from delegate.engine.delegation import Delegation
 from delegate.engine.error_mapping import refusal
-from delegate.errors import CallError
-from delegate.events import Event, EventSink
 from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
@@ -27,6 +25,8 @@ from delegate.hosts.mcp.projects import ClientProjects, ListRoots
 from delegate.hosts.projects import Project
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import JsonObject, Parent, Report
+from delegate.types.errors import CallError
+from delegate.types.events import Event, EventSink
 
 T = TypeVar("T")
 ProgressCallback = Callable[[float, float, str], Awaitable[None]]

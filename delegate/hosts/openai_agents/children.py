@@ -21,11 +21,11 @@ from agents.tool import (
 from agents.tool_context import ToolContext
 
 from delegate.child.job import ChildRunner, Job, call_tool
-from delegate.errors import ConfigError, ToolDenied
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
 from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
-from delegate.ports import Tool, ToolOutput
 from delegate.types import JsonObject, ReceiptStatus, Usage
+from delegate.types.errors import ConfigError, ToolDenied
+from delegate.types.ports import Tool, ToolOutput
 
 
 def child_tools(tools: Sequence[agents.Tool]) -> list[Tool]:

@@ -13,7 +13,6 @@ from agents.tool_context import ToolContext
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
 from delegate.delegator import Delegator
-from delegate.events import Event, EventSink
 from delegate.hosts import progress
 from delegate.hosts.host_tool import (
     HostTool,
@@ -22,8 +21,9 @@ from delegate.hosts.host_tool import (
     make_delegate_tool,
     small_tools,
 )
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
+from delegate.types.events import Event, EventSink
 
 TIMEOUT_SHARE = 0.9
 """The share of the tool's `timeout_seconds` that children may use, so that their results arrive before the timeout."""

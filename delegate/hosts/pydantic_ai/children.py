@@ -24,14 +24,14 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDef
 from pydantic_ai.usage import RunUsage, UsageBase, UsageLimits
 
 from delegate.child.job import ChildRunner, Job, call_tool
-from delegate.codes import ChildCode
-from delegate.errors import ConfigError, ToolError
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import approval_denied, read_only_hint
 from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
 from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
-from delegate.ports import Tool, ToolOutput
 from delegate.types import JsonObject, Usage
+from delegate.types.codes import ChildCode
+from delegate.types.errors import ConfigError, ToolError
+from delegate.types.ports import Tool, ToolOutput
 
 
 def child_tools(tools: Sequence[pydantic_ai.Tool[Any] | Callable[..., Any]]) -> list[Tool]:

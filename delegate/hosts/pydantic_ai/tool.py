@@ -25,7 +25,7 @@ from delegate.hosts.host_tool import (
     small_tools,
 )
 from delegate.hosts.stream import steps
-from delegate.settings import SettingsOptions
+from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 
 TIME_SHARE = 0.9

@@ -40,11 +40,11 @@ from delegate import contract
 from delegate._util.cancellation import retrieve_exception
 from delegate._util.fencing import one_line
 from delegate.contract.brief import criteria_in
-from delegate.errors import CallError, DelegateError
-from delegate.events import Event
 from delegate.hosts.progress import is_news, line
 from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany, parse
 from delegate.types import TaskResult
+from delegate.types.errors import CallError, DelegateError
+from delegate.types.events import Event
 
 CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH
 RPC_PATH = "/a2a"

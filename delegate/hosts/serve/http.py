@@ -19,13 +19,13 @@ from starlette.types import Message, Receive, Scope, Send
 from delegate._util.cancellation import Cancellation
 from delegate.contract.reading import MAX_CALL_CHARS
 from delegate.delegator import Delegator
-from delegate.errors import CallError, ConfigError, DelegateError
 from delegate.hosts.serve import openapi
 from delegate.hosts.serve.operations import ANSWER, OPERATIONS, Operation, error_body, parse_json
 from delegate.hosts.serve.scoring import WireError
 from delegate.hosts.serve.service import MAX_OPEN, CallState, Service, TooMany
 from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same, listen
 from delegate.types import ErrorDetail
+from delegate.types.errors import CallError, ConfigError, DelegateError
 
 __all__ = ["LOOPBACK", "listen", "listen_on_path", "serve"]
 

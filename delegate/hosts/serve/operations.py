@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 
 from delegate.engine.error_mapping import error_detail
-from delegate.errors import CallError, DelegateError
 from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult, WireError
 from delegate.hosts.serve.service import (
     MAX_WAIT_SECONDS,
@@ -24,8 +23,8 @@ from delegate.hosts.serve.service import (
     Version,
     parse,
 )
-from delegate.records.mailbox import SentMessage
-from delegate.types import ErrorDetail, JsonObject, Verdict
+from delegate.types import ErrorDetail, JsonObject, SentMessage, Verdict
+from delegate.types.errors import CallError, DelegateError
 
 
 class HandleRequest(Request):

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
 from delegate.delegator import Delegator
-from delegate.errors import CallError, DelegateError
 from delegate.hosts.serve.operations import ANSWER, OPERATIONS, error_body, parse_json
 from delegate.hosts.serve.scoring import METHODS, WireError
 from delegate.hosts.serve.service import MAX_OPEN, Service
 from delegate.types import JsonObject
+from delegate.types.errors import CallError, DelegateError
 
 _CLIENT = "stdin"
 _BY_METHOD = {one.method: one for one in OPERATIONS}

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from delegate.delegator import Delegator
-from delegate.errors import CallError, DelegateError
 from delegate.judging.rubrics import shipped, shipped_names
 from delegate.judging.versions import rubric_version
 from delegate.types import NamedMode, Rubric, RubricDimension, Task
+from delegate.types.errors import CallError, DelegateError
 
 WIRE_VERSION = "1.0.0"
 METHODS = ("judge", "listRubrics", "version")

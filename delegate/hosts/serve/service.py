@@ -18,13 +18,22 @@ from delegate import contract
 from delegate.budget.runs import KEPT_RUNS
 from delegate.delegator import Delegator
 from delegate.engine.delegation import Delegation
-from delegate.errors import CallError
-from delegate.events import as_json
 from delegate.hosts.serve import scoring
 from delegate.hosts.serve.scoring import ScoreRequest, ScoreResult, WireError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
-from delegate.records.mailbox import SentMessage
-from delegate.types import JsonObject, Parent, ParentQuestion, Receipt, Report, RunStatus, TaskResult, Verdict
+from delegate.types import (
+    JsonObject,
+    Parent,
+    ParentQuestion,
+    Receipt,
+    Report,
+    RunStatus,
+    SentMessage,
+    TaskResult,
+    Verdict,
+)
+from delegate.types.errors import CallError
+from delegate.types.events import as_json
 from delegate.types.faults import error_text
 
 M = TypeVar("M", bound=BaseModel)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from delegate.errors import CallError, ToolError
 from delegate.sandbox.commands.commands import SANDBOXES, Commands
 from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.snapshot import copy_of
 from delegate.types import Author, ShellCriterion, Task
+from delegate.types.errors import CallError, ToolError
 
 
 class ChecksBefore:

@@ -21,7 +21,6 @@ from typing import Any
 import regex
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError, ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.sandbox.commands.commands import Commands
@@ -43,6 +42,7 @@ from delegate.types import (
     ShellCriterion,
     Task,
 )
+from delegate.types.errors import CallError, ToolError
 
 MAX_SECONDS = 10.0
 """For one run of a command; of one that takes longer, nothing is known."""

@@ -21,8 +21,6 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from delegate._util.redaction import redactor
-from delegate.codes import VerdictCode
-from delegate.errors import ToolError
 from delegate.judging.checks.before import ChecksBefore
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
 from delegate.judging.frozen import FrozenWork
@@ -32,6 +30,8 @@ from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.tampering.deliverables import Deliverables, found_no_tests, named
 from delegate.sandbox.workspace.snapshot import Difference, Frozen
 from delegate.types import CriterionResult, Finding, ShellCriterion
+from delegate.types.codes import VerdictCode
+from delegate.types.errors import ToolError
 
 TAIL_LINES = 5
 ERROR_LINES = 2

@@ -16,12 +16,12 @@ from typing import Any, cast
 from delegate._util.patterns import pattern_fault
 from delegate._util.similar import most_similar
 from delegate._util.threads import run_in_thread
-from delegate.errors import DelegateError
 from delegate.judging.checks import schema_worker
 from delegate.judging.checks.schema_worker import BadSchema, find_error, find_schema_error, one_line
 from delegate.judging.checks.worker import WorkerError, WorkerPool
 from delegate.judging.output import strict_json
 from delegate.records.recorder import LARGE_CHARS
+from delegate.types.errors import DelegateError
 
 MAX_SCHEMA_VALUES = 1_500
 MAX_SCHEMA_DEPTH = 60

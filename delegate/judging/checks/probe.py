@@ -9,16 +9,16 @@ from typing import Any, cast
 
 from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_thread_if
-from delegate.codes import VerdictCode
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
-from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.matching import CUT, result_of
 from delegate.judging.checks.predicate import PredicateError, evaluate
 from delegate.judging.submission import Submission, result
-from delegate.ports import ToolOutput
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS
 from delegate.types import CriterionResult, ProbeCriterion, Receipt
+from delegate.types.codes import VerdictCode
+from delegate.types.errors import ToolError
+from delegate.types.ports import ToolOutput
 
 SHOWN_CHARS = 300
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from delegate.codes import VerdictCode
 from delegate.contract.matchers import Reference, order, place, references_of
 from delegate.judging.checks.matching import (
     Fit,
@@ -27,6 +26,7 @@ from delegate.judging.checks.matching import (
 )
 from delegate.judging.proof.calls import Calls
 from delegate.types import ExpectedCall, Receipt, ReceiptCriterion
+from delegate.types.codes import VerdictCode
 
 MAX_TRIALS = 20_000
 """How many recorded calls are tried in the places of expected ones that others refer to."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from delegate._util.patterns import pattern_fault
 from delegate._util.threads import run_in_thread, run_in_thread_if
-from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate, validate_text
 from delegate.judging.output import parse_json
 from delegate.judging.submission import Submission, result
@@ -33,6 +32,7 @@ from delegate.types import (
     RegexCriterion,
     ShellCriterion,
 )
+from delegate.types.errors import ToolError
 
 if TYPE_CHECKING:
     from delegate.judging.checks.guard import CheckGuard

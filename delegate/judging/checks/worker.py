@@ -16,8 +16,8 @@ import time
 import weakref
 from typing import Any
 
-from delegate.errors import DelegateError
 from delegate.judging.checks import worker_main
+from delegate.types.errors import DelegateError
 
 MAX_REQUEST_BYTES = 20_000_000
 START_SECONDS = 20.0

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from delegate.codes import VerdictCode
-from delegate.errors import ToolError
 from delegate.judging.citations.compare import (
     MIN_WIDTH,
     Text,
@@ -32,6 +30,8 @@ from delegate.types import (
     DecidedBy,
     JsonSchemaCriterion,
 )
+from delegate.types.codes import VerdictCode
+from delegate.types.errors import ToolError
 
 MAX_CITATIONS = 500
 MAX_CHARS = 200_000

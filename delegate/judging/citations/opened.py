@@ -23,9 +23,9 @@ from delegate.judging.citations.compare import Text
 from delegate.judging.proof.calls import Calls, failed, recorded
 from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
-from delegate.ports import SEARCH_WEB
 from delegate.records.recorder import canonical, is_cut
 from delegate.types import Receipt
+from delegate.types.ports import SEARCH_WEB
 
 _FETCH = "fetch_url"
 _ANSWER = re.compile(r"\A(\S+) \((\d{3}), [^)\n]*\)\n\n")

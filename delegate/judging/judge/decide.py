@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from delegate._util.redaction import redactor
-from delegate.codes import VerdictCode
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, parse_reply
@@ -31,6 +30,7 @@ from delegate.types import (
     QuestionCriterion,
     StatementPart,
 )
+from delegate.types.codes import VerdictCode
 
 CONFIDENCE_SUFFIX = ".sure"
 """A question with high confidence has one more statement, whose id has this suffix. Ids of criteria contain no dot."""

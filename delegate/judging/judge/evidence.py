@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from delegate._util.tokens import tokens_of
 from delegate.judging.judge.reply import CriterionAnswer
 from delegate.judging.judge.sources import (
     EARLIER_RECEIPTS,
@@ -26,7 +27,6 @@ from delegate.judging.judge.sources import (
     folded,
 )
 from delegate.judging.looks.look import NO_LOOKS, Look, Span, is_covered
-from delegate.models.catalog import tokens_of
 from delegate.types import Finding
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import Any, Literal
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.budget.metering import MeteredReply
-from delegate.errors import ProviderFault
 from delegate.models.catalog import Model
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import Routing
 from delegate.models.tiers import is_above, weaker
 from delegate.records.recorder import encodable
 from delegate.types import Candidate, Finding, JsonObject, JudgeAnswer, JudgeAttempt, JudgeLook, JudgeRecord, Tier
+from delegate.types.errors import ProviderFault
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from delegate._util.redaction import redactor
-from delegate.errors import DelegateError
 from delegate.judging.output import finite, refuse_constant
+from delegate.types.errors import DelegateError
 
 PARSER_VERSION = "3"
 """Part of every verdict's `judge_version`: raise it when a change here could change a verdict."""

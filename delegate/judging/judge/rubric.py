@@ -10,7 +10,6 @@ from typing import Any, cast
 from delegate._util.fencing import clean, new_nonce
 from delegate._util.redaction import redactor
 from delegate._util.resources import reply_schema, text
-from delegate.codes import OwnCode
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import UnparseableReply, one_object
@@ -19,6 +18,7 @@ from delegate.judging.looks.looks import Looks
 from delegate.judging.rubrics import rubric_of
 from delegate.judging.submission import result
 from delegate.types import CriterionReading, CriterionResult, Finding, Rubric, RubricCriterion, RubricDimension
+from delegate.types.codes import OwnCode
 
 _SCORE_KEYS = {"id", "evidence", "reason", "score"}
 

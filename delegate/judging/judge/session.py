@@ -14,16 +14,14 @@ from datetime import date
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+from delegate._util.tokens import tokens_of
 from delegate.budget import metering
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Ledger
-from delegate.codes import VerdictCode
-from delegate.errors import BudgetExceeded, ProviderError
-from delegate.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
 from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.judge.sources import PAGE_TOKENS
 from delegate.judging.looks.look import LookLimits
-from delegate.models.catalog import Catalog, Model, tokens_of
+from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection
 from delegate.models.false_pass import FalsePassTable
 from delegate.models.routing import (
@@ -36,9 +34,12 @@ from delegate.models.routing import (
     coarse,
     largest_context,
 )
-from delegate.ports import ChatReply, ChatRequest, Message
 from delegate.records.recorder import encodable
 from delegate.types import JsonObject, Tier
+from delegate.types.codes import VerdictCode
+from delegate.types.errors import BudgetExceeded, ProviderError
+from delegate.types.events import JudgeAsked, JudgeDone, JudgeWaiting, Notify, WaitReason, reported_wait
+from delegate.types.ports import ChatReply, ChatRequest, Message
 
 if TYPE_CHECKING:
     from delegate.judging.looks.looks import Looks

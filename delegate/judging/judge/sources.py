@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from delegate._util.fencing import clean, visible
 from delegate._util.redaction import redactor
-from delegate.errors import ToolError
 from delegate.judging.proof.files import same_file
 from delegate.judging.submission import Submission
 from delegate.sandbox.filesystem.files import Excerpt
 from delegate.types import Artifact, CriterionResult, Receipt, StatementPart
+from delegate.types.errors import ToolError
 
 PAGE_TOKENS = 60_000
 """Length of all sources on the page together, by default."""

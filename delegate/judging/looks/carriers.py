@@ -15,7 +15,7 @@ from delegate._util.redaction import redactor
 from delegate.judging.looks.look import Look
 from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
-from delegate.ports import Tool
+from delegate.types.ports import Tool
 
 MAX_CHARS = 200
 """How much a call may have that isn't known."""

@@ -17,17 +17,17 @@ from pathlib import Path
 from posixpath import basename
 from typing import Any
 
-from delegate.errors import ToolError
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.looks.look import Found
 from delegate.judging.submission import Submission
-from delegate.ports import ToolSpec
 from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Commands
 from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.tampering.deliverables import Deliverables
 from delegate.sandbox.tampering.scripts import scripts_of
 from delegate.sandbox.workspace.snapshot import Frozen, copy_of
 from delegate.types import ShellCriterion
+from delegate.types.errors import ToolError
+from delegate.types.ports import ToolSpec
 
 SECONDS = 60.0
 """Time limit of one command."""

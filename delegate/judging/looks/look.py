@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from delegate.ports import Attachment
 from delegate.types import JudgeLook
+from delegate.types.ports import Attachment
 
 LookKind = Literal["work", "command", "state"]
 """At the texts of the finished work, at what a command prints in a copy of it, or at how things are now."""

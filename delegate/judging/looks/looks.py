@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from delegate._util.fencing import clean, fence
 from delegate._util.redaction import logger, redactor
 from delegate._util.threads import run_in_thread
-from delegate.errors import DelegateError, ToolError
 from delegate.judging.checks.json_schema import validate
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.judge.evidence import EXIT_CODE, Evidence, bounded, printed, prints_without_work
@@ -25,11 +24,12 @@ from delegate.judging.looks.look import NO_LOOKS, Found, Look, LookKind, LookLim
 from delegate.judging.looks.work import Work
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
-from delegate.ports import Attachment, Tool, ToolCall, ToolReply, ToolSpec
 from delegate.records.recorder import encodable
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.filesystem.media import MAX_REQUEST_BYTES, readable_types
 from delegate.types import CriterionResult, JudgeLook, StatementPart
+from delegate.types.errors import DelegateError, ToolError
+from delegate.types.ports import Attachment, Tool, ToolCall, ToolReply, ToolSpec
 
 LOOK_CHARS = 24_000
 """How much a judge sees of one look."""

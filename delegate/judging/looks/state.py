@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import ToolError
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.looks.carriers import Known, why_not_sent
 from delegate.judging.looks.look import Found, Look
 from delegate.judging.submission import Submission
-from delegate.ports import Effect, Tool, ToolOutput
 from delegate.types import JsonObject
+from delegate.types.errors import ToolError
+from delegate.types.ports import Effect, Tool, ToolOutput
 
 SECONDS = 30.0
 """Time limit of one call."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from delegate._util.fencing import visible
 from delegate._util.redaction import redactor
-from delegate.errors import ToolError
 from delegate.judging.judge.sources import (
     WHOLE_FILE_BYTES,
     Source,
@@ -20,9 +19,10 @@ from delegate.judging.judge.sources import (
     manifest_line,
 )
 from delegate.judging.looks.look import NO_LOOKS, Found, Look, Piece, Span
-from delegate.ports import ToolSpec
 from delegate.sandbox.filesystem import files, media, search
 from delegate.types import Receipt
+from delegate.types.errors import ToolError
+from delegate.types.ports import ToolSpec
 
 if TYPE_CHECKING:
     import regex

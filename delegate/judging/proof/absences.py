@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-from delegate.codes import WorkCode
 from delegate.judging.proof.calls import Calls
 from delegate.judging.proof.files import same_file
 from delegate.judging.proof.literals import missing
 from delegate.judging.proof.values import leaves
 from delegate.judging.submission import Submission
 from delegate.types import PartResult, ReadBy, Receipt, StatementPart
+from delegate.types.codes import WorkCode
 
 
 def check(part: StatementPart, by: ReadBy, submission: Submission, calls: Calls) -> PartResult | None:

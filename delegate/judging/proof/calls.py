@@ -11,8 +11,8 @@ from delegate.judging.proof.outcomes import Said
 from delegate.judging.proof.values import leaves, parsed, records_in, with_texts
 from delegate.judging.reading.statements import ToolEffect, ToolInfo, known_effects
 from delegate.judging.submission import Submission
-from delegate.ports import Tool
 from delegate.types import Receipt
+from delegate.types.ports import Tool
 
 _ID = re.compile(r"[^\s,;]*\d[^\s,;]*")
 _SHORTEST_ID = 3

@@ -23,7 +23,6 @@ from functools import cached_property
 from posixpath import basename
 from typing import NamedTuple
 
-from delegate.codes import WorkCode
 from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
@@ -41,6 +40,7 @@ from delegate.types import (
     ShellCriterion,
     StatementPart,
 )
+from delegate.types.codes import WorkCode
 
 _OWN_WORDS = ("output", "said")
 """Sources that are only the child's statements."""

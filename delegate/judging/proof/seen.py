@@ -14,7 +14,6 @@ from functools import cached_property
 from posixpath import basename
 from typing import NamedTuple
 
-from delegate.codes import WorkCode
 from delegate.judging.checks.nothing_ran import ran_nothing, says_failed
 from delegate.judging.judge.evidence import EXIT_CODE, Evidence, printed, prints_without_work
 from delegate.judging.judge.sources import folded
@@ -27,6 +26,7 @@ from delegate.judging.proof.literals import fold, literals_in, missing
 from delegate.judging.proof.values import leaves, records_in
 from delegate.judging.submission import Submission
 from delegate.types import ReadBy, Receipt, StatementPart
+from delegate.types.codes import WorkCode
 
 
 @dataclass(frozen=True)

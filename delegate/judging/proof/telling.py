@@ -11,7 +11,7 @@ from typing import Any, cast
 from delegate.judging.proof.literals import fold, is_amount, is_unspaced, stands_in
 from delegate.judging.proof.values import scalars, texts, with_texts
 from delegate.judging.proof.vocabulary import currencies, formats, tokens_of, words
-from delegate.ports import Tool
+from delegate.types.ports import Tool
 
 _WORDS = 8
 """A text of more words is worded by the child, whatever its field is called."""

@@ -22,8 +22,6 @@ from pydantic import ValidationError
 
 from delegate._util.redaction import logger, redactor
 from delegate.budget.ledger import Ledger
-from delegate.errors import DelegateError
-from delegate.events import ignore_event
 from delegate.judging.judge.record import JudgeRecorder
 from delegate.judging.judge.reply import UnparseableReply
 from delegate.judging.judge.session import JudgePool, JudgeSession
@@ -40,6 +38,8 @@ from delegate.judging.submission import asked
 from delegate.judging.versions import reading_version
 from delegate.models.catalog import Model
 from delegate.types import CriterionReading, Task, Tier
+from delegate.types.errors import DelegateError
+from delegate.types.events import ignore_event
 
 PER_REQUEST = 40
 """Statements per request; more than a call usually has."""

@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Literal, Protocol
 
 from delegate.judging.rubrics import rubric_of
-from delegate.ports import Effect
 from delegate.types import (
     About,
     AboutFile,
@@ -20,6 +19,7 @@ from delegate.types import (
     Task,
     TextCriterion,
 )
+from delegate.types.ports import Effect
 
 ToolEffect = Literal["reads", "files", "commands", "acts"]
 """What a call of a tool does: look something up, write the caller's own files, run a command or code that the caller

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from delegate.errors import CallError
 from delegate.types import JsonObject, Receipt
+from delegate.types.errors import CallError
 
 NO_RESULT = "the transcript has no result of this call"
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from delegate.errors import CallError
 from delegate.judging.transcripts.messages import (
     ToolCall,
     arguments_in,
@@ -21,6 +20,7 @@ from delegate.judging.transcripts.messages import (
     text_in,
 )
 from delegate.types import Receipt
+from delegate.types.errors import CallError
 
 Json = Mapping[str, Any]
 

@@ -17,8 +17,8 @@ from delegate.models.providers._shared import (
 )
 from delegate.models.providers._stops import NO_REASON, stop_of
 from delegate.models.providers._thoughts import without_thoughts
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from delegate.types import JsonObject, Usage
+from delegate.types.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 
 REPLY_NAME = "reply"
 """The name of a reply schema, which OpenAI requires."""

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, cast
 
 import aiohttp
 
-from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint, Protocol
 from delegate.models.providers._faults import AnsweredError, advise, body_error, without_key
 from delegate.models.providers._http import sent
@@ -16,8 +15,9 @@ from delegate.models.providers._profile import Profile, ProfileStore
 from delegate.models.providers._shared import BuiltInClient, ReadReply, dig, read_reply
 from delegate.models.providers._stops import cut_off_unsaid
 from delegate.models.providers._stream import Receiver, Stream, body_of, receiver
-from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import EFFORTS, JsonObject, Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, Quota
 
 
 class SdkClient(BuiltInClient):

@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delegate.errors import ConfigError
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol
-from delegate.ports import ChatClient
+from delegate.types.errors import ConfigError
+from delegate.types.ports import ChatClient
 
 if TYPE_CHECKING:
     from delegate.models.providers._profile import ProfileStore

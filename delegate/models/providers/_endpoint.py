@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from delegate.errors import ConfigError
+from delegate.types.errors import ConfigError
 
 Protocol = Literal["openai", "anthropic", "google"]
 Platform = Literal["bedrock", "vertex"]

@@ -15,12 +15,12 @@ from typing import Any, cast
 import aiohttp
 
 from delegate._util.redaction import MARK, redactor
-from delegate.errors import ProviderError, ProviderFault, ThinkingRefused
 from delegate.models.providers._endpoint import NO_ROUTE, Endpoint, names_model
 from delegate.models.providers._http import SUCCESS, causes
 from delegate.models.providers._quota import seconds_of
 from delegate.models.providers._shared import NOT_JSON, dig, parse_object
-from delegate.ports import StopReason
+from delegate.types.errors import ProviderError, ProviderFault, ThinkingRefused
+from delegate.types.ports import StopReason
 
 Headers = Mapping[str, str]
 _NO_HEADERS: Headers = {}

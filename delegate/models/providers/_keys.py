@@ -16,8 +16,8 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from delegate._util.redaction import redactor
-from delegate.errors import ProviderError
 from delegate.models.providers._endpoint import Endpoint
+from delegate.types.errors import ProviderError
 
 T = TypeVar("T")
 

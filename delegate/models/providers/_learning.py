@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from delegate.errors import ProviderError
 from delegate.models.providers._profile import DEFAULT_EFFORT, EndpointProfiles, Profile
 from delegate.models.providers._shared import parse_object, to_json
 from delegate.models.providers._stops import NO_REASON
 from delegate.models.providers._stream import refuses_streams
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import EFFORTS, Effort
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 
 Lesson = Callable[[Profile, ChatRequest, str], dict[str, Any] | None]
 """The fields of the profile that a refusal with this text changes; None if it teaches nothing."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from delegate._util import forking
 from delegate.models.providers._connect import connect
 from delegate.models.providers._endpoint import Endpoint
-from delegate.ports import ChatClient
+from delegate.types.ports import ChatClient
 
 
 class Connect(Protocol):

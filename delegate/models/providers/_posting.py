@@ -14,7 +14,6 @@ from typing import Any, get_type_hints
 import aiohttp
 
 from delegate._util.redaction import redactor
-from delegate.errors import ProviderError
 from delegate.models.providers._client import SdkClient
 from delegate.models.providers._endpoint import OFFICIAL, Endpoint
 from delegate.models.providers._faults import status_error, transport_error
@@ -30,7 +29,8 @@ from delegate.models.providers._http import (
 from delegate.models.providers._profile import ProfileStore
 from delegate.models.providers._shared import ReadReply, parse_object, untraced
 from delegate.models.providers._stream import Assembly, Receiver, Stream
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 
 CONNECT_SECONDS = 5.0
 

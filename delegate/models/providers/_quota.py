@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from delegate.ports import Quota
+from delegate.types.ports import Quota
 
 Headers = Mapping[str, str]
 

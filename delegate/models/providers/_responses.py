@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from delegate.errors import ProviderError
 from delegate.models.providers._chat import REPLY_NAME, arguments_text, error_text, read_usage
 from delegate.models.providers._shared import (
     body_with,
@@ -15,7 +14,9 @@ from delegate.models.providers._shared import (
     with_ids,
 )
 from delegate.models.providers._thoughts import without_thoughts
-from delegate.ports import (
+from delegate.types import JsonObject
+from delegate.types.errors import ProviderError
+from delegate.types.ports import (
     Attachment,
     ChatReply,
     ChatRequest,
@@ -27,7 +28,6 @@ from delegate.ports import (
     WebSearch,
     WebSource,
 )
-from delegate.types import JsonObject
 
 
 def responses_content(request: ChatRequest, extra: JsonObject, *, encrypted_reasoning: bool) -> bytes:

@@ -13,9 +13,9 @@ from typing import Any, Never, TypeVar, cast
 from pydantic_core import from_json
 
 from delegate._util.encoding import json_bytes
-from delegate.errors import ProviderError
-from delegate.ports import Attachment, ChatReply, Message, Quota, ToolCall, ToolSpec
 from delegate.types import JsonObject
+from delegate.types.errors import ProviderError
+from delegate.types.ports import Attachment, ChatReply, Message, Quota, ToolCall, ToolSpec
 
 # aiohttp warns that the bytes of a long conversation are sent at once. If a host turns warnings into errors, that would
 # stop the child.

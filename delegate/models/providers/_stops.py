@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from delegate.ports import ChatReply, ChatRequest, StopReason
+from delegate.types.ports import ChatReply, ChatRequest, StopReason
 
 NO_REASON = "none"
 """The `stop_detail` of a reply that doesn't say why it ended."""

@@ -13,7 +13,6 @@ from typing import Protocol, cast
 
 from pydantic_core import from_json
 
-from delegate.errors import ProviderError
 from delegate.models.providers._shared import (
     SHAPE_ERRORS,
     ReadReply,
@@ -23,8 +22,9 @@ from delegate.models.providers._shared import (
     timed_out,
     unknown_format,
 )
-from delegate.ports import ChatReply, ChatRequest, Incoming
 from delegate.types import JsonObject
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, Incoming
 
 EVENT_STREAM = "text/event-stream"
 IDLE_SECONDS = 120.0

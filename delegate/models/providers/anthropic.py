@@ -9,7 +9,6 @@ from typing import Any, cast
 import anthropic
 
 from delegate._util.encoding import json_bytes
-from delegate.errors import ProviderError, ThinkingRefused
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
 from delegate.models.providers._learning import as_known
@@ -20,8 +19,9 @@ from delegate.models.providers._shared import base64_of, dig, native_content, pa
 from delegate.models.providers._stops import NO_REASON, stop_of
 from delegate.models.providers._stream import Receiver
 from delegate.models.providers._thoughts import without_thoughts
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, Quota, ToolReply, WebSearch, WebSource
 from delegate.types import JsonObject, Usage
+from delegate.types.errors import ProviderError, ThinkingRefused
+from delegate.types.ports import Attachment, ChatReply, ChatRequest, Message, Quota, ToolReply, WebSearch, WebSource
 
 _THINKING = ("thinking", "redacted_thinking")
 _WEB_SEARCH = "web_search_20250305"

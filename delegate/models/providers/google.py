@@ -20,7 +20,6 @@ from google.genai import errors, types
 from multidict import CIMultiDict
 
 from delegate._util.redaction import redactor
-from delegate.errors import ProviderError
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._client import SdkClient
 from delegate.models.providers._endpoint import Endpoint
@@ -39,7 +38,9 @@ from delegate.models.providers._shared import (
     with_ids,
 )
 from delegate.models.providers._stream import Receiver, Stream, refuses_streams
-from delegate.ports import (
+from delegate.types import JsonObject, Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import (
     ChatReply,
     ChatRequest,
     Message,
@@ -48,7 +49,6 @@ from delegate.ports import (
     WebSearch,
     WebSource,
 )
-from delegate.types import JsonObject, Usage
 
 DEFAULT_VERSION = "v1beta"
 """The default of SDK version 2; version 3 defaults to `v1`. Proxies support this one."""

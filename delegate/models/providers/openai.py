@@ -7,7 +7,6 @@ from typing import Any
 
 import openai
 
-from delegate.errors import ProviderError
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._chat import CARRIED, chat_content, read_chat
 from delegate.models.providers._endpoint import Endpoint
@@ -17,8 +16,9 @@ from delegate.models.providers._profile import Api, Profile, ProfileStore, Token
 from delegate.models.providers._quota import openai_quota
 from delegate.models.providers._responses import read_responses, responses_content
 from delegate.models.providers._stream import Receiver
-from delegate.ports import ChatReply, ChatRequest, Quota
 from delegate.types import JsonObject
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, Quota
 
 
 def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: ProfileStore) -> "OpenAI":

@@ -25,9 +25,9 @@ from functools import partial
 from itertools import count
 from typing import Any, cast
 
-from delegate.errors import ProviderError
-from delegate.ports import ChatReply, ChatRequest, ToolCall
 from delegate.types import JsonObject, Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, ToolCall
 
 Answer = ChatReply | str
 Script = Sequence[ChatReply | str | Exception] | Callable[[ChatRequest], Answer | Awaitable[Answer]]

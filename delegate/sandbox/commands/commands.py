@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Literal
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.commands import bubblewrap
 from delegate.sandbox.commands.confinement import CommandSpec, Confinement, Network, Sandbox, execute, shell, works
 from delegate.sandbox.commands.launcher import landlock_is_available
@@ -32,6 +31,7 @@ from delegate.sandbox.processes.environment import WITHOUT_NETWORK, command_envi
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits
 from delegate.sandbox.tampering.git_files import Repository
 from delegate.types import Author
+from delegate.types.errors import ToolDenied, ToolError
 
 Mechanism = Literal[Sandbox, "process"]
 SANDBOXES: tuple[Sandbox, ...] = ("bubblewrap", "landlock")

@@ -18,9 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from delegate import trust
 from delegate._util.threads import run_in_thread
-from delegate.errors import ToolError
+from delegate.policy import trust
 from delegate.sandbox.commands import bubblewrap, system_calls
 from delegate.sandbox.commands.kernel_files import unusual_kernel_paths
 from delegate.sandbox.commands.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
@@ -31,6 +30,7 @@ from delegate.sandbox.processes.environment import command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, limited
 from delegate.sandbox.processes.process import ProcessResult, Stdio, run_process
 from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
+from delegate.types.errors import ToolError
 
 Network = Literal["host", "none"]
 Sandbox = Literal["bubblewrap", "landlock"]

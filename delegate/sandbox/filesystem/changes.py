@@ -12,9 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from delegate.errors import CallError, ToolError
 from delegate.sandbox.filesystem import files, paths
 from delegate.types import MAX_ARTIFACTS, Artifact
+from delegate.types.errors import CallError, ToolError
 
 MAX_FILES = 200_000
 """Most files in a given folder, ignored ones aside; a snapshot of that many takes about a second."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from delegate._util.windows_paths import windows_path_hint
-from delegate.errors import CallError, ToolError
 from delegate.sandbox.filesystem import files, paths
 from delegate.types import Artifact
+from delegate.types.errors import CallError, ToolError
 
 
 @dataclass(frozen=True, slots=True)

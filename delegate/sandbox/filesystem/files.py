@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.filesystem import paths
+from delegate.types.errors import ToolDenied, ToolError
 
 IGNORED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 """Written by tools rather than by authors: not listed, not searched, and not artifacts."""

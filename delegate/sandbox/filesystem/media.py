@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from functools import cache
 from typing import Literal, get_args
 
-from delegate.errors import ToolError
-from delegate.ports import Attachment
 from delegate.sandbox.filesystem.files import Excerpt
+from delegate.types.errors import ToolError
+from delegate.types.ports import Attachment
 
 MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"]
 PDF_TYPES: frozenset[str] = frozenset({"application/pdf"})

@@ -17,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
-from delegate import trust
 from delegate._util.redaction import redactor
-from delegate.errors import ToolDenied, ToolError
+from delegate.policy import trust
 from delegate.sandbox.filesystem.secret_paths import is_secret_by_another_name, secrets_in
+from delegate.types.errors import ToolDenied, ToolError
 
 MAX_LINKS = 40
 """As many as Linux follows; this also ends cycles of links."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from delegate._util.patterns import pattern_fault
 from delegate._util.redaction import redactor
-from delegate.errors import ToolError
 from delegate.sandbox.filesystem import files, paths
+from delegate.types.errors import ToolError
 
 if TYPE_CHECKING:
     import regex

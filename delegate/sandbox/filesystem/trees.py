@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from delegate._util.threads import run_in_daemon_thread
-from delegate.errors import CallError
 from delegate.sandbox.filesystem.paths import Descriptor
 from delegate.sandbox.filesystem.secret_paths import is_secret_by_another_name
+from delegate.types.errors import CallError
 
 MAX_COPY_BYTES = 1 << 30
 MAX_COPY_FILES = 200_000

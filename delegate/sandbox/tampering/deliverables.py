@@ -15,12 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from posixpath import basename
 
-from delegate.errors import ToolError
 from delegate.sandbox.filesystem import files, paths
 from delegate.sandbox.tampering.machinery import MODULE, Globs, Machinery, Role, role_of_name, shadows
 from delegate.sandbox.tampering.scripts import scripts_of
 from delegate.sandbox.workspace.snapshot import Difference, Frozen
 from delegate.types import AboutFile, FileCriterion, ShellCriterion, Task
+from delegate.types.errors import ToolError
 
 _READ_BYTES = 200_000
 _MOST_READ = 200

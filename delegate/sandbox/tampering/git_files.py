@@ -21,9 +21,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from delegate.errors import ToolDenied, ToolError
 from delegate.sandbox.filesystem import files, paths
 from delegate.sandbox.tampering.git_config import NOTHING_NAMED, Named, named_in
+from delegate.types.errors import ToolDenied, ToolError
 
 DECIDING = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info", "worktrees")
 """In a repository's own folder: what decides what git runs, or which other folder does."""

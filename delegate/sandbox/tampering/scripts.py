@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from delegate.errors import ToolError
 from delegate.sandbox.filesystem import files, paths
 from delegate.sandbox.tampering.machinery import Role
+from delegate.types.errors import ToolError
 
 MAX_DEPTH = 4
 """How far scripts that run other scripts are followed."""

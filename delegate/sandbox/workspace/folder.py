@@ -21,7 +21,6 @@ from pathlib import Path
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate._util.windows_paths import windows_path_hint
-from delegate.errors import CallError, ToolDenied, ToolError, WorkspaceTooLarge
 from delegate.sandbox.filesystem import changes, files, paths
 from delegate.sandbox.filesystem.changes import ArtifactWatch, FileState
 from delegate.sandbox.filesystem.files import Excerpt
@@ -33,6 +32,7 @@ from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
 from delegate.sandbox.workspace.worktree import Worktree
 from delegate.sandbox.workspace.write_locks import WriteLocks, Writer
 from delegate.types import Artifact, JsonObject, Workspace
+from delegate.types.errors import CallError, ToolDenied, ToolError, WorkspaceTooLarge
 
 _SMALL_FOLDER = 32
 _SMALL_FILE_BYTES = 65_536

@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from delegate.errors import CallError
 from delegate.sandbox.filesystem import changes, files, paths
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.filesystem.copy_out import copy_out
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.types import Artifact
+from delegate.types.errors import CallError
 
 INPUTS = "inputs"
 REPORT = "report.md"

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError
 from delegate.sandbox.filesystem import files
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon, remove_tree
 from delegate.types import JsonObject
+from delegate.types.errors import CallError
 
 MAX_FILES = 200_000
 CACHES = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")

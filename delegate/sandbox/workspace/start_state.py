@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.tampering.git_config import Named
 from delegate.sandbox.tampering.git_files import Repository
@@ -24,6 +23,7 @@ from delegate.sandbox.workspace.snapshot import Snapshot
 from delegate.sandbox.workspace.worktree import Worktree
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import JsonObject
+from delegate.types.errors import CallError
 
 MAX_STORED = 20_000
 """Most files whose state is stored."""

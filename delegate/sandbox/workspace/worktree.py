@@ -20,12 +20,12 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import CallError, ToolError
 from delegate.sandbox.filesystem import files
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.sandbox.processes.environment import command_environment, find_program
 from delegate.sandbox.processes.process import ProcessResult, run_process
 from delegate.sandbox.workspace.snapshot import CACHES
+from delegate.types.errors import CallError, ToolError
 
 ADD_SECONDS = 120.0
 DIFF_SECONDS = 60.0

@@ -10,7 +10,7 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-from delegate.errors import ToolDenied
+from delegate.types.errors import ToolDenied
 
 
 class WriteLocks:

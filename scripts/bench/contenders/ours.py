@@ -11,7 +11,7 @@ from typing import Any
 
 from delegate import Delegator, Settings
 from delegate.models.providers import Endpoint, connect
-from delegate.ports import ChatClient, ChatRequest, Message, Tool, ToolCall, ToolReply, ToolSpec
+from delegate.types.ports import ChatClient, ChatRequest, Message, Tool, ToolCall, ToolReply, ToolSpec
 from scripts.bench.workload import CRITERIA, FUNCTIONS, Json, Workload, answer, goal, use_function
 from tests.support.model_server import Call, ModelServer
 

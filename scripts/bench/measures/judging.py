@@ -22,8 +22,8 @@ from delegate.judging.proof.calls import recorded
 from delegate.judging.reading.statements import TaskReading, declared_readings
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import ChildRun, Task, Usage
+from delegate.types.ports import ChatReply, ChatRequest
 from scripts.bench.arena import Arena, Row
 
 CHECKED_LIMIT = 0.3

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from delegate import Delegator, Settings, Task
-from delegate.models.catalog import tokens_of
+from delegate._util.tokens import tokens_of
 from scripts.bench.arena import Arena, Row
 from scripts.bench.workload import CRITERIA, answer, goal
 from tests.support.model_server import Call, ModelServer, Reply

@@ -20,11 +20,11 @@ from typing import Any
 
 from delegate import Delegator, Job, Settings, Task
 from delegate.child.page import readable
-from delegate.ports import ChatReply, ChatRequest, Tool, ToolOutput
 from delegate.records.recorder import MAX_REPORT_CHARS
 from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.testing import Scripted
 from delegate.types import Artifact, ChildRun
+from delegate.types.ports import ChatReply, ChatRequest, Tool, ToolOutput
 from scripts.bench.arena import Arena, Row
 
 LIMIT_MS = 50

@@ -21,7 +21,7 @@ from mcp.server.lowlevel import server as lowlevel
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from delegate import Delegator
-from delegate.settings import Settings, variable
+from delegate.policy.settings import Settings, variable
 from delegate.types import JsonObject
 from tests.hosts.driving import Outcome, Scenario
 from tests.hosts.world import NAMES, World

@@ -9,9 +9,9 @@ from uuid import uuid4
 import openai
 
 from delegate import Delegator, Parent, Tool
-from delegate.errors import ToolError
 from delegate.hosts import host_tool, progress
 from delegate.types import JsonObject
+from delegate.types.errors import ToolError
 from tests.hosts.driving import Outcome, Scenario, outcome_of
 from tests.hosts.world import NativeTool, World
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
-from delegate.errors import CallError
 from delegate.judging import refuse_undecidable
 from delegate.judging.checks import can_fail
 from delegate.judging.checks.json_schema import unknown_keyword
 from delegate.judging.checks.schema_worker import keywords
 from delegate.sandbox.commands.commands import Commands
 from delegate.testing import Scripted
+from delegate.types.errors import CallError
 from tests.cli.command import delegate
 
 SHAPES = [

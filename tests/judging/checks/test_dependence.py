@@ -10,10 +10,10 @@ import pytest
 
 from delegate import Delegator, Job, Task, Verdict
 from delegate.child.function import FunctionRunner
-from delegate.events import Event
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest
 from delegate.types import Workspace
+from delegate.types.events import Event
+from delegate.types.ports import ChatRequest
 from tests.support.samples import sampled
 
 Files = dict[str, str]

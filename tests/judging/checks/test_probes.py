@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from delegate import CallError, Delegator, Task, Verdict, contract
-from delegate.errors import ToolError
 from delegate.hosts.host_tool import read_only_hint
 from delegate.judging.checks.json_schema import check_schema
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import Tool, ToolOutput
+from delegate.types.errors import ToolError
+from delegate.types.ports import Tool, ToolOutput
 from tests.support.words import words
 
 EVENT_ID = {"from": {"tool": "create_event", "path": "event.id"}}

@@ -11,9 +11,9 @@ from delegate import CallError, Task, contract
 from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.checks.receipts import ReceiptDecision, check
-from delegate.ports import ToolOutput
 from delegate.records.recorder import Recorder
 from delegate.types import Receipt, ReceiptCriterion, ReceiptStatus
+from delegate.types.ports import ToolOutput
 
 DONE = [
     ("run_shell", {"command": "pytest -q"}, "ok"),

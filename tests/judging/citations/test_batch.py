@@ -8,8 +8,8 @@ from typing import Any
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.judging.citations.test_cases import source_of
 from tests.support.web import Web
 from tests.support.words import asked_ids, is_judge

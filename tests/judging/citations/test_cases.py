@@ -10,9 +10,9 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
 from delegate.types import HOLDING, CriterionResult, JsonObject
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.samples import sampled
 from tests.support.web import Web
 from tests.support.words import asked_ids, is_judge

@@ -13,9 +13,9 @@ from delegate import Delegator
 from delegate.judging.citations.decide import MAX_CHARS
 from delegate.judging.citations.report import statements
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.testing import judge_reply
 from delegate.types import CriterionResult
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.judging.citations.test_cases import agreeing, refusing, source_of
 from tests.support.words import asked_ids
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Verdict
-from delegate.calibration.limits import REFRESH_SECONDS
-from delegate.errors import ProviderError
+from delegate.judging.calibration.limits import REFRESH_SECONDS
 from delegate.judging.versions import judge_version
 from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import asked_ids, verdicts
 
 OUTPUT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Verdict
-from delegate.errors import ProviderError
 from delegate.models.catalog import Catalog, Model
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JudgeRecord, Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import Answer, asked_ids, verdicts
 
 OUTPUT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Verdict
-from delegate.errors import ProviderError, ProviderFault
-from delegate.events import Event, as_json
 from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Answer, Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.types import JudgeRecord, Usage
+from delegate.types.errors import ProviderError, ProviderFault
+from delegate.types.events import Event, as_json
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.deadlines import in_time
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.repeats import repeat_quickly
 from tests.support.words import is_judge, met_by, verdicts, words
-from tests.test_events import misfits
+from tests.types.test_events import misfits
 
 OUTPUT = "I ran the suite:\n2 passed"
 GOOD = met_by("2 passed")

@@ -12,7 +12,7 @@ import pytest
 from delegate import Delegator, Task, Tool, Verdict
 from delegate.hosts.declarations import declared
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply
+from delegate.types.ports import ChatReply
 from tests.support.looking import LookingJudge, look, met, record_of
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task, Tool, Verdict
-from delegate.errors import ProviderError
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest
 from delegate.report.page import report_page
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest
 from tests.report import recorded
 from tests.support.looking import LookingJudge, look, met, record_of
 from tests.support.words import asked_ids

@@ -21,8 +21,8 @@ from delegate.judging.proof.proof import Proof, Shown
 from delegate.judging.proof.undoing import is_undone, may_be_changed
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest, Tool
 from delegate.types import ChildRun, Receipt, StatementPart, Task
+from delegate.types.ports import ChatRequest, Tool
 from tests.support.deeds import believer
 
 DATA = Path(__file__).parents[2] / "data" / "outcomes"

@@ -20,9 +20,9 @@ from delegate.judging.proof.proof import Proof, Shown
 from delegate.judging.reading.statements import TaskReading, ToolEffect
 from delegate.judging.submission import Submission
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatRequest, Tool
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ChildRun, CriterionReading, Receipt, StatementPart, Task
+from delegate.types.ports import ChatRequest, Tool
 from tests.support.deeds import believer
 from tests.support.words import asked_ids, met_by, verdicts, words
 

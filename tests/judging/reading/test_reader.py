@@ -11,11 +11,11 @@ from delegate import CallError, Delegator, Task, TaskResult, Verdict
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
 from delegate.cli.input.taskfile import read_task
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Tool
 from delegate.testing import judge_reply
 from delegate.types import CriterionReading, Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, Tool
 from tests.support.words import Child, asked_ids, is_judge, met_by
 
 SENT = {"about": "deed", "tools": ["send"], "names": ["ann@example.com"]}

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from delegate.models.providers import Endpoint, connect
-from delegate.ports import ChatClient
+from delegate.types.ports import ChatClient
 from tests.support.model_server import ModelServer
 
 KEY = "dummy-key-0123456789"

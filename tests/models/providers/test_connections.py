@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import pytest
 from google.genai._api_client import BaseApiClient
 
-from delegate.errors import ProviderError
 from delegate.models.providers import _http
-from delegate.ports import ChatRequest, Message
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatRequest, Message
 from tests.models.providers.conftest import Opener, Wire
 from tests.support.model_server import Fault, ModelServer, Reply
 from tests.support.wire_formats import FORMATS

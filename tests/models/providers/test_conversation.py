@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from delegate.models.providers.google import content_body
-from delegate.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from delegate.types import Usage
+from delegate.types.ports import Attachment, ChatReply, ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from tests.models.providers.conftest import WIRES, Opener, Wire
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from delegate.errors import ProviderError
-from delegate.ports import ChatReply, ChatRequest, Message, ToolReply
 from delegate.types import Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, Message, ToolReply
 from tests.models.providers.conftest import KEY, WIRES, Opener, Wire
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

@@ -9,7 +9,7 @@ import pytest
 
 from delegate.cli.doctor.probe import paths
 from delegate.cli.doctor.served_context import served_context
-from delegate.ports import ChatRequest, Message, ToolReply
+from delegate.types.ports import ChatRequest, Message, ToolReply
 from tests.models.providers.conftest import WIRES, Opener
 from tests.support.model_server import Call, Fault, ModelServer
 

@@ -13,12 +13,12 @@ import openai
 import pytest
 from google.genai import errors
 
-from delegate.errors import ProviderError, ProviderFault
 from delegate.models.providers import anthropic as ours_anthropic
 from delegate.models.providers import google as ours_google
 from delegate.models.providers import openai as ours_openai
 from delegate.models.providers._faults import fault_of
-from delegate.ports import ChatClient, ChatRequest, Message
+from delegate.types.errors import ProviderError, ProviderFault
+from delegate.types.ports import ChatClient, ChatRequest, Message
 from tests.models.providers.conftest import KEY, WIRES, Opener, Wire
 from tests.support.model_server import Fault, ModelServer, Reply
 

@@ -12,11 +12,11 @@ import anthropic
 import openai
 import pytest
 
-from delegate.errors import ProviderError
 from delegate.models.providers import Endpoint, connect
 from delegate.models.providers._http import http_client
 from delegate.models.providers._posting import http_library
-from delegate.ports import ChatRequest, Message
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatRequest, Message
 from tests.models.providers.conftest import KEY, WIRES, Opener
 from tests.support.model_server import Fault, ModelServer, Reply
 from tests.support.wire_formats import FORMATS

@@ -6,9 +6,9 @@ from importlib.metadata import version
 
 import pytest
 
-from delegate.errors import ConfigError, ProviderError
 from delegate.models.providers import Endpoint
-from delegate.ports import ChatRequest, Message
+from delegate.types.errors import ConfigError, ProviderError
+from delegate.types.ports import ChatRequest, Message
 from tests.models.providers.conftest import KEY, Opener, Wire
 from tests.support.model_server import Fault, ModelServer, Reply
 
@@ -164,7 +164,7 @@ def test_a_missing_sdk_is_reported_with_the_line_that_installs_it() -> None:
         cases.append(("openai", "httpx_aiohttp", "the SDK's aiohttp extra", openai))
     said = run(
         "import os, sys\n"
-        "from delegate.errors import ConfigError\n"
+        "from delegate.types.errors import ConfigError\n"
         "from delegate.models.providers import Endpoint, connect\n"
         "os.environ['HTTP_PROXY'] = 'http://127.0.0.1:9'\n"  # which only httpx_aiohttp knows
         f"for protocol, missing in {[case[:2] for case in cases]}:\n"

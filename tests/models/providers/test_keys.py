@@ -15,12 +15,12 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.cli.doctor import probe
-from delegate.errors import ConfigError, ProviderError
 from delegate.models.connections import find_endpoints
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.models.providers import Endpoint, KeyCommand, connect
-from delegate.ports import ChatClient, ChatRequest, Message
-from delegate.settings import Settings, override
+from delegate.policy.settings import Settings, override
+from delegate.types.errors import ConfigError, ProviderError
+from delegate.types.ports import ChatClient, ChatRequest, Message
 from tests.models.providers.conftest import WIRES, Wire
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

@@ -11,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from delegate.errors import ProviderError
 from delegate.models.providers import Endpoint, connect
-from delegate.ports import ChatClient, ChatRequest, Message
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatClient, ChatRequest, Message
 from tests.models.providers.conftest import KEY
 from tests.support import warm
 from tests.support.model_server import Fault, ModelServer, Reply
@@ -164,7 +164,7 @@ async def test_vertex_without_credentials_says_so(
 def test_a_missing_extra_is_reported_with_the_line_that_installs_it(platform: str, missing: str, line: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
-        "from delegate.errors import ConfigError\n"
+        "from delegate.types.errors import ConfigError\n"
         "from delegate.models.providers import Endpoint, connect\n"
         f"try: connect(Endpoint('anthropic', None, 'none', platform={platform!r}, region='r', project='p'))\n"
         "except ConfigError as error: print(error)"

@@ -7,7 +7,7 @@ import pytest
 
 from delegate.models.providers import ClientPool, Endpoint
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatClient, ChatRequest, Message
+from delegate.types.ports import ChatClient, ChatRequest, Message
 from tests.models.providers.conftest import KEY, WIRES, Wire
 from tests.support.model_server import ModelServer, Reply
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
-from delegate.errors import ProviderError
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
 from delegate.models.providers import Endpoint, connect
 from delegate.models.providers._profile import KEPT_SECONDS, MAX_PROFILES, Profile, ProfileStore
-from delegate.ports import ChatClient, ChatRequest, Message
 from delegate.testing import Scripted
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatClient, ChatRequest, Message
 from tests.models.providers.conftest import KEY, WIRES, Opener
 from tests.support import warm
 from tests.support.model_server import Call, Fault, ModelServer, Reply

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from delegate.ports import ChatReply, ChatRequest, Message, Quota
+from delegate.types.ports import ChatReply, ChatRequest, Message, Quota
 from tests.models.providers.conftest import WIRES, Opener, Wire
 from tests.support.model_server import Fault, ModelServer, Reply
 from tests.support.wire_formats import FORMATS

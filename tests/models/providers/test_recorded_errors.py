@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from delegate.errors import ProviderError
-from delegate.ports import ChatRequest, Message
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatRequest, Message
 from tests.models.providers.conftest import WIRES, Opener
 from tests.support.model_server import Fault, ModelServer
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from delegate import Delegator, Task
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
-from delegate.ports import ChatRequest, Message, ToolReply
+from delegate.types.ports import ChatRequest, Message, ToolReply
 from tests.models.providers.conftest import WIRES, Opener
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from delegate.errors import ProviderError
 from delegate.models.providers.scripted import Scripted
-from delegate.ports import ChatReply, ChatRequest, Message, ToolReply
 from delegate.types import Usage
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, Message, ToolReply
 
 
 def ask(*messages: Message) -> ChatRequest:

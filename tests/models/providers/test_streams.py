@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from delegate.errors import ProviderError
 from delegate.models.providers import _shared, _stream
-from delegate.ports import ChatReply, ChatRequest, Incoming, Message
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatReply, ChatRequest, Incoming, Message
 from tests.models.providers.conftest import WIRES, Opener, Wire
 from tests.support.model_server import Call, Fault, ModelServer, Pieces, Reply
 from tests.support.streams import events

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from delegate.ports import ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from delegate.types import Usage
+from delegate.types.ports import ChatRequest, Message, ToolCall, ToolReply, ToolSpec
 from tests.models.providers.conftest import WIRES, Opener, Wire
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.wire_formats import FORMATS

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from delegate.errors import ProviderError
 from delegate.models.providers._shared import call_seconds
-from delegate.ports import ChatRequest, Message
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatRequest, Message
 from tests.models.providers.conftest import WIRES, Opener, Wire
 from tests.support.model_server import Fault, ModelServer, Reply
 

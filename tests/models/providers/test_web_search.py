@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from delegate.errors import ProviderError
 from delegate.models.providers import Endpoint, connect
-from delegate.ports import ChatRequest, Message, ToolSpec, WebSearch, WebSource
+from delegate.types.errors import ProviderError
+from delegate.types.ports import ChatRequest, Message, ToolSpec, WebSearch, WebSource
 from tests.models.providers.conftest import WIRES, Opener
 from tests.support.model_server import Fault, ModelServer, Pieces, Reply
 from tests.support.searches import ANSWER, MILL, OTHER, QUOTE, generate, messages, responses

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from delegate._util.threads import run_in_thread
-from delegate.errors import DelegateError
 from delegate.judging.checks.worker import WorkerError, WorkerPool
+from delegate.types.errors import DelegateError
 
 TIMEOUT_SECONDS = 0.7
 """For what the limits of the engine don't stop, such as one long call of a built-in method: the worker is killed."""

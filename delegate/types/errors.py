@@ -17,8 +17,8 @@ never raises: errors are returned in `Report.error` or in a `TaskResult`.
 from collections.abc import Mapping
 from typing import Literal
 
-from delegate.codes import CallErrorCode, ProviderFault
-from delegate.money import usd
+from delegate.types.codes import CallErrorCode, ProviderFault
+from delegate.types.money import usd
 
 Outcome = Literal[
     "not_sent",  # no connection was made

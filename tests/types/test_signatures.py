@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from delegate import ConfigError, Delegator, Task, Tool, ToolError
-from delegate.ports import ToolOutput
 from delegate.testing import Scripted
+from delegate.types.ports import ToolOutput
 
 
 class Address(BaseModel):

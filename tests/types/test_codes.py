@@ -1,13 +1,13 @@
-"""docs/verdicts.md and docs/why-fail.md list every code of `delegate.codes`. Pyright checks that no other is given."""
+"""docs/verdicts.md and docs/why-fail.md list every code of `types/codes.py`. Pyright checks that no other is given."""
 
 import re
 from pathlib import Path
 from typing import Any, get_args
 
 import delegate
-from delegate import Report, TaskResult, Verdict, codes
+from delegate import Report, TaskResult, Verdict
 from delegate.cli import exits
-from delegate.types import LOWERED, CriterionResult
+from delegate.types import LOWERED, CriterionResult, codes
 from tests.support.pages import DOCS
 
 PAGE, WHY = ((DOCS / name).read_text(encoding="utf-8") for name in ("verdicts.md", "why-fail.md"))

@@ -13,7 +13,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined, core_schema
 
-from delegate.errors import ConfigError, ToolError
+from delegate.types.errors import ConfigError, ToolError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _LISTED = {

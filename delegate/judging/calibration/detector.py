@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from delegate.calibration.statistics import logistic
-from delegate.errors import DelegateError
+from delegate.judging.calibration.statistics import logistic
 from delegate.types import ChildRun, JsonObject
+from delegate.types.errors import DelegateError
 
 FILE = "detector.json"
 """In the folder `home`."""

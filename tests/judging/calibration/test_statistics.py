@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate.calibration.statistics import (
+from delegate.judging.calibration.statistics import (
     Interval,
     Table,
     auroc,

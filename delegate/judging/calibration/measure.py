@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from delegate.calibration.statistics import (
+from delegate.judging.calibration.statistics import (
     Interval,
     Table,
     clopper_pearson,

@@ -6,7 +6,7 @@ verdicts count as unknown, never as a PASS that was prevented.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from delegate.types import PASSING, CriterionResult, JsonObject, RulingWord, Verdict
 
@@ -34,8 +34,7 @@ class Layer:
     """How often each reason code was given."""
 
     def as_json(self) -> JsonObject:
-        counts = {name: getattr(self, name) for name in ("name", "stopped", "alone", "unknown", "ruled", "wrong")}
-        return {**counts, "codes": dict(self.codes.most_common())}
+        return {**asdict(self), "codes": dict(self.codes.most_common())}
 
 
 @dataclass(frozen=True, slots=True)

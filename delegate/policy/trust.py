@@ -19,9 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from delegate.errors import ConfigError
 from delegate.models.tiers import Bounds, is_above
 from delegate.types import LEVELS, TIERS
+from delegate.types.errors import ConfigError
 
 NAME = "delegate.toml"
 MCP_NAME = ".mcp.json"

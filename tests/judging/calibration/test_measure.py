@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from delegate.calibration.measure import Measured, measure
+from delegate.judging.calibration.measure import Measured, measure
 from delegate.types import Ruling
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 def devai() -> list[Ruling]:

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from delegate.calibration.detector import LEAST_RULED, Detector, features
-from delegate.calibration.statistics import Interval, auroc
-from delegate.errors import CallError
+from delegate.judging.calibration.detector import LEAST_RULED, Detector, features
+from delegate.judging.calibration.statistics import Interval, auroc
 from delegate.types import ChildRun
+from delegate.types.errors import CallError
 
 LEAST_OF_EACH = 10
 """Runs with a true report, and runs with one that isn't, that are needed to fit anything."""

@@ -311,7 +311,7 @@ class Tool:
         Raises:
             ConfigError: A model couldn't call it. The message names the function, the parameter and how to fix it.
         """
-        from delegate._util.signatures import read_function  # loaded only where functions are tools
+        from delegate.types.signatures import read_function  # loaded only where functions are tools
 
         read = read_function(function, name=name)
 

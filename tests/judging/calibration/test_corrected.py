@@ -2,8 +2,8 @@
 
 import pytest
 
-from delegate.calibration.corrected import corrected
-from delegate.calibration.measure import measure
+from delegate.judging.calibration.corrected import corrected
+from delegate.judging.calibration.measure import measure
 from delegate.types import CriterionResult, JudgeRecord, Ruling, Verdict
 
 

@@ -7,9 +7,9 @@ from typing import Any, get_type_hints
 import pytest
 
 from delegate import Delegator
-from delegate.errors import ConfigError
 from delegate.hosts import host_tool
-from delegate.settings import ONLY_IN_FILES, Settings, SettingsOptions, load_settings, override, variable
+from delegate.policy.settings import ONLY_IN_FILES, Settings, SettingsOptions, load_settings, override, variable
+from delegate.types.errors import ConfigError
 from tests.support.operator import MODEL, own_settings
 
 

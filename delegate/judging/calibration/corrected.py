@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from delegate.calibration.measure import Measured
-from delegate.calibration.statistics import Corrected, Table, rogan_gladen
+from delegate.judging.calibration.measure import Measured
+from delegate.judging.calibration.statistics import Corrected, Table, rogan_gladen
 from delegate.types import PASSING, JsonObject, Ruling, RulingWord, Verdict
 
 JudgeWord = tuple[str, str, bool]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Verdict
-from delegate.calibration.layers import Ablation, ablation
+from delegate.judging.calibration.layers import Ablation, ablation
 from delegate.types import RulingWord
 from tests.support.words import verdicts, words
 

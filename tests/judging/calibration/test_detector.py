@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from delegate import ChildRun, Delegator, Receipt, Verdict
-from delegate.calibration import detector
-from delegate.calibration.detector import Detector, features
-from delegate.calibration.fitting import RuledRun, fit
-from delegate.errors import CallError, DelegateError
+from delegate.judging.calibration import detector
+from delegate.judging.calibration.detector import Detector, features
+from delegate.judging.calibration.fitting import RuledRun, fit
 from delegate.models.providers.scripted import Scripted
+from delegate.types.errors import CallError, DelegateError
 from tests.support.words import asked_ids, verdicts
 
 NAMES = features(ChildRun(status="completed"))

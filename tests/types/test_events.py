@@ -12,8 +12,8 @@ from delegate import Delegator, Event, Task
 from delegate._util import resources
 from delegate.batch.item import Item
 from delegate.engine import task_events
-from delegate.events import LIVE_CHARS, ChildTool, ChildUsage, EventKind, EventSink, as_json
 from delegate.models.providers.scripted import Scripted
+from delegate.types.events import LIVE_CHARS, ChildTool, ChildUsage, EventKind, EventSink, as_json
 from tests.support.words import met_by, words
 
 WHOLE: Any = resources.schema("event")

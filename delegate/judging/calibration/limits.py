@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 
 from delegate._util.redaction import logger
-from delegate.calibration.statistics import clopper_pearson, trials_until_below
-from delegate.errors import DelegateError
+from delegate.judging.calibration.statistics import clopper_pearson, trials_until_below
 from delegate.models.catalog import Model
 from delegate.models.false_pass import FalsePassTable
 from delegate.records.history import Records
 from delegate.records.rulings_table import FalsePasses
 from delegate.types import FalsePassRate
+from delegate.types.errors import DelegateError
 
 REFRESH_SECONDS = 5.0
 _log = logger(__name__)

@@ -14,16 +14,16 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, get_origin
 from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
-from delegate import trust
 from delegate._util.documents import loads
 from delegate._util.similar import most_similar
-from delegate.errors import ConfigError
 from delegate.models.catalog import JudgeAccuracy, Model, Price, hint_for
 from delegate.models.overrides import DeclaredEndpoint, DeclaredModel
+from delegate.policy import trust
 from delegate.policy.mcp_servers import McpServer, ServerName, read_mcp_json
 from delegate.policy.roles import MAX_ROLES, Role, RoleName, read_role
 from delegate.policy.rules import Policy, Rule
 from delegate.types import CallField, Effort, Level, Text, Tier, TierBound, Value
+from delegate.types.errors import ConfigError
 
 _PREFIX = "DELEGATE_"
 Sandbox = Literal["auto", "require", "off"]

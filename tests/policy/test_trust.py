@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from delegate import trust
-from delegate.errors import ConfigError, ToolDenied
 from delegate.models.providers._shared import CALL_SECONDS
+from delegate.policy import trust
+from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.commands.confinement import CommandSpec, Mounts, in_bubblewrap
 from delegate.sandbox.workspace.folder import Folder
-from delegate.settings import Settings, load_settings
 from delegate.types import Workspace
+from delegate.types.errors import ConfigError, ToolDenied
 from tests.support.operator import MODEL, own_settings
 
 ENDPOINT = '[[endpoints]]\nname = "x"\nbase_url = "http://x"\nmodels = [{id = "m", tier = "fast"}]\n'
