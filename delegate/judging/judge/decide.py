@@ -16,6 +16,7 @@ from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.looks.looks import Looks
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import Calls
+from delegate.judging.proof.files import is_check_of
 from delegate.judging.proof.proof import Proof, Refused, Shown
 from delegate.judging.reading.statements import TaskReading, statement_of
 from delegate.judging.submission import Submission, result
@@ -145,7 +146,9 @@ def _where(open: OpenPart, submission: Submission, looks: Looks | None) -> str:
             places = ["`output`", *(["`said`"] if submission.said else []), *([f"the file {files}"] if files else [])]
             return f"about the report: quote {' or '.join(places)}"
         case "file":
-            return f"about {files or 'a file'}: quote an `artifact:`, a `file:`, `artifacts` or a `check:`{or_look}"
+            checks = [f"`check:{one.id}`" for one in submission.task.criteria if is_check_of(one, part.files)]
+            places = ", ".join(["an `artifact:`", "a `file:`", *checks])
+            return f"about {files or 'a file'}: quote {places} or `artifacts`{or_look}"
         case "deed":
             by = " or ".join(f"`{tool}`" for tool in part.tools)
             if open.is_by_commands and looks and looks.may_run:

@@ -1,10 +1,12 @@
-"""Compares paths with the files that a criterion names."""
+"""Compares paths and checks with the files that a criterion names."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from posixpath import basename
 
 from delegate.sandbox.filesystem.search import glob_pattern
+from delegate.types import AnyCriterion, FileCriterion, ShellCriterion
 
 
 def same_file(path: str, name: str) -> bool:
@@ -13,6 +15,21 @@ def same_file(path: str, name: str) -> bool:
     if path == name or path.endswith(f"/{name}") or path.startswith(f"{name}/") or _glob(name).fullmatch(path):
         return True
     return "." not in name and basename(path).partition(".")[0] == basename(name)
+
+
+def is_check_of(criterion: AnyCriterion, files: Sequence[str]) -> bool:
+    """Whether a check is one of these files: a `file` check of one, or a command that names one or whose `deliverables`
+    do, which are what it tests. Deliverables that are every file name none. Without files, it may be any.
+    """
+    if isinstance(criterion, FileCriterion):
+        return not files or any(same_file(criterion.path, name) for name in files)
+    if not isinstance(criterion, ShellCriterion):
+        return False
+    paths = [path for path in files if not re.search(r"[*?\[]", path)]
+    tested = [glob for glob in criterion.deliverables or () if glob.strip("*/.")]
+    return not paths or any(
+        basename(path) in criterion.command or any(same_file(path, glob) for glob in tested) for path in paths
+    )
 
 
 @lru_cache(256)

@@ -20,19 +20,18 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from posixpath import basename
 from typing import NamedTuple
 
 from delegate.judging.judge.evidence import EARLIER_RECEIPTS, Evidence
 from delegate.judging.judge.sources import manifest_line
 from delegate.judging.proof import absences
+from delegate.judging.proof.files import is_check_of
 from delegate.judging.proof.literals import fold, missing
 from delegate.judging.proof.seen import Seen, Shown, Subject
 from delegate.judging.proof.undoing import is_undone, may_be_changed
 from delegate.judging.proof.values import leaves
 from delegate.types import (
     AnyCriterion,
-    FileCriterion,
     JsonObject,
     ProbeCriterion,
     Receipt,
@@ -204,7 +203,7 @@ class Proof(Subject):
         if source in _OWN_WORDS:
             return "only the report says so"
         if kind == "check":
-            shows = self._check_shows_file(detail)
+            shows = (check := self._criterion(detail)) is not None and is_check_of(check, self.part.files)
             return Shown(source) if shows else f"the check {detail} doesn't show that of {target}"
         if kind == "receipt" and self.submission.folder is not None:
             return f"a tool call doesn't show what is in {target}"
@@ -232,16 +231,6 @@ class Proof(Subject):
         folded = " ".join(quote.split())
         artifacts = [artifact for artifact in self.submission.run.artifacts if folded in manifest_line(artifact)]
         return any(self.is_meant(artifact.path) for artifact in artifacts)
-
-    def _check_shows_file(self, id: str) -> bool:
-        """Whether a check is one of the file: a `file` check of it, or a command that names it."""
-        criterion = self._criterion(id)
-        if isinstance(criterion, FileCriterion):
-            return self.is_meant(criterion.path)
-        if not isinstance(criterion, ShellCriterion):
-            return False
-        plain = [path for path in self.part.files if not re.search(r"[*?\[]", path)]
-        return not plain or any(basename(path) in criterion.command for path in plain)
 
     def _writes(self, receipt: Receipt) -> bool:
         """Whether a call that succeeded, or is pending, names the file."""

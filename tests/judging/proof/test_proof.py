@@ -375,6 +375,38 @@ async def test_a_shell_check_shows_a_deed_by_the_judges_word_and_a_test_of_a_fil
 
 
 @pytest.mark.parametrize(
+    ("check", "outcome"),
+    [
+        ({"deliverables": ["src/*.js", "test/*.js"]}, "met"),
+        ({"deliverables": ["src"]}, "met"),
+        ({"command": "cat src/members.js; echo 8 members in all"}, "met"),
+        ({"deliverables": ["docs/*.md"]}, "not_met"),
+        ({"deliverables": ["**"]}, "not_met"),
+        ({}, "not_met"),
+    ],
+)
+async def test_a_command_shows_what_it_names_or_has_as_deliverables_and_no_other_file(
+    check: Json, outcome: str, home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/members.js").write_text("export const members = [];")
+    criteria = [
+        "file src/members.js: equal names are one member",
+        {"kind": "shell", "command": "echo 8 members in all", **check},
+    ]
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.messages[0].text)
+        return verdicts(c1=("met", "8 members in all"))
+
+    async with Delegator(client=Scripted(judge), commands="allow") as delegator:
+        verdict = await delegator.judge(goal="x", acceptance_criteria=criteria, output="Done it.", workspace=tmp_path)
+    assert verdict.criteria[0].outcome == outcome
+    assert ("quote an `artifact:`, a `file:`, `check:c2` or" in asked[0]) is (outcome == "met")
+
+
+@pytest.mark.parametrize(
     ("check", "code"),
     [
         ({"calls": [{"tool": "refund_order", "args": {"order": "A7"}}]}, "met"),
