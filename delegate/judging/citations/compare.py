@@ -6,10 +6,11 @@ Nothing here knows words but the names of months, which the Unicode CLDR has in 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice, product
 
 from delegate.judging.proof import literals
 
@@ -218,13 +219,81 @@ def _unit(digits: str) -> Fraction:
     return Fraction(10) ** (len(whole) - len(whole.rstrip("0")) if whole.strip("0") else 0)
 
 
+# ---------------------------------------------------------------------------------------------------- arithmetic
+
+_RESULT = re.compile(rf"=[^\d=+;]{{0,8}}?({_DIGITS})(\s?%)?")
+_OPERATION = re.compile(r"[+×·÷/]|(?<=\s)[-–−x](?=\s)")
+_ASIDE = re.compile(r"\([^()\d]*\)")
+_BETWEEN = 40
+"""So many characters at most are between two numbers of one calculation."""
+_MAX_OPERANDS = 10
+
+
+def without_results(text: str) -> str:
+    """The text without the results of calculations that it shows and that are right, such as the 103.50 of
+    `74.00 + 22.00 + 7.50 = 103.50`. What is calculated with stays, and has to stand in a source.
+    """
+    for match in reversed(list(_RESULT.finditer(text))):
+        shown, operations = _calculation(text[max(0, match.start() - _MAX_OPERANDS * _BETWEEN) : match.start()])
+        percent = 100 if match[2] else 1
+        results = {result * percent for result in _results(shown, operations)}
+        if any(_is_result(number, results, "÷" in operations) for number in _number(match[1])):
+            text = f"{text[: match.start(1)]}{' ' * len(match[1])}{text[match.end(1) :]}"
+    return text
+
+
+def _calculation(before: str) -> tuple[list[Number], list[str]]:
+    """The numbers that are calculated with right before `=`, and what is done with each but the first."""
+    numbers: list[Number] = []
+    operations: list[str] = []
+    end = len(before)
+    for match in reversed(list(re.finditer(_DIGITS, before))):
+        between = _ASIDE.sub("", before[match.end() : end])
+        signs = _OPERATION.findall(between)
+        if len(between) > _BETWEEN or len(signs) != bool(numbers) or re.search(r"[=;()\d]", between):
+            break
+        operations = [*signs, *operations]
+        numbers = [*_number(match[0]), *numbers]
+        end = match.start()
+        if len(numbers) >= _MAX_OPERANDS:
+            break
+    return numbers, ["÷" if sign in "÷/" else "×" if sign in "×·x" else sign for sign in operations]
+
+
+def _results(numbers: Sequence[Number], operations: Sequence[str]) -> set[Fraction]:
+    """What may come of a calculation, in the possible readings of its numbers. Products come before sums."""
+    if len(numbers) != len(operations) + 1 or not operations:
+        return set()
+    found: set[Fraction] = set()
+    for values in islice(product(*(number.values for number in numbers)), 256):
+        terms = [values[0]]
+        for sign, value in zip(operations, values[1:], strict=True):
+            if sign == "×":
+                terms[-1] *= value
+            elif sign == "÷":
+                terms[-1] = terms[-1] / value if value else Fraction(0)
+            else:
+                terms.append(value if sign == "+" else -value)
+        found.add(sum(terms, Fraction(0)))
+    return found
+
+
+def _is_result(number: Number, results: Collection[Fraction], divided: bool) -> bool:
+    """Whether a number is one of these; a quotient may be rounded in its last place."""
+    return any(
+        abs(result - value) <= (min(unit, Fraction(1)) / 2 if divided else 0)
+        for value, unit in number.readings
+        for result in results
+    )
+
+
 @dataclass(frozen=True)
 class Text:
     """The text of a source, prepared for comparisons."""
 
     text: str
-    in_words: frozenset[int] = frozenset()
-    """Whole numbers that it says in words, as far as they are known."""
+    in_words: frozenset[Fraction] = frozenset()
+    """Numbers that it says in words, as far as they are known."""
 
     @cached_property
     def plain(self) -> str:
@@ -236,8 +305,7 @@ class Text:
 
     @cached_property
     def _values(self) -> frozenset[Fraction]:
-        values = {value for number in self._numbers for value in number.values}
-        values |= {Fraction(value) for value in self.in_words}
+        values = {value for number in self._numbers for value in number.values} | self.in_words
         values |= {value for run in _CJK_NUMERAL.findall(self.plain) for value in _cjk_values(run)}
         # Where a row of numbers could be one with spaces, each of its groups is a number too.
         values |= {Fraction(group) for group in re.findall(r"\d+", self.plain) if len(group) <= _MAX_DIGITS}

@@ -7,6 +7,7 @@ part is unknown, not missing.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from delegate.judging.citations.compare import (
     MIN_WIDTH,
@@ -15,6 +16,7 @@ from delegate.judging.citations.compare import (
     passages,
     quote_spans,
     width,
+    without_results,
 )
 from delegate.judging.citations.opened import Opened, Source, is_of
 from delegate.judging.citations.report import MARK, Statement, says_something, statements
@@ -107,7 +109,7 @@ class Examination:
 
 
 def examine(
-    criterion: CitationsCriterion, submission: Submission, read: Mapping[str, frozenset[int]] | None = None
+    criterion: CitationsCriterion, submission: Submission, read: Mapping[str, frozenset[Fraction]] | None = None
 ) -> Examination:
     """What code can say of the citations. Blocks.
 
@@ -235,14 +237,14 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
         # One that cites stands by its own sources alone, the others may be said by any of the row's.
         indexes = statement.marks_of(at)
         own = MARK in cell and says_something(cell)
-        segments.append((cell.replace(MARK, " "), indexes, indexes if own else every))
+        segments.append((without_results(cell.replace(MARK, " ")), indexes, indexes if own else every))
     if segments:
         return segments
-    pieces = _BETWEEN_MARKS.split(_ABOUT_SOURCE.sub(MARK, statement.text))
+    pieces = _BETWEEN_MARKS.split(without_results(_ABOUT_SOURCE.sub(MARK, statement.text)))
     quotes = sum(len(quote_spans(piece)) for piece in pieces[::2])
     if len(pieces) > 4 and quotes < len(quote_spans("".join(pieces[::2]))):
         # A quoted passage with a mark in it is one passage.
-        return [(statement.text.replace(MARK, ""), every, every)]
+        return [("".join(pieces).replace(MARK, ""), every, every)]
     count = 0
     for text, marks in zip(pieces[::2], [*pieces[1::2], ""], strict=False):
         indexes = list(range(count, count + marks.count(MARK)))

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
@@ -75,7 +76,7 @@ class _Openings:
 class Opened:
     """The sources that the child of a submission opened. `in_words` are numbers that their texts say in words."""
 
-    def __init__(self, submission: Submission, in_words: Mapping[str, frozenset[int]]) -> None:
+    def __init__(self, submission: Submission, in_words: Mapping[str, frozenset[Fraction]]) -> None:
         self._submission = submission
         self._in_words = in_words
         self._by_key: dict[str, _Openings] = {}

@@ -9,6 +9,7 @@ words. It sees the sources alone: neither the report nor the number that is look
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, cast
 
 from delegate._util.fencing import clean, fence, new_nonce
@@ -164,21 +165,21 @@ def question_about_numbers(
     return asked, texts
 
 
-def read_numbers(reply: str, texts: Mapping[str, tuple[str, str]]) -> dict[str, frozenset[int]]:
+def read_numbers(reply: str, texts: Mapping[str, tuple[str, str]]) -> dict[str, frozenset[Fraction]]:
     """The numbers by the texts of their sources, as far as their words stand there. Raises UnparseableReply."""
     items: Any = one_object(reply).get("numbers")
     if not isinstance(items, list):
         raise UnparseableReply("the reply has no list `numbers`")
     shown = {id: plain(part) for id, (part, _) in texts.items()}
-    found: dict[str, set[int]] = {}
+    found: dict[str, set[Fraction]] = {}
     for item in cast("list[Any]", items):
         fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         words, value, id = fields.get("words"), fields.get("value"), str(fields.get("id"))
-        if not isinstance(words, str) or type(value) is not int or id not in texts or not 0 < value < _MAX_VALUE:
+        if not isinstance(words, str) or not isinstance(value, (int, float)) or id not in texts:
             continue
         is_in_words = any(map(str.isalpha, words)) and not any(map(str.isdecimal, words))
-        if is_in_words and plain(words) in shown[id]:
-            found.setdefault(texts[id][1], set()).add(value)
+        if is_in_words and plain(words) in shown[id] and 0 < value < _MAX_VALUE:
+            found.setdefault(texts[id][1], set()).add(Fraction(str(value)))
     return {source: frozenset(values) for source, values in found.items()}
 
 

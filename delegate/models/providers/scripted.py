@@ -60,7 +60,7 @@ class Scripted:
         self.readings: list[ChatRequest] = []
         self._answer = replies if callable(replies) else _in_order(replies)
         self._read = reading if callable(reading) else partial(_reading, reading)
-        self._numbers: Mapping[str, int] = {} if callable(reading) else reading.get("in_words", {})
+        self._numbers: Mapping[str, float] = {} if callable(reading) else reading.get("in_words", {})
 
     @staticmethod
     def call(name: str, /, **arguments: Any) -> ChatReply:
@@ -104,7 +104,7 @@ def _reading(rules: Mapping[str, Any], request: ChatRequest) -> str:
     return json.dumps({"criteria": criteria, "effects": effects})
 
 
-def _in_words(numbers: Mapping[str, int], request: ChatRequest) -> str:
+def _in_words(numbers: Mapping[str, float], request: ChatRequest) -> str:
     """The reply to a request that asks which numbers texts say in words."""
     ids = request.messages[0].text.rpartition("in words of: ")[2].split(", ")
     found = [{"id": id, "words": words, "value": value} for id in ids for words, value in numbers.items()]

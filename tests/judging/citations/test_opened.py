@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator
+from delegate.judging.citations.compare import without_results
 from delegate.judging.citations.decide import MAX_CHARS
 from delegate.judging.citations.report import statements
 from delegate.models.providers.scripted import Scripted
@@ -40,7 +41,7 @@ async def judged(
     judge: Judge = agreeing,
     workspace: Path | None = None,
     is_recorded: bool = True,
-    in_words: Mapping[str, int] | None = None,
+    in_words: Mapping[str, float] | None = None,
     also: Sequence[Any] = (),
     **criterion: Any,
 ) -> CriterionResult:
@@ -258,7 +259,8 @@ async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims
 # -------------------------------------------------------------------------------------------------- numbers in words
 
 WORDED = fetched(
-    "La maison compte dix-neuf permanents.\nElle a 46 hectares et un budget de quatre millions sept cent mille euros."
+    "La maison compte dix-neuf permanents.\nElle a 46 hectares et un budget de quatre millions sept cent mille euros.\n"
+    "Force : cinq virgule deux."
 )
 NINETEEN = f"It has 19 people on its staff ({MILL})."
 
@@ -274,10 +276,13 @@ NINETEEN = f"It has 19 people on its staff ({MILL})."
         (f"It has 64 hectares ({MILL}).", {}, "not_met"),
         (f"Its budget is 4.7 million ({MILL}).", {"quatre millions sept cent mille": 4_700_000}, "met"),
         (f"Its budget is 7.4 million ({MILL}).", {"quatre millions sept cent mille": 4_700_000}, "not_met"),
+        (f"Its strength is 5.2 ({MILL}).", {"cinq virgule deux": 5.2}, "met"),
+        (f"Its strength is 5,2 ({MILL}).", {"cinq virgule deux": 5.2}, "met"),
+        (f"Its strength is 5.8 ({MILL}).", {"cinq virgule deux": 5.2}, "not_met"),
     ],
 )
 async def test_a_number_in_words_is_read_without_the_report_and_compared_by_code(
-    report: str, in_words: dict[str, int], outcome: str
+    report: str, in_words: dict[str, float], outcome: str
 ) -> None:
     assert (await judged(report, WORDED, in_words=in_words)).outcome == outcome
 
@@ -290,6 +295,36 @@ async def test_who_reads_numbers_in_words_sees_neither_report_nor_goal() -> None
     (request,) = client.readings
     assert "dix-neuf" in request.messages[0].text
     assert "19" not in re.sub(r"[0-9a-f]{12}", "", request.messages[0].text)
+
+
+PRICES = fetched("Resole 74.00, rand 22.00, post 7.50. Built in 1921; 1 250 000 euros, of which 75 000 for the quay.")
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        (f"It costs 74.00 + 22.00 + 7.50 = 103.50 ({MILL}).", "met"),
+        (f"It costs 74,00 € (resole) + 22,00 € (rand) + 7,50 € = 103,50 € in all ({MILL}).", "met"),
+        (f"| Total |\n|---|\n| 74 with rand + 22 = **96.00** ({MILL}) |", "met"),
+        (f"It costs 74.00 ({MILL}) + 22.00 ({MILL}) = 96.00 ({MILL}).", "met"),
+        (f"Without the quay: 1 250 000 € − 75 000 € = 1 175 000 € ({MILL}).", "met"),
+        (f"The rand is 22 / 74 = 29.7 % of it; twice that is 2 × 22.00 = 44.00 ({MILL}).", "met"),
+        (f"鞋底 74 元 + 边条 22 元 = 96 元（{MILL}）。", "met"),
+        (f"It costs 74.00 + 22.00 + 7.50 = 105.30 ({MILL}).", "not_met"),  # wrong
+        (f"It costs 74.00 + 29.50 = 103.50 ({MILL}).", "not_met"),  # by a number that no source has
+        (f"It costs 103.50 ({MILL}).", "not_met"),  # not shown
+        (f"It was built in 1921 = 1922 ({MILL}).", "not_met"),
+        (f"It was built in 2019-2023 = 4042 ({MILL}).", "not_met"),
+    ],
+)
+async def test_a_result_needs_no_source_where_its_calculation_is_shown_and_right(said: str, outcome: str) -> None:
+    assert (await judged(said, PRICES)).outcome == outcome
+
+
+async def test_calculations_are_read_in_time_that_grows_with_their_length() -> None:
+    start = time.perf_counter()
+    without_results("1 + 1 = 3; " * 5_000)
+    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize("numeral", ["二〇二七", "二千二十七", "两千〇二十七"])
