@@ -31,8 +31,9 @@ _CAN_ASK = "and can ask it with `ask_parent` what only it can know, where a wron
 _REPORT = """\
 Your last message, without tool calls, is your report. It is a self-report and will be checked against the \
 criteria, by code and by a judge that sees your files and the record of your tool calls. So report what you did and \
-found, with the words and numbers that show it; name the files you made; say plainly what is missing. A claim that \
-doesn't hold fails the task; an honest gap helps the agent that reads it.\
+found, with the words and numbers that show it; name the files you made; say plainly what is missing. Write it in the \
+language of the task, unless that asks for another. A claim that doesn't hold fails the task; an honest gap helps the \
+agent that reads it.\
 """
 _CLAIM = """\
 You are finished only when your claim has been verified. When every criterion holds, call `claim_complete`, with your \

@@ -64,7 +64,8 @@ class TextCriterion(CriterionBase):
     def describe(self) -> str:
         if isinstance(self.about, AboutFile) and Path(self.about.file).stem.lower() not in self.text.lower():
             return f"{self.about.file}: {self.text}"
-        return self.text
+        # "absence: changes in data.csv" alone would ask for changes.
+        return f"absence: {self.text}" if self.about == "absence" else self.text
 
 
 class QuestionCriterion(CriterionBase):
@@ -298,8 +299,9 @@ class CitationsCriterion(CriterionBase):
         hosts = f", all of {', '.join(self.hosts)}," if self.hosts else ""
         sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts} by link or path{each}"
         return (
-            f"{self.file or 'the report'} cites at least {sources}. Each source was opened before; what is quoted from "
-            "it stands there literally, and numbers in digits or words"
+            f"{self.file or 'the report'} cites at least {sources}. Each was opened before. What is quoted from it "
+            "stands there literally, and numbers and dates in digits or words, but for results whose calculation is "
+            "shown (2 + 3 = 5)"
         )
 
 

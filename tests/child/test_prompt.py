@@ -58,6 +58,11 @@ def test_a_hosts_agent_is_told_the_date_and_the_time_but_no_turns() -> None:
     assert "turns" not in text
 
 
+def test_a_child_sees_that_a_criterion_forbids_something() -> None:
+    task = Task(goal="count", acceptance_criteria=["absence: changes in data.csv"])
+    assert "- c1: absence: changes in data.csv\n" in prompt.system_text(task, Path("/w"), max_steps=5, mark="m")
+
+
 def test_a_child_sees_schemas_whole_that_the_line_of_their_criterion_cuts() -> None:
     long = {"type": "object", "required": [f"field_{n}" for n in range(30)]}
     file = {"kind": "file", "path": "a.json", "json_schema": long}
