@@ -1,8 +1,8 @@
 """Lets a judge run a command in a copy of the workspace that is thrown away.
 
 In the copy, the files that decide checks (tests, their configuration, hooks of programs) are as they were before the
-child started, and what it added of them is missing. The command has no network and no secrets, and it runs only in a
-sandbox.
+child started, and what it added of them is missing, but for what the parent declared as deliverables. The command has
+no network and no secrets, and it runs only in a sandbox.
 
 What a command prints may be its own words. So what a judge quotes from it is looked for in what it prints without the
 work, too: in an empty folder, and on the files of before.
@@ -79,16 +79,18 @@ class SealedCommands:
 
     async def _run(self, command: str, own_checks: bool) -> Found:
         frozen = await self._frozen()
-        deliverables = self._sorted(command, frozen)
-        undone = [change.path for change in frozen.changes if deliverables.role(change) not in (None, "program")]
+        deliverables, declared = self._sorted(command, frozen), self._declared(frozen)
+        deciding = [change.path for change in frozen.changes if deliverables.role(change) not in (None, "program")]
+        undone = [path for path in deciding if path not in declared]
         wants_own = own_checks and bool(undone)
         undone = [] if wants_own else undone
         paths = {change.path for change in frozen.changes} - set(undone) if undone else None
         result = await self._run_in(self._work.copy(paths), command)
         names = ", ".join(map(shown, undone[:MAX_NAMED]))
         names += f" and {len(undone) - MAX_NAMED} more" if len(undone) > MAX_NAMED else ""
-        note = f"\n[\u2026 as before the worker began, or missing: {names} \u2026]" if undone else ""
-        scripts, programs = self._made_by_child(command, frozen) if self._submission.by_child else (False, ())
+        own = "with own_checks, they are as the worker left them"
+        note = f"\n[\u2026 as before the worker began, or missing: {names}; {own} \u2026]" if undone else ""
+        scripts, programs = self._made_by_child(command, frozen, declared) if self._submission.by_child else (False, ())
         return Found(
             _text(result),
             f"$ {command}{note}",
@@ -137,7 +139,21 @@ class SealedCommands:
         root = str(self._submission.folder.root)
         return Deliverables(self._submission.task, criterion, root, frozen, self._work.on_path)
 
-    def _made_by_child(self, command: str, frozen: Frozen) -> tuple[bool, tuple[str, ...]]:
+    def _declared(self, frozen: Frozen) -> frozenset[str]:
+        """The changes that the parent declared to be work, for the task or for one of its commands, by their names."""
+        task, folder = self._submission.task, self._submission.folder
+        assert folder is not None
+        named: list[str] = []
+        for criterion in task.criteria:
+            globs = criterion.deliverables if isinstance(criterion, ShellCriterion) else None
+            named += globs or ()
+        named += task.deliverables or ()
+        if not (named := [glob for glob in named if glob.strip("*/.")]):
+            return frozenset()
+        criterion = ShellCriterion(kind="shell", command=":", deliverables=tuple(named))
+        return Deliverables(task, criterion, str(folder.root), frozen, self._work.on_path).own
+
+    def _made_by_child(self, command: str, frozen: Frozen, declared: frozenset[str]) -> tuple[bool, tuple[str, ...]]:
         """Whether scripts of the child decide the command, although the copy was cleaned of what usually does; and
         which other programs of it the command runs that weren't asked for. One may stand where another is meant, as
         `bin/python3`.
@@ -148,15 +164,15 @@ class SealedCommands:
         states = {
             change.path: frozen.end.origin[change.path] for change in frozen.changes if change.change != "deleted"
         }
-        scripts = {path: role for path, role in scripts_of(frozen.end.tree, [command]).items() if path in states}
+        run = scripts_of(frozen.end.tree, [command])
+        scripts = {path: role for path, role in run.items() if path in states and path not in declared}
         runnable = {path for path, state in states.items() if state.mode & _EXECUTABLE and basename(path) in words}
         # What the judge's own command names isn't what the task asked for.
         commands = [
             criterion.command for criterion in self._submission.task.criteria if isinstance(criterion, ShellCriterion)
         ]
         task = self._sorted("; ".join(commands) or ":", frozen)
-        explicit = task.own if self._submission.task.deliverables is not None else ()
-        programs = tuple(sorted(path for path in {*scripts, *runnable} - {*explicit} if not task.is_named(path)))
+        programs = tuple(sorted(path for path in {*scripts, *runnable} - declared if not task.is_named(path)))
         return "script" in scripts.values(), programs
 
 

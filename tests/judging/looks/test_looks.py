@@ -311,6 +311,40 @@ async def test_tests_of_the_child_show_less(tmp_path: Path) -> None:
     assert "missing: test_more.py" in judge.shown[0]
 
 
+@pytest.mark.parametrize(
+    ("deliverables", "printed", "level"),
+    [
+        (["Makefile", "scripts/*.sh"], "backed up", "PASS (seen)"),
+        (["**"], "nothing to do", "FAIL"),
+        (None, "nothing to do", "FAIL"),
+    ],
+)
+async def test_a_judges_command_runs_with_what_the_parent_declared_as_the_work(
+    deliverables: list[str] | None, printed: str, level: str, tmp_path: Path
+) -> None:
+    """A Makefile and a script decide checks, unless they are what was asked for."""
+    folder = tmp_path / "p"
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "Makefile").write_text("backup:\n\t@echo nothing to do\n\t@exit 1\n")
+    (folder / "scripts/backup.sh").write_text("echo nothing to do; exit 1\n")
+    child: list[ChatReply | str] = [
+        Scripted.calls(
+            ("write_file", {"path": "Makefile", "content": "backup:\n\t@sh scripts/backup.sh\n"}),
+            ("write_file", {"path": "scripts/backup.sh", "content": "echo all $((1 + 1)) folders were backed up\n"}),
+        ),
+        "Done now.",
+    ]
+    check: dict[str, Any] = {"kind": "shell", "command": "sh -n scripts/backup.sh", "deliverables": deliverables}
+    judge = LookingJudge(
+        [look("run", command="make backup")], answer=met(by="all 2 folders were backed up"), child=child
+    )
+    verdict = await judged(judge, ["make backup works", check], workspace=folder, reading={"c1": TESTS})
+    assert printed in judge.shown[0]
+    assert verdict.verdict == level.partition(" (")[0]
+    assert ("with own_checks" in judge.shown[0]) is (verdict.verdict == "FAIL")
+    assert str(verdict).startswith(level)
+
+
 async def test_a_script_of_the_child_shows_less(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     (folder / "check.sh").write_text("python3 -m unittest\n")
