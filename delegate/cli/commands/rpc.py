@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -49,25 +50,13 @@ def rpc(
 
     async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
         lines = serve_lines(delegator, line, _write, max_open=max_open) if method is None else answer_one(method)
-        serving = asyncio.ensure_future(lines)
-        with cancellation.linked(_Task(serving)):
-            await asyncio.wait([serving])
-        if not serving.cancelled():
-            serving.result()
+        with suppress(TimeoutError):
+            async with cancellation.deadline():
+                await lines
 
     stoppable(delegator, call, titles=None)
     if answers and "error" in answers[0]:
         raise typer.Exit(1)
-
-
-class _Task:
-    """A task that a cancellation stops."""
-
-    def __init__(self, task: "asyncio.Future[None]") -> None:
-        self._task = task
-
-    def cancel(self) -> None:
-        self._task.cancel()
 
 
 def _write(message: JsonObject) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.authentication import SimpleUser
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -49,19 +50,16 @@ def listen_on_path(path: Path) -> socket.socket:
         if path.is_socket():
             with socket.socket(socket.AF_UNIX) as probe:
                 if probe.connect_ex(str(path)) == 0:
-                    raise ConfigError(f"another server listens on {path}")
+                    raise OSError(f"another server listens on {path}")
             path.unlink()
         listener.bind(str(path))
         listener.listen()
+        return listener
     except OSError as error:
         listener.close()
         raise ConfigError(f"can't listen on {path}: {error.strerror or error}; choose another --socket") from None
-    except ConfigError:
-        listener.close()
-        raise
     finally:
         os.umask(before)
-    return listener
 
 
 async def serve(
@@ -116,7 +114,7 @@ class _App:
         self._open = OpenRequests()
         self._app = Starlette(
             routes=[
-                Route("/healthz", _healthz),
+                Route("/healthz", JSONResponse({"status": "ok"}), methods=["GET"]),
                 Route("/openapi.json", _document),
                 *(_route(service, one) for one in OPERATIONS),
                 *more,
@@ -154,7 +152,7 @@ class _App:
                 code="no_api_key", message="send the header `Authorization: Bearer TOKEN` with the server's token"
             )
             return _error(401, detail, {"WWW-Authenticate": "Bearer"})
-        scope["delegate.client"] = known[0]
+        scope["user"] = SimpleUser(known[0])
         return None
 
 
@@ -173,10 +171,6 @@ def _limited(receive: Receive) -> Receive:
     return limited
 
 
-async def _healthz(request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
-
-
 async def _document(request: Request) -> Response:
     return JSONResponse(openapi.document())
 
@@ -185,11 +179,11 @@ def _route(service: Service, operation: Operation) -> Route:
     method, path = operation.path.split()
 
     async def endpoint(request: Request) -> Response:
-        client, fields = str(request.scope["delegate.client"]), operation.names.model_fields
+        fields = operation.names.model_fields
         names = {name: value for name, value in request.query_params.items() if name in fields} | request.path_params
-        body = parse_json(await request.body(), "body") if operation.bodies else None
-        answer = operation.answer(service, client, names, body)
-        if operation.method == "events":
+        body = parse_json(await request.body(), "body") if operation.body else None
+        answer = operation.answer(service, request.user.display_name, names, body)
+        if operation.is_stream:
             first = await anext(answer, None)  # raises what is wrong with the handle, while there is a status to say so
             return StreamingResponse(_sse(first, answer), media_type="text/event-stream", headers=_UNBUFFERED)
         answer = await answer

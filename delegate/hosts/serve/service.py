@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -40,7 +40,7 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_OPEN = 100
 """How many calls one client may have running at a time."""
-MAX_WAIT_SECONDS = 3_600.0
+WaitSeconds = Annotated[float, Field(ge=0, le=3_600.0)]
 _LISTED_RUNS = 100
 
 
@@ -57,7 +57,7 @@ class CallRequest(Request):
     """The arguments, as the model wrote them: `schemas/delegate_task.json`."""
     parent: Parent = Parent()
     """What the host knows about the parent: its run, its model, the workspace of its children."""
-    wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
+    wait_seconds: WaitSeconds = 0
     """How long the answer may take: until all tasks have ended, or as long as this."""
     asks: bool = False
     """Whether its children may ask, since the client reads `questions` and answers them by messages."""
@@ -176,6 +176,19 @@ class _Client:
     starting: int = 0
     asked: dict[str, tuple[ApprovalRequest, "asyncio.Future[ApprovalAnswer]"]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
+    def opened(self, delegation: Delegation) -> None:
+        self.open.add(delegation)
+        delegation.add_done_callback(lambda: self.open.discard(delegation))
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        future: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+        self.asked[request.sha256] = request, future
+        try:
+            return await future
+        finally:
+            if self.asked.get(request.sha256, (None, None))[1] is future:
+                del self.asked[request.sha256]
+
 
 class Service:
     """The operations. `client` is the name of the client that asks for one."""
@@ -196,12 +209,12 @@ class Service:
             api_surface=list(scoring.METHODS),
         )
 
-    async def call(self, client: str, request: CallRequest) -> CallState:
+    async def call(self, client: str, body: CallRequest) -> CallState:
         """Call delegate_task. Its tasks run in the background.
 
         Raises TooMany; a call that is refused has a report that says why.
         """
-        known, parent = self._clients.setdefault(client, _Client()), request.parent
+        known, parent = self._clients.setdefault(client, _Client()), body.parent
         if not self._shared and parent.run_id is not None:  # the same id of another client is another run
             parent = parent.model_copy(update={"run_id": json.dumps([client, parent.run_id])})
         if len(known.open) + known.starting >= self._max_open:
@@ -209,39 +222,35 @@ class Service:
         known.starting += 1
         try:
             delegation = await self._delegator.background.start_call(
-                request.call,
-                parent=parent,
-                on_approval=self._asker(known),
-                asks=request.asks,
+                body.call, parent=parent, on_approval=known.ask, asks=body.asks
             )
         finally:
             known.starting -= 1
-        known.open.add(delegation)
-        delegation.add_done_callback(lambda: known.open.discard(delegation))
+        known.opened(delegation)
         for handle in delegation.handles:
             run = contract.run_of(handle)
-            known.runs[run] = request.parent.run_id or run
+            known.runs[run] = body.parent.run_id or run
         while len(known.runs) > KEPT_RUNS:
             known.runs.popitem(last=False)
-        if await delegation.wait(request.wait_seconds, or_question=True):
+        if await delegation.wait(body.wait_seconds, or_question=True):
             report = await delegation
             text = self._delegator.render(report)
             return CallState(state="done", handles=list(delegation.handles), report=report, text=text)
         state = "needs_input" if delegation.questions else "running"
         return CallState(state=state, handles=list(delegation.handles), questions=list(delegation.questions))
 
-    async def read(self, client: str, handle: str, wait_seconds: float = 0) -> TaskState:
+    async def read(self, client: str, handle: str, wait_seconds: WaitSeconds = 0) -> TaskState:
         """Read a task, after waiting for it.
 
         Or for a question of its child. Raises CallError for a handle that isn't this client's.
         """
         self._check(client, handle)
-        background, seconds = self._delegator.background, min(wait_seconds, MAX_WAIT_SECONDS)
-        if result := await background.result(handle, wait_seconds=seconds, or_question=True):
+        background = self._delegator.background
+        if result := await background.result(handle, wait_seconds=wait_seconds, or_question=True):
             return TaskState(handle=handle, state="done", result=result)
         delegation = background.delegation(handle)
-        asked = (one for one in (delegation.questions if delegation else ()) if one.handle == handle)
-        question = next(asked, None)
+        questions = delegation.questions if delegation else ()
+        question = next((one for one in questions if one.handle == handle), None)
         return TaskState(handle=handle, state="needs_input" if question else "running", question=question)
 
     async def stop(self, client: str, handle: str) -> TaskState:
@@ -253,7 +262,7 @@ class Service:
         await self._delegator.background.stop(handle)
         return await self.read(client, handle)
 
-    async def message(self, client: str, handle: str, request: MessageRequest) -> SentMessage:
+    async def message(self, client: str, handle: str, body: MessageRequest) -> SentMessage:
         """Send a message to a child. A task that has ended continues.
 
         It does so in the background, under the message's handle. Raises TooMany, and CallError for a handle that isn't
@@ -264,11 +273,9 @@ class Service:
         running = background.delegation(handle)
         if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
-        given: dict[str, Any] = {name: getattr(request, name) for name in MessageRequest.model_fields}
-        sent = await background.message(handle, **given, author="model", on_approval=self._asker(known))
+        sent = await background.message(handle, **dict(body), author="model", on_approval=known.ask)
         if sent.handle != handle and (delegation := background.delegation(sent.handle)) is not None:
-            known.open.add(delegation)
-            delegation.add_done_callback(lambda: known.open.discard(delegation))
+            known.opened(delegation)
         return sent
 
     async def messages(self, client: str, handle: str) -> list[SentMessage]:
@@ -320,9 +327,7 @@ class Service:
             except ValidationError as error:
                 raise WireError("validation_error", error_text(error), 400) from None
             return await scoring.score(self._delegator, request)
-        request = parse(JudgeRequest, cast("object", body))
-        given: dict[str, Any] = {name: getattr(request, name) for name in type(request).model_fields}
-        return await self._delegator.judge(**given)
+        return await self._delegator.judge(**dict(parse(JudgeRequest, body)))
 
     async def rubrics(self, client: str) -> scoring.RubricList:
         """List the rubrics that are shipped."""
@@ -333,17 +338,17 @@ class Service:
         known = self._clients.get(client)
         return [
             PendingApproval(
-                sha256=sha256,
+                sha256=request.sha256,
                 handle=request.handle,
                 tool=request.tool,
                 arguments=dict(request.arguments),
                 reason=request.reason,
                 text=request.describe(),
             )
-            for sha256, (request, _) in (known.asked.items() if known else ())
+            for request, _ in (known.asked.values() if known else ())
         ]
 
-    async def approve(self, client: str, sha256: str, reply: ApprovalReply) -> None:
+    async def approve(self, client: str, sha256: str, body: ApprovalReply) -> None:
         """Answer a request for an approval.
 
         Raises CallError if nothing waits under this digest.
@@ -353,22 +358,9 @@ class Service:
             raise CallError("unknown_handle", "no call waits for this approval", field="sha256", hint="list them")
         _, future = known.asked.pop(sha256)
         if not future.done():
-            future.set_result(ApprovalAnswer(**reply.model_dump(), sha256=sha256))
+            future.set_result(ApprovalAnswer(**dict(body), sha256=sha256))
 
     def _check(self, client: str, handle: str) -> None:
         known = self._clients.get(client)
         if not self._shared and (known is None or contract.run_of(handle) not in known.runs):
             raise contract.unknown_handle()
-
-    @staticmethod
-    def _asker(known: _Client) -> Any:
-        async def ask(request: ApprovalRequest) -> ApprovalAnswer:
-            future: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
-            known.asked[request.sha256] = request, future
-            try:
-                return await future
-            finally:
-                if known.asked.get(request.sha256, (None, None))[1] is future:
-                    del known.asked[request.sha256]
-
-        return ask
