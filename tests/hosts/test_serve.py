@@ -399,6 +399,7 @@ async def test_what_cannot_be_scored_is_an_error_and_never_a_low_score() -> None
         ({"content": "", "rubric": STYLE}, 400, "validation_error", "content"),
         ({"content": TEXT, "rubric": STYLE, "model": "gpt-6"}, 400, "validation_error", "settings"),
         ({"content": TEXT, "rubric": {**STYLE, "dimensions": []}}, 400, "validation_error", "dimensions"),
+        ({"content": TEXT, "rubric": {**STYLE, "name": " "}}, 400, "validation_error", "name"),
         ({"content": TEXT, "rubricName": "nope"}, 404, "rubric_not_found", "code_change"),
         ({"content": "Another text.", "rubric": STYLE}, 503, "judge_error", "quote"),
     ]
