@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -182,11 +183,9 @@ def _route(service: Service, operation: Operation) -> Route:
         fields = operation.names.model_fields
         names = {name: value for name, value in request.query_params.items() if name in fields} | request.path_params
         body = parse_json(await request.body(), "body") if operation.body else None
-        answer = operation.answer(service, request.user.display_name, names, body)
+        answer = await operation.answer(service, request.user.display_name, names, body)
         if operation.is_stream:
-            first = await anext(answer, None)  # raises what is wrong with the handle, while there is a status to say so
-            return StreamingResponse(_sse(first, answer), media_type="text/event-stream", headers=_UNBUFFERED)
-        answer = await answer
+            return StreamingResponse(_sse(answer), media_type="text/event-stream", headers=_UNBUFFERED)
         if answer is None:
             return Response(status_code=204)
         refused = isinstance(answer, CallState) and answer.report and answer.report.error
@@ -200,16 +199,13 @@ def _route(service: Service, operation: Operation) -> Route:
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def _sse(first: Any, events: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
-    try:
-        n = 0
-        event = first
-        while event is not None:
+async def _sse(events: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
+    n = 0
+    async with aclosing(events):
+        async for event in events:
             yield f"id: {n}\nevent: {event['kind']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
-            n, event = n + 1, await anext(events, None)
+            n += 1
         yield b"event: end\ndata: {}\n\n"
-    finally:
-        await events.aclose()
 
 
 def _error(status: int, detail: ErrorDetail, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,9 +1,9 @@
 """The operations of `delegate serve` and `delegate rpc`: one table, from which both answer and the document is made."""
 
 import json
-from collections.abc import Callable
-from inspect import isasyncgenfunction, signature
-from typing import Any, get_args
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from inspect import signature
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, create_model
 
@@ -28,7 +28,7 @@ class Operation:
         self.method, self.id, self.path, self.run = method, id, path, run
         described = signature(run)
         _self, _client, *parameters = described.parameters.values()
-        self.is_stream = isasyncgenfunction(run)
+        self.is_stream = get_origin(described.return_annotation) is AsyncGenerator
         self.answers: Any = None if self.is_stream else described.return_annotation
         self.body: Any = forms or next((one.annotation for one in parameters if one.name == "body"), None)
         fields: dict[str, Any] = {
@@ -38,8 +38,8 @@ class Operation:
         }
         self.names: type[BaseModel] = create_model("Names", __base__=Request, **fields)
 
-    def answer(self, service: Service, client: str, names: object, body: object = None) -> Any:
-        """What answers a client: to be awaited, or iterated for events. Raises CallError for what is wrong with it."""
+    def answer(self, service: Service, client: str, names: object, body: object = None) -> Awaitable[Any]:
+        """What answers a client, or its events. Raises CallError for what is wrong with what it sent."""
         known = dict(parse(self.names, names))
         if self.body is not None:
             known["body"] = body if get_args(self.body) else parse(self.body, body)

@@ -56,13 +56,12 @@ async def _answer(service: Service, line: str, send: Send) -> None:
         given = cast("JsonObject", params) if isinstance(params, dict) else {}
         names = {name: value for name, value in given.items() if name in operation.names.model_fields}
         body = {name: value for name, value in given.items() if name not in names}
-        answer = operation.answer(service, _CLIENT, names if operation.body else given, body)
-        if not operation.is_stream:
-            send({"id": id, "result": _plain(await answer)})
-            return
-        async for event in answer:
-            send({"method": "event", "params": {"id": id, "event": event}})
-        send({"id": id, "result": {}})
+        answer = await operation.answer(service, _CLIENT, names if operation.body else given, body)
+        if operation.is_stream:
+            async for event in answer:
+                send({"method": "event", "params": {"id": id, "event": event}})
+            answer = None
+        send({"id": id, "result": _plain(answer)})
     except DelegateError as error:
         send({"id": id, **error_body(error)})
 

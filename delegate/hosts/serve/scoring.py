@@ -103,20 +103,20 @@ class RubricList(_Wire):
 
     rubrics: list[RubricInfo]
 
-
-def list_rubrics() -> RubricList:
-    """The rubrics that `judge` knows by their names."""
-    return RubricList(rubrics=[_info(shipped(name)) for name in shipped_names()])
-
-
-def _info(rubric: Rubric) -> RubricInfo:
-    return RubricInfo(
-        name=rubric.name,
-        description=rubric.description,
-        dimensions=[one.model_dump(include={"id", "description", "weight"}) for one in rubric.dimensions],
-        failure_modes=[mode.id for mode in rubric.failure_modes],
-        rubric_version=_version(rubric),
-    )
+    @classmethod
+    def shipped(cls) -> Self:
+        """The rubrics that `judge` knows by their names."""
+        infos = [
+            RubricInfo(
+                name=rubric.name,
+                description=rubric.description,
+                dimensions=[one.model_dump(include={"id", "description", "weight"}) for one in rubric.dimensions],
+                failure_modes=[mode.id for mode in rubric.failure_modes],
+                rubric_version=_version(rubric),
+            )
+            for rubric in map(shipped, shipped_names())
+        ]
+        return cls(rubrics=infos)
 
 
 async def score(delegator: Delegator, request: ScoreRequest) -> ScoreResult:

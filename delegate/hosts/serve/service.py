@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -19,7 +19,7 @@ from delegate.budget.runs import KEPT_RUNS
 from delegate.delegator import Delegator
 from delegate.engine.delegation import Delegation
 from delegate.hosts.serve import scoring
-from delegate.hosts.serve.scoring import ScoreRequest, ScoreResult, WireError
+from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult, WireError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.types import (
     JsonObject,
@@ -292,12 +292,10 @@ class Service:
         They are those of the whole call, from its beginning, until it has ended. Raises CallError for a handle that
         isn't this client's, and one of an earlier process of the server.
         """
-        self._check(client, handle)
-        delegation = self._delegator.background.delegation(handle)
+        delegation = self.delegation(client, handle)
         if delegation is None:
             raise CallError("unknown_handle", "the events of this task aren't kept any more", field="handle")
-        async for event in delegation.events():
-            yield as_json(event)
+        return (as_json(event) async for event in delegation.events())
 
     def delegation(self, client: str, handle: str) -> Delegation | None:
         """The call of a task, if this process remembers it. Raises CallError for a handle that isn't this client's."""
@@ -327,11 +325,11 @@ class Service:
             except ValidationError as error:
                 raise WireError("validation_error", error_text(error), 400) from None
             return await scoring.score(self._delegator, request)
-        return await self._delegator.judge(**dict(parse(JudgeRequest, body)))
+        return await self._delegator.judge(**dict(parse(JudgeRequest, cast("object", body))))
 
-    async def rubrics(self, client: str) -> scoring.RubricList:
+    async def rubrics(self, client: str) -> RubricList:
         """List the rubrics that are shipped."""
-        return scoring.list_rubrics()
+        return RubricList.shipped()
 
     async def approvals(self, client: str) -> list[PendingApproval]:
         """List the calls of children that wait for an approval."""
