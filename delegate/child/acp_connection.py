@@ -234,21 +234,18 @@ class AcpSession:
         task, limit = self._terminal(terminal_id)
         if not task.done():
             return schema.TerminalOutputResponse(output="", truncated=False)
-        output = _output_of(task)
-        data = _EXIT_CODE.sub("", output.text, count=1).encode("utf-8", "replace")
+        text, status = _ended(task)
+        data = text.encode("utf-8", "replace")
         kept = data if limit is None else data[max(0, len(data) - limit) :]
-        code, signal = _exit(output)
         return schema.TerminalOutputResponse(
-            output=kept.decode(errors="ignore"),
-            truncated=len(kept) < len(data),
-            exit_status=schema.TerminalExitStatus(exit_code=code, signal=signal),
+            output=kept.decode(errors="ignore"), truncated=len(kept) < len(data), exit_status=status
         )
 
     async def wait_for_terminal_exit(self, session_id: str, terminal_id: str) -> schema.WaitForTerminalExitResponse:
         task, _ = self._terminal(terminal_id)
         await asyncio.wait([task])
-        code, signal = _exit(_output_of(task))
-        return schema.WaitForTerminalExitResponse(exit_code=code, signal=signal)
+        _, status = _ended(task)
+        return schema.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
 
     async def kill_terminal(self, session_id: str, terminal_id: str) -> schema.KillTerminalResponse:
         task, _ = self._terminal(terminal_id)
@@ -454,16 +451,13 @@ async def _read(job: Job, arguments: Mapping[str, Any]) -> str:
     return "".join(lines[start : None if limit is None else start + limit])
 
 
-def _output_of(task: "asyncio.Task[ToolOutput]") -> ToolOutput:
+def _ended(task: "asyncio.Task[ToolOutput]") -> tuple[str, schema.TerminalExitStatus]:
+    """What a terminal's command wrote, and its exit code, or the signal that ended it. 126: it didn't run."""
     if task.cancelled():
-        return ToolOutput("killed", "timeout")
-    problem = task.exception()
-    return task.result() if problem is None else ToolOutput(str(problem), "error")
-
-
-def _exit(output: ToolOutput) -> tuple[int | None, str | None]:
-    """The exit code of a terminal's command, and the signal that ended it. 126: it didn't run."""
-    if output.status == "timeout":
-        return None, "SIGKILL"
-    found = _EXIT_CODE.match(f"{output.text}\n")
-    return (int(found[1]) if found else 126), None
+        return "killed", schema.TerminalExitStatus(signal="SIGKILL")
+    text = task.result().text if (problem := task.exception()) is None else str(problem)
+    if problem is None and task.result().status == "timeout":
+        return text, schema.TerminalExitStatus(signal="SIGKILL")
+    if (found := _EXIT_CODE.match(f"{text}\n")) is None:
+        return text, schema.TerminalExitStatus(exit_code=126)
+    return text[found.end() :], schema.TerminalExitStatus(exit_code=int(found[1]))
