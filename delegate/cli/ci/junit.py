@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from delegate._util.fencing import clean, one_line
-from delegate.cli.ci.problems import TITLE_CHARS, VERDICT, Problem, about_of, bounded
+from delegate.cli.ci.problems import TITLE_CHARS, VERDICT, about_of, bounded, message_of
 from delegate.types import PASSING, CriterionResult, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 can't contain, not even escaped."""
 
 
-def document(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> str:
+def document(verdict: Verdict, goal: str, problems: Sequence[CriterionResult]) -> str:
     """The XML document."""
     by_id = {problem.id: problem for problem in problems}
     suite = Element("testsuite", name=_text(one_line(goal, TITLE_CHARS)))
@@ -50,7 +50,7 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode")
 
 
-def _case(suite: Element, criterion: CriterionResult, problem: Problem | None) -> Element:
+def _case(suite: Element, criterion: CriterionResult, problem: CriterionResult | None) -> Element:
     name = one_line(f"{criterion.id} {criterion.text}", TITLE_CHARS)
     case = SubElement(suite, "testcase", classname=f"delegate.{criterion.kind}", name=_text(name))
     facts = {name: getattr(criterion, name) for name in ("outcome", "decided_by", "code", "source", "level")}
@@ -67,10 +67,10 @@ def _case(suite: Element, criterion: CriterionResult, problem: Problem | None) -
     return case
 
 
-def _add_problem(case: Element, problem: Problem) -> None:
+def _add_problem(case: Element, problem: CriterionResult) -> None:
     message = _text(one_line(problem.reason, 2 * TITLE_CHARS))
     tag = "failure" if problem.examined else "error"
-    SubElement(case, tag, type=problem.code, message=message).text = _text(problem.message)
+    SubElement(case, tag, type=problem.code, message=message).text = _text(message_of(problem))
 
 
 def _properties(parent: Element, facts: Mapping[str, object]) -> None:
