@@ -10,11 +10,11 @@ import signal
 import socket
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import uvicorn
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from delegate._util.slow_clients import SlowClients
 from delegate.types.errors import ConfigError
@@ -50,17 +50,8 @@ def is_same(token: str, expected: str) -> bool:
     return secrets.compare_digest(token.encode(), expected.encode())
 
 
-class App(Protocol):
-    """An ASGI app that knows when all of its requests have been answered."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
-
-    async def answered(self) -> None:
-        """Wait until all requests have been answered, except for those of event streams, which have no end."""
-
-
 class OpenRequests:
-    """Counts requests that are being answered."""
+    """Counts requests that are being answered, except for those of event streams, which have no end."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -86,7 +77,7 @@ class OpenRequests:
 class WebServer(uvicorn.Server):
     """A uvicorn server that leaves signals to the program that runs it."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -97,7 +88,7 @@ class WebServer(uvicorn.Server):
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         super().__init__(config)
-        self._app = app
+        self._requests = requests
         self._slow = SlowClients[Any]()
 
     @contextmanager
@@ -125,7 +116,7 @@ class WebServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait until the last answers have been sent, and end the event streams only then: an answer may be on one."""
-        ending, answered = asyncio.ensure_future(super().shutdown(sockets)), asyncio.ensure_future(self._app.answered())
+        ending, answered = asyncio.ensure_future(super().shutdown(sockets)), asyncio.ensure_future(self._requests.none())
         try:
             await asyncio.wait([ending, answered], return_when=asyncio.FIRST_COMPLETED)
             self.handle_exit(signal.SIGTERM, None)  # ends all event streams

@@ -55,7 +55,7 @@ async def serve_http(
     shutdown = cancellation or Cancellation()
     app = _AuthenticatedApp(manager, token, shutdown, keep=keep)
     async with manager.run():
-        with shutdown.linked(WebServer(app)) as web_server:
+        with shutdown.linked(WebServer(app, app.open_requests)) as web_server:
             await web_server.serve(sockets=[listener])
 
 
@@ -73,11 +73,7 @@ class _AuthenticatedApp:
         self._token = token
         self._shutdown = shutdown
         self._keep = keep
-        self._open_requests = OpenRequests()
-
-    async def answered(self) -> None:
-        """Wait until all requests have been answered, except for those of event streams, which have no end."""
-        await self._open_requests.none()
+        self.open_requests = OpenRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not is_same(bearer_token(scope), self._token):
@@ -91,7 +87,7 @@ class _AuthenticatedApp:
             await PlainTextResponse(f"not found: the MCP endpoint is {PATH}", 404)(scope, receive, send)
         else:
             # A GET opens an event stream, which has no end.
-            counted = nullcontext() if scope["method"] == "GET" else self._open_requests.one()
+            counted = nullcontext() if scope["method"] == "GET" else self.open_requests.one()
             with self._shutdown.part() as disconnected, counted:
                 scope[DISCONNECTED] = disconnected
                 try:

@@ -92,7 +92,7 @@ async def serve(
 
         more = agents.routes(service, _url(listener), version("delegate-task"))
     app = _App(service, tokens, names if listener.family != socket.AF_UNIX else (), more)
-    with listener, (cancellation or Cancellation()).linked(WebServer(app)) as web_server:
+    with listener, (cancellation or Cancellation()).linked(WebServer(app, app.open_requests)) as web_server:
         await web_server.serve(sockets=[listener])
 
 
@@ -112,7 +112,7 @@ class _App:
     ) -> None:
         self._tokens = tokens
         self._names = names
-        self._open = OpenRequests()
+        self.open_requests = OpenRequests()
         self._app = Starlette(
             routes=[
                 Route("/healthz", JSONResponse({"status": "ok"}), methods=["GET"]),
@@ -123,9 +123,6 @@ class _App:
             exception_handlers={HTTPException: _http_error, DelegateError: _refused, ClientDisconnect: _gone},
         )
 
-    async def answered(self) -> None:
-        await self._open.none()
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope)
         is_stream = scope["path"].endswith("/events")
@@ -134,7 +131,7 @@ class _App:
         elif is_stream:
             await self._app(scope, receive, send)
         else:
-            with self._open.one():
+            with self.open_requests.one():
                 await self._app(scope, _limited(receive), send)
 
     def _refusal(self, scope: Scope) -> Response | None:
