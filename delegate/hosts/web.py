@@ -116,7 +116,8 @@ class WebServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait until the last answers have been sent, and end the event streams only then: an answer may be on one."""
-        ending, answered = asyncio.ensure_future(super().shutdown(sockets)), asyncio.ensure_future(self._requests.none())
+        ending = asyncio.ensure_future(super().shutdown(sockets))
+        answered = asyncio.ensure_future(self._requests.none())
         try:
             await asyncio.wait([ending, answered], return_when=asyncio.FIRST_COMPLETED)
             self.handle_exit(signal.SIGTERM, None)  # ends all event streams

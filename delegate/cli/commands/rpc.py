@@ -39,23 +39,23 @@ def rpc(
     `agent-eval rpc METHOD` does, so that clients of agent-eval can start it.
     """
     delegator = Delegator(runner=runner_of(runner, runner_output, runner_env))
-    answers: list[JsonObject] = []
-
-    async def answer_one(method: str) -> None:
-        answers.append(await answer(delegator, method, await asyncio.to_thread(sys.stdin.read)))
-        _write(answers[0])
 
     async def line() -> str:
         return await asyncio.to_thread(sys.stdin.readline)
 
-    async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
-        lines = serve_lines(delegator, line, _write, max_open=max_open) if method is None else answer_one(method)
+    async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> bool:
+        """Whether the one request was answered, if there is one."""
         with suppress(TimeoutError):
             async with cancellation.deadline():
-                await lines
+                if method is None:
+                    await serve_lines(delegator, line, _write, max_open=max_open)
+                else:
+                    answered = await answer(delegator, method, await asyncio.to_thread(sys.stdin.read))
+                    _write(answered)
+                    return "error" not in answered
+        return True
 
-    stoppable(delegator, call, titles=None)
-    if answers and "error" in answers[0]:
+    if not stoppable(delegator, call, titles=None):
         raise typer.Exit(1)
 
 

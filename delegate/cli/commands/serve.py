@@ -3,7 +3,6 @@
 import secrets
 import stat
 from collections.abc import Mapping
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,10 +68,10 @@ def serve(
         bearer = next(iter(clients.values()))
         log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
     delegator = Delegator(runner=worker)
-    serving = partial(module.serve, delegator, listener, tokens=clients, max_open=max_open, a2a=a2a)
 
     async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
-        await serving(cancellation=cancellation)
+        options = {"tokens": clients, "max_open": max_open, "a2a": a2a}
+        await module.serve(delegator, listener, **options, cancellation=cancellation)
 
     try:
         stoppable(delegator, call, titles=None)

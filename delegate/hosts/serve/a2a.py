@@ -3,11 +3,10 @@
 A task's id is its handle, and what is answered comes from the records: also after a restart. Needs the extra `a2a`.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn, cast
 
 from a2a.server.context import ServerCallContext
@@ -18,7 +17,7 @@ from a2a.server.request_handlers.request_handler import (
 )
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.types import a2a_pb2 as types
-from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH, DEFAULT_LIST_TASKS_PAGE_SIZE
+from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import (
     ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
@@ -35,17 +34,16 @@ from google.protobuf.struct_pb2 import Value
 from starlette.routing import Route
 
 from delegate import contract
-from delegate._util.cancellation import retrieve_exception
 from delegate._util.fencing import one_line
 from delegate.contract.brief import criteria_in
 from delegate.engine.error_mapping import error_detail
-from delegate.hosts.progress import is_news, line
+from delegate.hosts.progress import line
 from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany, parse
+from delegate.hosts.stream import steps
 from delegate.types import ErrorDetail, TaskResult
 from delegate.types.errors import CallError, DelegateError
-from delegate.types.events import Event
+from delegate.types.events import EventSink
 
-CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH
 RPC_PATH = "/a2a"
 _MODES = ("text/plain", "application/json")
 _ENDED = (types.TASK_STATE_COMPLETED, types.TASK_STATE_FAILED, types.TASK_STATE_CANCELED)
@@ -207,18 +205,16 @@ class _Handler(RequestHandler):
         delegation = self._service.delegation(client, handle)
         yield types.Task(id=task.id, context_id=task.context_id, status=_status(types.TASK_STATE_WORKING))
         if delegation is not None:
-            queue: asyncio.Queue[Event | None] = asyncio.Queue()
-            with delegation.reported_to(queue.put_nowait):
-                waiting = asyncio.ensure_future(delegation.wait(handle=handle, or_question=True))
-                waiting.add_done_callback(retrieve_exception)
-                waiting.add_done_callback(lambda _: queue.put_nowait(None))
-                try:
-                    while (event := await queue.get()) is not None:
-                        if event.handle == handle and event.at >= since and is_news(event):
-                            status = _status(types.TASK_STATE_WORKING, line(event))
-                            yield types.TaskStatusUpdateEvent(task_id=handle, context_id=task.context_id, status=status)
-                finally:
-                    waiting.cancel()
+
+            async def until_end(report: EventSink) -> bool:
+                with delegation.reported_to(report):
+                    return await delegation.wait(handle=handle, or_question=True)
+
+            async with aclosing(steps(until_end)) as stream:
+                async for event in stream:
+                    if not isinstance(event, bool) and event.handle == handle and event.at >= since:
+                        status = _status(types.TASK_STATE_WORKING, line(event))
+                        yield types.TaskStatusUpdateEvent(task_id=handle, context_id=task.context_id, status=status)
             task = await self._task(client, handle)
         for artifact in task.artifacts:
             yield types.TaskArtifactUpdateEvent(

@@ -5,7 +5,7 @@ Who may read or stop a task is who made its call: a client is known by its token
 
 import asyncio
 import json
-from collections import OrderedDict
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -170,7 +170,7 @@ class TooMany(CallError):
 class _Client:
     """What one client has made."""
 
-    runs: "OrderedDict[str, str]" = field(default_factory=lambda: OrderedDict[str, str]())
+    runs: dict[str, str] = field(default_factory=dict[str, str])
     """By their ids, with the ids that the client gave them, or else their own."""
     open: set[Delegation] = field(default_factory=set[Delegation])
     starting: int = 0
@@ -198,7 +198,7 @@ class Service:
         self._delegator = delegator
         self._max_open = max_open
         self._shared = shared_records
-        self._clients: dict[str, _Client] = {}
+        self._clients = defaultdict[str, _Client](_Client)
 
     async def version(self, client: str) -> Version:
         """What the server is."""
@@ -214,7 +214,7 @@ class Service:
 
         Raises TooMany; a call that is refused has a report that says why.
         """
-        known, parent = self._clients.setdefault(client, _Client()), body.parent
+        known, parent = self._clients[client], body.parent
         if not self._shared and parent.run_id is not None:  # the same id of another client is another run
             parent = parent.model_copy(update={"run_id": json.dumps([client, parent.run_id])})
         if len(known.open) + known.starting >= self._max_open:
@@ -231,7 +231,7 @@ class Service:
             run = contract.run_of(handle)
             known.runs[run] = body.parent.run_id or run
         while len(known.runs) > KEPT_RUNS:
-            known.runs.popitem(last=False)
+            del known.runs[next(iter(known.runs))]
         if await delegation.wait(body.wait_seconds, or_question=True):
             report = await delegation
             text = self._delegator.render(report)
@@ -269,7 +269,7 @@ class Service:
         this client's, and if it can't be sent.
         """
         self._check(client, handle)
-        known, background = self._clients.setdefault(client, _Client()), self._delegator.background
+        known, background = self._clients[client], self._delegator.background
         running = background.delegation(handle)
         if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
@@ -304,13 +304,12 @@ class Service:
 
     def context_of(self, client: str, handle: str) -> str:
         """What the client calls the run of a task, as far as this process knows it, or else the run's own id."""
-        known, run = self._clients.get(client), contract.run_of(handle)
-        return known.runs.get(run, run) if known else run
+        run = contract.run_of(handle)
+        return self._clients[client].runs.get(run, run)
 
     async def handles(self, client: str) -> list[str]:
         """The latest tasks that this client may read, newest first: those of at most 100 runs."""
-        known, records = self._clients.get(client), self._delegator.records
-        own = list(reversed(known.runs)) if known else []
+        records, own = self._delegator.records, list(reversed(self._clients[client].runs))
         runs = [run.run_id for run in await records.runs(_LISTED_RUNS)] if self._shared else own[:_LISTED_RUNS]
         return [task.handle for run in runs for task in reversed(await records.tasks(run)) if task.depth == 0]
 
@@ -333,7 +332,6 @@ class Service:
 
     async def approvals(self, client: str) -> list[PendingApproval]:
         """List the calls of children that wait for an approval."""
-        known = self._clients.get(client)
         return [
             PendingApproval(
                 sha256=request.sha256,
@@ -343,7 +341,7 @@ class Service:
                 reason=request.reason,
                 text=request.describe(),
             )
-            for request, _ in (known.asked.values() if known else ())
+            for request, _ in self._clients[client].asked.values()
         ]
 
     async def approve(self, client: str, sha256: str, body: ApprovalReply) -> None:
@@ -351,14 +349,13 @@ class Service:
 
         Raises CallError if nothing waits under this digest.
         """
-        known = self._clients.get(client)
-        if known is None or sha256 not in known.asked:
+        asked = self._clients[client].asked
+        if sha256 not in asked:
             raise CallError("unknown_handle", "no call waits for this approval", field="sha256", hint="list them")
-        _, future = known.asked.pop(sha256)
+        _, future = asked.pop(sha256)
         if not future.done():
             future.set_result(ApprovalAnswer(**dict(body), sha256=sha256))
 
     def _check(self, client: str, handle: str) -> None:
-        known = self._clients.get(client)
-        if not self._shared and (known is None or contract.run_of(handle) not in known.runs):
+        if not self._shared and contract.run_of(handle) not in self._clients[client].runs:
             raise contract.unknown_handle()
