@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import count
 from typing import IO, Any, cast
 
 import acp
@@ -93,14 +94,14 @@ class AcpSession:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        read = Tool("read_file", "", {}, partial(_read, job), read_only=True)
-        tools = {tool.name: tool for tool in job.tools}
-        self._offered = frozenset(tools) & {"read_file", "write_file", "run_shell"}
-        used = [read if name == "read_file" else tools[name] for name in sorted(self._offered)]
-        self._tools = ToolCalls(replace(job, tools=tuple(used)))
+        offered = {tool.name: tool for tool in job.tools if tool.name in ("read_file", "write_file", "run_shell")}
+        if "read_file" in offered:
+            offered["read_file"] = Tool("read_file", "", {}, partial(_read, job), read_only=True)
+        self._offered = frozenset(offered)
+        self._tools = ToolCalls(replace(job, tools=tuple(offered.values())))
         self._writing = asyncio.Lock()
         self._terminals: dict[str, tuple[asyncio.Task[ToolOutput], int | None]] = {}
-        self._count = 0
+        self._numbers = count(1)
         self._id = ""
         self._message: list[str] = []
         self._message_chars = 0
@@ -226,7 +227,7 @@ class AcpSession:
         if folder != self._job.workspace:
             line = f"cd {shlex.quote(str(folder.relative_to(self._job.workspace)))} || exit\n{line}"
         call = self._call("run_shell", {"command": line, "timeout_seconds": _SHELL_SECONDS}, may_fail=True)
-        id = f"terminal-{self._next()}"
+        id = f"terminal-{next(self._numbers)}"
         self._terminals[id] = asyncio.create_task(call), output_byte_limit
         return schema.CreateTerminalResponse(terminal_id=id)
 
@@ -296,7 +297,7 @@ class AcpSession:
 
     async def _call(self, tool: str, arguments: JsonObject, *, may_fail: bool = False) -> ToolOutput:
         """Call a tool of the job, which writes a receipt. Raises RequestError if it fails, unless it `may_fail`."""
-        output = await self._tools.call(ToolCall(f"acp-{self._next()}", tool, arguments))
+        output = await self._tools.call(ToolCall(f"acp-{next(self._numbers)}", tool, arguments))
         try:
             if tool != "read_file":
                 await self._job.folder.check_size(soon=False)
@@ -305,10 +306,6 @@ class AcpSession:
         if output.status != "ok" and not may_fail:
             raise RequestError(NOT_FOUND if output.text.endswith(_NO_FILE) else FAILED, output.text)
         return output
-
-    def _next(self) -> int:
-        self._count += 1
-        return self._count
 
     def _terminal(self, id: str) -> "tuple[asyncio.Task[ToolOutput], int | None]":
         if id not in self._terminals:

@@ -21,12 +21,7 @@ def document(verdict: Verdict, goal: str, problems: Sequence[CriterionResult]) -
     suite = Element("testsuite", name=_text(one_line(goal, TITLE_CHARS)))
     judge = verdict.judge
     facts: dict[str, object] = {
-        "verdict": verdict.verdict,
-        "code": verdict.code,
-        "decided_by": verdict.decided_by,
-        "level": verdict.level,
-        "verified": str(verdict.verified).lower(),
-        "examined": str(verdict.examined).lower(),
+        **{name: getattr(verdict, name) for name in ("verdict", "code", "decided_by", "level", "verified", "examined")},
         "reasoning": bounded(verdict.reasoning),
         "score": verdict.score if verdict.examined else None,  # else it is about the rest of the criteria
         "judge": judge.model if judge else None,
@@ -54,7 +49,7 @@ def _case(suite: Element, criterion: CriterionResult, problem: CriterionResult |
     name = one_line(f"{criterion.id} {criterion.text}", TITLE_CHARS)
     case = SubElement(suite, "testcase", classname=f"delegate.{criterion.kind}", name=_text(name))
     facts = {name: getattr(criterion, name) for name in ("outcome", "decided_by", "code", "source", "level")}
-    _properties(case, {**facts, "about": about_of(criterion), "held_before": "true" if criterion.held_before else ""})
+    _properties(case, {**facts, "about": about_of(criterion), "held_before": criterion.held_before or None})
     if problem is not None:
         _add_problem(case, problem)
     elif criterion.outcome == "skipped" or (criterion.findings_only and criterion.outcome not in PASSING):
@@ -76,8 +71,9 @@ def _add_problem(case: Element, problem: CriterionResult) -> None:
 def _properties(parent: Element, facts: Mapping[str, object]) -> None:
     properties = SubElement(parent, "properties")
     for name, value in facts.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
         if value not in (None, ""):
-            SubElement(properties, "property", name=name, value=_text(str(value)))
+            SubElement(properties, "property", name=name, value=_text(text))
 
 
 def _text(text: str) -> str:
