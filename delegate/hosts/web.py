@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Scope
 from delegate._util.slow_clients import SlowClients
 from delegate.types.errors import ConfigError
 
+UNAUTHORIZED = "send the header `Authorization: Bearer TOKEN` with the server's token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _TICKS = 10
 _SHUTDOWN_SECONDS = 10
@@ -39,15 +40,12 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"can't listen on {host}, port {port}: {reason}; choose another --port or --host") from None
 
 
-def bearer_token(scope: Scope) -> str:
-    """The token that a request has; empty if it has none."""
+def client_of(scope: Scope, tokens: Mapping[str, str]) -> str | None:
+    """The name of the client whose token a request has. The time tells nothing about where tokens differ, nor which."""
     scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def is_same(token: str, expected: str) -> bool:
-    """Whether two tokens are the same, in a time that tells nothing about where they differ."""
-    return secrets.compare_digest(token.encode(), expected.encode())
+    sent = token.strip().encode() if scheme.lower() == "bearer" else b""
+    known = [name for name, expected in tokens.items() if secrets.compare_digest(sent, expected.encode())]
+    return known[0] if known else None
 
 
 class OpenRequests:

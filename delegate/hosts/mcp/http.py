@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from delegate._util.cancellation import Cancellation
 from delegate.hosts.mcp.clients import COOKIE
 from delegate.hosts.mcp.sdk import DISCONNECTED, tools_of
-from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same
+from delegate.hosts.web import LOOPBACK, UNAUTHORIZED, OpenRequests, WebServer, client_of
 
 PATH = "/mcp"
 _COOKIE = "delegate-client"
@@ -76,12 +76,8 @@ class _AuthenticatedApp:
         self.open_requests = OpenRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_same(bearer_token(scope), self._token):
-            refusal = PlainTextResponse(
-                "send the header `Authorization: Bearer TOKEN` with the server's token",
-                401,
-                {"WWW-Authenticate": "Bearer"},
-            )
+        if client_of(scope, {"client": self._token}) is None:
+            refusal = PlainTextResponse(UNAUTHORIZED, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
         elif scope["path"] != PATH:
             await PlainTextResponse(f"not found: the MCP endpoint is {PATH}", 404)(scope, receive, send)

@@ -25,7 +25,7 @@ from delegate.hosts.serve import openapi
 from delegate.hosts.serve.operations import ANSWER, OPERATIONS, Operation, error_body, parse_json
 from delegate.hosts.serve.scoring import WireError
 from delegate.hosts.serve.service import MAX_OPEN, CallState, Service, TooMany
-from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same, listen
+from delegate.hosts.web import LOOPBACK, UNAUTHORIZED, OpenRequests, WebServer, client_of, listen
 from delegate.types import ErrorDetail
 from delegate.types.errors import CallError, ConfigError, DelegateError
 
@@ -142,15 +142,11 @@ class _App:
             return _error(421, ErrorDetail(code="wrong_type", message="this server has another name", field="Host"))
         if scope["path"] in _FREE:
             return None
-        sent = bearer_token(scope)
-        # All are compared, so that the time doesn't tell which one it is.
-        known = [name for name, token in self._tokens.items() if is_same(sent, token)]
-        if not known:
-            detail = ErrorDetail(
-                code="no_api_key", message="send the header `Authorization: Bearer TOKEN` with the server's token"
-            )
+        client = client_of(scope, self._tokens)
+        if client is None:
+            detail = ErrorDetail(code="no_api_key", message=UNAUTHORIZED)
             return _error(401, detail, {"WWW-Authenticate": "Bearer"})
-        scope["user"] = SimpleUser(known[0])
+        scope["user"] = SimpleUser(client)
         return None
 
 
