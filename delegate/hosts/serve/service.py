@@ -191,7 +191,10 @@ class _Client:
 
 
 class Service:
-    """The operations. `client` is the name of the client that asks for one."""
+    """The operations. `client` is the name of the client that asks for one.
+
+    All that take the handle of a task raise CallError for one that isn't this client's.
+    """
 
     def __init__(self, delegator: Delegator, *, max_open: int = MAX_OPEN, shared_records: bool = True) -> None:
         """`shared_records` lets every client read and stop all tasks, also those of earlier processes."""
@@ -242,7 +245,7 @@ class Service:
     async def read(self, client: str, handle: str, wait_seconds: WaitSeconds = 0) -> TaskState:
         """Read a task, after waiting for it.
 
-        Or for a question of its child. Raises CallError for a handle that isn't this client's.
+        Or for a question of its child.
         """
         self._check(client, handle)
         background = self._delegator.background
@@ -254,10 +257,7 @@ class Service:
         return TaskState(handle=handle, state="needs_input" if question else "running", question=question)
 
     async def stop(self, client: str, handle: str) -> TaskState:
-        """Stop a task, and wait until it has ended.
-
-        Raises CallError for a handle that isn't this client's.
-        """
+        """Stop a task, and wait until it has ended."""
         self._check(client, handle)
         await self._delegator.background.stop(handle)
         return await self.read(client, handle)
@@ -265,12 +265,9 @@ class Service:
     async def message(self, client: str, handle: str, body: MessageRequest) -> SentMessage:
         """Send a message to a child. A task that has ended continues.
 
-        It does so in the background, under the message's handle. Raises TooMany, and CallError for a handle that isn't
-        this client's, and if it can't be sent.
+        It does so in the background, under the message's handle. Raises TooMany, and CallError if it can't be sent.
         """
-        self._check(client, handle)
-        known, background = self._clients[client], self._delegator.background
-        running = background.delegation(handle)
+        running, known, background = self.delegation(client, handle), self._clients[client], self._delegator.background
         if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
         sent = await background.message(handle, **dict(body), author="model", on_approval=known.ask)
@@ -279,18 +276,15 @@ class Service:
         return sent
 
     async def messages(self, client: str, handle: str) -> list[SentMessage]:
-        """What became of the messages to a child.
-
-        Raises CallError for a handle that isn't this client's.
-        """
+        """What became of the messages to a child."""
         self._check(client, handle)
         return await self._delegator.background.messages(handle)
 
     async def events(self, client: str, handle: str) -> AsyncGenerator[JsonObject]:
         """Follow the events of a task's call.
 
-        They are those of the whole call, from its beginning, until it has ended. Raises CallError for a handle that
-        isn't this client's, and one of an earlier process of the server.
+        They are those of the whole call, from its beginning, until it has ended. Raises CallError for a handle of an
+        earlier process of the server.
         """
         delegation = self.delegation(client, handle)
         if delegation is None:
@@ -298,7 +292,7 @@ class Service:
         return (as_json(event) async for event in delegation.events())
 
     def delegation(self, client: str, handle: str) -> Delegation | None:
-        """The call of a task, if this process remembers it. Raises CallError for a handle that isn't this client's."""
+        """The call of a task, if this process remembers it."""
         self._check(client, handle)
         return self._delegator.background.delegation(handle)
 
