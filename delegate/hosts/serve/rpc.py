@@ -21,27 +21,27 @@ from delegate.types.errors import CallError, DelegateError
 
 _CLIENT = "stdin"
 _BY_METHOD = {one.method: one for one in OPERATIONS}
-Send = Callable[[JsonObject], None]
+Emit = Callable[[JsonObject], None]
 
 
 async def serve_lines(
-    delegator: Delegator, read: Callable[[], Awaitable[str]], send: Send, *, max_open: int = MAX_OPEN
+    delegator: Delegator, read: Callable[[], Awaitable[str]], emit: Emit, *, max_open: int = MAX_OPEN
 ) -> None:
     """Answer lines until `read` returns none, and then until all of them are answered.
 
-    `send` writes one object as a line, and is never called by two tasks at once.
+    `emit` writes one object as a line, and is never called by two tasks at once.
     """
     service, answering = Service(delegator, max_open=max_open), set[asyncio.Task[None]]()
     while line := await read():
         if line.strip():
-            task = asyncio.create_task(_answer(service, line, send))
+            task = asyncio.create_task(_answer(service, line, emit))
             answering.add(task)
             task.add_done_callback(answering.discard)
     while answering:
         await asyncio.wait(answering)
 
 
-async def _answer(service: Service, line: str, send: Send) -> None:
+async def _answer(service: Service, line: str, emit: Emit) -> None:
     id: object = None
     try:
         message = parse_json(line, "line")
@@ -59,11 +59,11 @@ async def _answer(service: Service, line: str, send: Send) -> None:
         answer = await operation.answer(service, _CLIENT, names if operation.body else given, body)
         if operation.is_stream:
             async for event in answer:
-                send({"method": "event", "params": {"id": id, "event": event}})
+                emit({"method": "event", "params": {"id": id, "event": event}})
             answer = None
-        send({"id": id, "result": _plain(answer)})
+        emit({"id": id, "result": _plain(answer)})
     except DelegateError as error:
-        send({"id": id, **error_body(error)})
+        emit({"id": id, **error_body(error)})
 
 
 def _plain(answer: object) -> object:
