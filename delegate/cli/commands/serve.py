@@ -62,7 +62,7 @@ def serve(
         raise typer.BadParameter("other machines could run children at your cost; use 127.0.0.1", param_hint="--host")
     worker = runner_of(runner, runner_output, runner_env)
     listener = module.listen_on_path(socket) if socket else module.listen(host, port)
-    where = str(socket) if socket else f"http://{host}:{listener.getsockname()[1]}"
+    where = str(socket) if socket else module.url_of(listener)
     log(f"serving at {where}")
     if token is None and tokens is None:
         bearer = next(iter(clients.values()))

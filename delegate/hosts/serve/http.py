@@ -29,7 +29,7 @@ from delegate.hosts.web import LOOPBACK, UNAUTHORIZED, OpenRequests, WebServer, 
 from delegate.types import ErrorDetail
 from delegate.types.errors import CallError, ConfigError, DelegateError
 
-__all__ = ["LOOPBACK", "listen", "listen_on_path", "serve"]
+__all__ = ["LOOPBACK", "listen", "listen_on_path", "serve", "url_of"]
 
 MAX_BODY_BYTES = 16 * MAX_CALL_CHARS
 """How long a request may be: reports and receipts to be judged are longer than calls."""
@@ -90,14 +90,14 @@ async def serve(
     if a2a:
         from delegate.hosts.serve import a2a as agents  # its types take 0.2 s to load
 
-        more = agents.routes(service, _url(listener), version("delegate-task"))
+        more = agents.routes(service, url_of(listener), version("delegate-task"))
     app = _App(service, tokens, names if listener.family != socket.AF_UNIX else (), more)
     with listener, (cancellation or Cancellation()).linked(WebServer(app, app.open_requests)) as web_server:
         await web_server.serve(sockets=[listener])
 
 
-def _url(listener: socket.socket) -> str:
-    """What the server is reached at."""
+def url_of(listener: socket.socket) -> str:
+    """What a server is reached at, without a path."""
     if listener.family == socket.AF_UNIX:
         return "http://localhost"
     host, port = listener.getsockname()[:2]
