@@ -20,6 +20,7 @@ Json = dict[str, Any]
 PROGRAM = "delegate-task"
 """The command, by the name that no other package installs."""
 HOOK_SECONDS = 60
+OPENCODE = "plugins/opencode/delegate.js"
 _ABOUT = "Hand work to child agents, and let no subagent end before what was asked for is there."
 
 SKILL = """\
@@ -60,78 +61,6 @@ allowed-tools: Bash(delegate-task runs:*), Bash(delegate-task show:*)
 Run `delegate-task runs`, then `delegate-task show RUN` for the latest run, or for the one that this names: $ARGUMENTS
 
 Say for each task whether it is PASS or FAIL, and for a FAIL which criteria aren't met, and why.
-"""
-
-
-OPENCODE = """\
-// Adds delegate's MCP server to opencode, and lets no subagent end before what it was asked for is there.
-
-import { spawn } from "node:child_process"
-import { mkdtemp, rm, writeFile } from "node:fs/promises"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
-
-const SERVER = $SERVER
-const HOOK_MILLISECONDS = $MILLISECONDS
-
-export const Delegate = async ({ client, directory }) => ({
-  config: async (config) => {
-    config.mcp = { delegate: SERVER, ...config.mcp }
-  },
-  "tool.execute.after": async (input, output) => {
-    const child = output.metadata?.sessionId
-    if (input.tool !== "task" || !child) return
-    for (;;) {
-      const told = await judged(client, directory, input, child, output.output)
-      if (told.decision !== "block") {
-        if (told.systemMessage) output.output += `\\n\\n${told.systemMessage}`
-        return
-      }
-      const body = { parts: [{ type: "text", text: told.reason }] }
-      const reply = await client.session.prompt({ path: { id: child }, body })
-      output.output = (reply.data?.parts ?? []).map((part) => part.text ?? "").join("")
-    }
-  },
-})
-
-// What the hook says of a subagent that wants to end.
-async function judged(client, directory, input, child, report) {
-  const folder = await mkdtemp(join(tmpdir(), "delegate-"))
-  try {
-    const messages = await client.session.messages({ path: { id: child } })
-    const transcript = join(folder, "session.json")
-    await writeFile(transcript, JSON.stringify({ info: { id: child }, messages: messages.data ?? [] }))
-    return await hook({
-      hook_event_name: "SubagentStop",
-      session_id: input.sessionID,
-      agent_id: child,
-      agent_type: input.args?.subagent_type,
-      cwd: directory,
-      agent_transcript_path: transcript,
-      last_assistant_message: report,
-    })
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
-}
-
-function hook(event) {
-  return new Promise((resolve) => {
-    const child = spawn("$PROGRAM", ["hook"], { stdio: ["pipe", "pipe", "ignore"], timeout: HOOK_MILLISECONDS })
-    let text = ""
-    child.on("error", () => resolve({}))
-    child.stdin.on("error", () => {})
-    child.stdout.on("data", (part) => (text += part))
-    child.on("close", () => {
-      try {
-        resolve(JSON.parse(text))
-      } catch {
-        resolve({})
-      }
-    })
-    child.stdin.end(JSON.stringify(event))
-  })
-}
 """
 
 
@@ -186,15 +115,18 @@ def documents() -> Mapping[str, str]:
         "plugins/delegate/commands/verdicts.md": COMMAND,
         "plugins/delegate/skills/delegate/SKILL.md": SKILL,
         "plugins/gemini-cli/skills/delegate/SKILL.md": SKILL,
-        "plugins/opencode/delegate.js": _opencode(server),
+        OPENCODE: _opencode(server),
         "delegate/hosts/hermes_plugin/plugin.yaml": _hermes(project),
     }
 
 
 def _opencode(server: Json) -> str:
+    """The plugin as it is in the repository, with its constants."""
     entry: Json = {"type": "local", "command": [server["command"], *server["args"]], "timeout": 1000 * CALL_SECONDS}
-    values = {"SERVER": json.dumps(entry), "MILLISECONDS": str(1000 * HOOK_SECONDS), "PROGRAM": PROGRAM}
-    return re.sub(r"\$([A-Z]+)", lambda name: values[name[1]], OPENCODE)
+    text = (ROOT / OPENCODE).read_text(encoding="utf-8")
+    for name, value in (("SERVER", entry), ("HOOK_MILLISECONDS", 1000 * HOOK_SECONDS), ("PROGRAM", PROGRAM)):
+        text = re.sub(rf"(?m)^const {name} = .*$", f"const {name} = {json.dumps(value)}", text)
+    return text
 
 
 def _hermes(project: Json) -> str:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import count
 from typing import IO, Any, cast
 
 import acp
@@ -93,14 +94,14 @@ class AcpSession:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        read = Tool("read_file", "", {}, partial(_read, job), read_only=True)
-        tools = {tool.name: tool for tool in job.tools}
-        self._offered = frozenset(tools) & {"read_file", "write_file", "run_shell"}
-        used = [read if name == "read_file" else tools[name] for name in sorted(self._offered)]
-        self._tools = ToolCalls(replace(job, tools=tuple(used)))
+        offered = {tool.name: tool for tool in job.tools if tool.name in ("read_file", "write_file", "run_shell")}
+        if "read_file" in offered:
+            offered["read_file"] = Tool("read_file", "", {}, partial(_read, job), read_only=True)
+        self._offered = frozenset(offered)
+        self._tools = ToolCalls(replace(job, tools=tuple(offered.values())))
         self._writing = asyncio.Lock()
         self._terminals: dict[str, tuple[asyncio.Task[ToolOutput], int | None]] = {}
-        self._count = 0
+        self._numbers = count(1)
         self._id = ""
         self._message: list[str] = []
         self._message_chars = 0
@@ -226,7 +227,7 @@ class AcpSession:
         if folder != self._job.workspace:
             line = f"cd {shlex.quote(str(folder.relative_to(self._job.workspace)))} || exit\n{line}"
         call = self._call("run_shell", {"command": line, "timeout_seconds": _SHELL_SECONDS}, may_fail=True)
-        id = f"terminal-{self._next()}"
+        id = f"terminal-{next(self._numbers)}"
         self._terminals[id] = asyncio.create_task(call), output_byte_limit
         return schema.CreateTerminalResponse(terminal_id=id)
 
@@ -234,21 +235,18 @@ class AcpSession:
         task, limit = self._terminal(terminal_id)
         if not task.done():
             return schema.TerminalOutputResponse(output="", truncated=False)
-        output = _output_of(task)
-        data = _EXIT_CODE.sub("", output.text, count=1).encode("utf-8", "replace")
+        text, status = _ended(task)
+        data = text.encode("utf-8", "replace")
         kept = data if limit is None else data[max(0, len(data) - limit) :]
-        code, signal = _exit(output)
         return schema.TerminalOutputResponse(
-            output=kept.decode(errors="ignore"),
-            truncated=len(kept) < len(data),
-            exit_status=schema.TerminalExitStatus(exit_code=code, signal=signal),
+            output=kept.decode(errors="ignore"), truncated=len(kept) < len(data), exit_status=status
         )
 
     async def wait_for_terminal_exit(self, session_id: str, terminal_id: str) -> schema.WaitForTerminalExitResponse:
         task, _ = self._terminal(terminal_id)
         await asyncio.wait([task])
-        code, signal = _exit(_output_of(task))
-        return schema.WaitForTerminalExitResponse(exit_code=code, signal=signal)
+        _, status = _ended(task)
+        return schema.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
 
     async def kill_terminal(self, session_id: str, terminal_id: str) -> schema.KillTerminalResponse:
         task, _ = self._terminal(terminal_id)
@@ -299,7 +297,7 @@ class AcpSession:
 
     async def _call(self, tool: str, arguments: JsonObject, *, may_fail: bool = False) -> ToolOutput:
         """Call a tool of the job, which writes a receipt. Raises RequestError if it fails, unless it `may_fail`."""
-        output = await self._tools.call(ToolCall(f"acp-{self._next()}", tool, arguments))
+        output = await self._tools.call(ToolCall(f"acp-{next(self._numbers)}", tool, arguments))
         try:
             if tool != "read_file":
                 await self._job.folder.check_size(soon=False)
@@ -308,10 +306,6 @@ class AcpSession:
         if output.status != "ok" and not may_fail:
             raise RequestError(NOT_FOUND if output.text.endswith(_NO_FILE) else FAILED, output.text)
         return output
-
-    def _next(self) -> int:
-        self._count += 1
-        return self._count
 
     def _terminal(self, id: str) -> "tuple[asyncio.Task[ToolOutput], int | None]":
         if id not in self._terminals:
@@ -454,16 +448,13 @@ async def _read(job: Job, arguments: Mapping[str, Any]) -> str:
     return "".join(lines[start : None if limit is None else start + limit])
 
 
-def _output_of(task: "asyncio.Task[ToolOutput]") -> ToolOutput:
+def _ended(task: "asyncio.Task[ToolOutput]") -> tuple[str, schema.TerminalExitStatus]:
+    """What a terminal's command wrote, and its exit code, or the signal that ended it. 126: it didn't run."""
     if task.cancelled():
-        return ToolOutput("killed", "timeout")
-    problem = task.exception()
-    return task.result() if problem is None else ToolOutput(str(problem), "error")
-
-
-def _exit(output: ToolOutput) -> tuple[int | None, str | None]:
-    """The exit code of a terminal's command, and the signal that ended it. 126: it didn't run."""
-    if output.status == "timeout":
-        return None, "SIGKILL"
-    found = _EXIT_CODE.match(f"{output.text}\n")
-    return (int(found[1]) if found else 126), None
+        return "killed", schema.TerminalExitStatus(signal="SIGKILL")
+    text = task.result().text if (problem := task.exception()) is None else str(problem)
+    if problem is None and task.result().status == "timeout":
+        return text, schema.TerminalExitStatus(signal="SIGKILL")
+    if (found := _EXIT_CODE.match(f"{text}\n")) is None:
+        return text, schema.TerminalExitStatus(exit_code=126)
+    return text[found.end() :], schema.TerminalExitStatus(exit_code=int(found[1]))

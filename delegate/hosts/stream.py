@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
-from delegate.hosts.host_tool import ToolAnswer
 from delegate.hosts.progress import is_news
 from delegate.types.events import Event, EventSink
 
+T = TypeVar("T")
 
-async def steps(call: Callable[[EventSink], Coroutine[Any, Any, ToolAnswer]]) -> AsyncGenerator[Event | ToolAnswer]:
+
+async def steps(call: Callable[[EventSink], Coroutine[Any, Any, T]]) -> AsyncGenerator[Event | T]:
     """Run the call in a task of its own, yield what happens (see `is_news`), and then its answer.
 
     Closing or canceling the stream before the answer cancels the call and waits until it has ended.

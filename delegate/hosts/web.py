@@ -8,17 +8,18 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import uvicorn
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from delegate._util.slow_clients import SlowClients
 from delegate.types.errors import ConfigError
 
+UNAUTHORIZED = "send the header `Authorization: Bearer TOKEN` with the server's token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _TICKS = 10
 _SHUTDOWN_SECONDS = 10
@@ -39,28 +40,16 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"can't listen on {host}, port {port}: {reason}; choose another --port or --host") from None
 
 
-def bearer_token(scope: Scope) -> str:
-    """The token that a request has; empty if it has none."""
+def client_of(scope: Scope, tokens: Mapping[str, str]) -> str | None:
+    """The name of the client whose token a request has. The time tells nothing about where tokens differ, nor which."""
     scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def is_same(token: str, expected: str) -> bool:
-    """Whether two tokens are the same, in a time that tells nothing about where they differ."""
-    return secrets.compare_digest(token.encode(), expected.encode())
-
-
-class App(Protocol):
-    """An ASGI app that knows when all of its requests have been answered."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
-
-    async def answered(self) -> None:
-        """Wait until all requests have been answered, except for those of event streams, which have no end."""
+    sent = token.strip().encode() if scheme.lower() == "bearer" else b""
+    known = [name for name, expected in tokens.items() if secrets.compare_digest(sent, expected.encode())]
+    return known[0] if known else None
 
 
 class OpenRequests:
-    """Counts requests that are being answered."""
+    """Counts requests that are being answered, except for those of event streams, which have no end."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -86,7 +75,7 @@ class OpenRequests:
 class WebServer(uvicorn.Server):
     """A uvicorn server that leaves signals to the program that runs it."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -97,7 +86,7 @@ class WebServer(uvicorn.Server):
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         super().__init__(config)
-        self._app = app
+        self._requests = requests
         self._slow = SlowClients[Any]()
 
     @contextmanager
@@ -125,7 +114,8 @@ class WebServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait until the last answers have been sent, and end the event streams only then: an answer may be on one."""
-        ending, answered = asyncio.ensure_future(super().shutdown(sockets)), asyncio.ensure_future(self._app.answered())
+        ending = asyncio.ensure_future(super().shutdown(sockets))
+        answered = asyncio.ensure_future(self._requests.none())
         try:
             await asyncio.wait([ending, answered], return_when=asyncio.FIRST_COMPLETED)
             self.handle_exit(signal.SIGTERM, None)  # ends all event streams

@@ -6,6 +6,7 @@ JSON, so that other languages can compute them too.
 
 import hashlib
 import json
+from decimal import Decimal
 from functools import cache
 from json.encoder import encode_basestring
 from typing import Any, cast
@@ -73,16 +74,12 @@ def canonical(value: Any) -> str:
 
 def _number(value: float) -> str:
     """ECMAScript's Number::toString; Python's repr has the same shortest digits but formats exponents differently."""
-    if value == int(value) and abs(value) < 1e21:
-        return str(int(value))
+    if value == 0:
+        return "0"
+    if 1e-6 <= abs(value) < 1e21:
+        return f"{Decimal(repr(value)):f}".removesuffix(".0")
     mantissa, _, exponent = repr(value).partition("e")
-    if not exponent:
-        return mantissa
-    power = int(exponent)
-    if -6 <= power < 0:  # ECMAScript writes these without an exponent
-        digits = mantissa.replace(".", "").lstrip("-")
-        return ("-" if value < 0 else "") + "0." + "0" * (-power - 1) + digits
-    return f"{mantissa.removesuffix('.0')}e{power:+d}"
+    return f"{mantissa.removesuffix('.0')}e{int(exponent):+d}"
 
 
 def _digest(value: Any) -> str:

@@ -5,6 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 
+const PROGRAM = "delegate-task"
 const SERVER = {"type": "local", "command": ["delegate-task", "mcp", "--answer-within", "3540"], "timeout": 3600000}
 const HOOK_MILLISECONDS = 60000
 
@@ -51,7 +52,7 @@ async function judged(client, directory, input, child, report) {
 
 function hook(event) {
   return new Promise((resolve) => {
-    const child = spawn("delegate-task", ["hook"], { stdio: ["pipe", "pipe", "ignore"], timeout: HOOK_MILLISECONDS })
+    const child = spawn(PROGRAM, ["hook"], { stdio: ["pipe", "pipe", "ignore"], timeout: HOOK_MILLISECONDS })
     let text = ""
     child.on("error", () => resolve({}))
     child.stdin.on("error", () => {})

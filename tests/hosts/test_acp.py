@@ -131,7 +131,7 @@ async def test_terminals_are_commands_of_the_workspace() -> None:
         [0, "[stdout]\na b; $HOME"],
         [3, "(no output)"],
         [True, None, "SIGKILL"],
-        "Resource not found",
+        "Resource not found (not found)",
         "Invalid params",
         "'/' is outside the workspace; use paths inside it, such as 'notes.md'",
     ]

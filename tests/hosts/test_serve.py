@@ -127,6 +127,21 @@ async def test_a_call_goes_on_when_its_connection_is_cut() -> None:
         assert (await served.ask(f"/v1/tasks/{task.handle}?wait_seconds=60"))["result"]["status"] == "completed"
 
 
+async def test_a_stream_of_events_that_is_cut_stops_nothing_and_another_goes_on_to_the_end() -> None:
+    gate, headers = Gate(), {"Authorization": f"Bearer {TOKEN}"}
+    async with serving(gate) as served:
+        (handle,) = (await served.ask("/v1/calls", {"call": {"goal": "Wait."}}, status=202))["handles"]
+        url = f"{served.url}/v1/tasks/{handle}/events"
+        cut = await served.web.get(url, headers=headers)
+        assert await cut.content.readline() == b"id: 0\n"
+        cut.close()
+        assert (await served.ask(f"/v1/tasks/{handle}"))["state"] == "running"
+        assert (await served.ask("/v1/tasks/x/events", status=404))["error"]["code"] == "unknown_handle"
+        open_until_the_end = await served.web.get(url, headers=headers)
+        gate.open.set()
+        assert (await open_until_the_end.text()).endswith("event: end\ndata: {}\n\n")
+
+
 async def test_without_the_token_nothing_is_answered_but_what_the_server_is() -> None:
     async with serving() as served:
         for token in ("", "b" * 32, TOKEN + "a", TOKEN[:-1], "ä" * 32):
@@ -399,6 +414,7 @@ async def test_what_cannot_be_scored_is_an_error_and_never_a_low_score() -> None
         ({"content": "", "rubric": STYLE}, 400, "validation_error", "content"),
         ({"content": TEXT, "rubric": STYLE, "model": "gpt-6"}, 400, "validation_error", "settings"),
         ({"content": TEXT, "rubric": {**STYLE, "dimensions": []}}, 400, "validation_error", "dimensions"),
+        ({"content": TEXT, "rubric": {**STYLE, "name": " "}}, 400, "validation_error", "name"),
         ({"content": TEXT, "rubricName": "nope"}, 404, "rubric_not_found", "code_change"),
         ({"content": "Another text.", "rubric": STYLE}, 503, "judge_error", "quote"),
     ]

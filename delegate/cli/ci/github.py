@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from delegate._util.fencing import clean, one_line
 from delegate.cli import PROGRAM
 from delegate.cli.ci.logs import inert, inert_markup
-from delegate.cli.ci.problems import TITLE_CHARS, Problem, about_of, rests_on
-from delegate.types import Verdict
+from delegate.cli.ci.problems import TITLE_CHARS, about_of, message_of, rests_on
+from delegate.types import CriterionResult, Verdict
 
 _MARKS = {"met": "✅", "not_met": "❌", "cannot_tell": "❔", "error": "⚠️", "trusted": "🤝", "skipped": "⏭️"}
 
 
-def commands(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> Iterator[str]:
+def commands(verdict: Verdict, goal: str, problems: Sequence[CriterionResult]) -> Iterator[str]:
     """One line per command: the verdict, then each problem and finding. A line holds nothing but its command."""
     lines = [f"{_head(verdict)}: {verdict.reasoning}"]
     for one in verdict.criteria:
@@ -28,7 +28,7 @@ def commands(verdict: Verdict, goal: str, problems: Sequence[Problem]) -> Iterat
     for problem in problems:
         doubt = "" if problem.examined else "nobody could look: "
         title = f"{doubt}{problem.id} {problem.code}: {problem.text}"
-        yield _command("error", problem.message, title=title, file=problem.path)
+        yield _command("error", message_of(problem), title=title, file=problem.source)
     for finding in verdict.findings:
         name = "warning" if finding.severity in ("critical", "major") else "notice"
         yield _command(name, one_line(finding.message, 1_000), title=f"{finding.severity} finding: {finding.code}")

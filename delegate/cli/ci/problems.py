@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from delegate._util.fencing import clean, one_line
@@ -14,56 +13,36 @@ VERDICT = "verdict"
 """Id and kind of the problem of a verdict that no criterion decided, such as one of the gate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One reason for a FAIL. Its texts are cleaned and bounded; they still are the words of a worker or a judge."""
+def problems(verdict: Verdict, paths: Mapping[str, str]) -> list[CriterionResult]:
+    """The reasons for a FAIL; at least one, and none for a PASS. One of the kind `VERDICT` is about no criterion.
 
-    id: str
-    kind: str
-    text: str
-    """What was wanted, in one line."""
-    code: str
-    reason: str
-    evidence: str
-    examined: bool
-    """False if the work couldn't be examined."""
-    about: str = ""
-    """What a criterion in words was read as."""
-    level: str = ""
-    """What it rests on, where that isn't enough."""
-    path: str | None = None
-    """The file that it is about, relative to the root of the repository, with slashes."""
-
-    @property
-    def message(self) -> str:
-        """What is wrong, what shows it, and how the criterion was read."""
-        evidence = "" if self.evidence in self.reason else self.evidence
-        return "\n".join(filter(None, [self.reason, evidence, self.about]))
-
-
-def problems(verdict: Verdict, paths: Mapping[str, str]) -> list[Problem]:
-    """The reasons for a FAIL; at least one, and none for a PASS. `paths` are files by the ids of their criteria."""
+    Their texts are cleaned and bounded; they still are the words of a worker or a judge. The `source` of each is the
+    file that it is about: `paths` are files by the ids of their criteria.
+    """
     if verdict.verdict == "PASS":
         return []
-    failures = [_of_criterion(criterion, paths.get(criterion.id)) for criterion in verdict.criteria if criterion.fails]
-    reason = bounded(verdict.reasoning or verdict.code)
-    whole = Problem(VERDICT, VERDICT, "the work as a whole", verdict.code, reason, "", verdict.examined)
-    return failures or [whole]
-
-
-def _of_criterion(criterion: CriterionResult, path: str | None) -> Problem:
-    return Problem(
-        criterion.id,
-        criterion.kind,
-        one_line(criterion.text, TITLE_CHARS),
-        criterion.code,
-        bounded(criterion.reason or criterion.code),
-        bounded(criterion.evidence or ""),
-        criterion.examined,
-        about_of(criterion),
-        criterion.level or "",
-        path,
+    whole = CriterionResult(
+        id=VERDICT,
+        kind=VERDICT,
+        text="the work as a whole",
+        outcome="not_met",
+        decided_by=verdict.decided_by,
+        code=verdict.code,
+        reason=verdict.reasoning,
     )
+    return [_bounded(one, paths.get(one.id)) for one in verdict.criteria if one.fails] or [_bounded(whole, None)]
+
+
+def _bounded(problem: CriterionResult, path: str | None) -> CriterionResult:
+    text, reason = one_line(problem.text, TITLE_CHARS), bounded(problem.reason or problem.code)
+    evidence = bounded(problem.evidence or "")
+    return problem.model_copy(update={"text": text, "reason": reason, "evidence": evidence, "source": path})
+
+
+def message_of(problem: CriterionResult) -> str:
+    """What is wrong, what shows it, and how the criterion was read."""
+    evidence = problem.evidence or ""
+    return "\n".join(filter(None, [problem.reason, "" if evidence in problem.reason else evidence, about_of(problem)]))
 
 
 def about_of(criterion: CriterionResult) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from urllib.parse import quote
 
-from delegate.cli.ci.problems import VERDICT, Problem, about_of
+from delegate.cli.ci.problems import VERDICT, about_of, message_of
 from delegate.contract.problems import KINDS
-from delegate.types import JsonObject, Verdict
+from delegate.types import CriterionResult, JsonObject, Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ESCAPES = str.maketrans({"[": "\\[", "]": "\\]", "\\": "\\\\", "{": "{{", "}": "}}"})
@@ -18,7 +18,9 @@ _ESCAPES = str.maketrans({"[": "\\[", "]": "\\]", "\\": "\\\\", "{": "{{", "}": 
 _OF_CRITERIA = ("id", "outcome", "code", "level", "held_before")
 
 
-def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_code: int, elsewhere: str) -> JsonObject:
+def document(
+    verdict: Verdict, goal: str, problems: Sequence[CriterionResult], *, exit_code: int, elsewhere: str
+) -> JsonObject:
     """The log. `elsewhere` is the path of a result that is about no file, since viewers drop those without a place."""
     kinds = list(dict.fromkeys([*(item.kind for item in verdict.criteria), *(item.kind for item in problems)]))
     rules = {kind: n for n, kind in enumerate(kinds)}
@@ -26,7 +28,7 @@ def document(verdict: Verdict, goal: str, problems: Sequence[Problem], *, exit_c
     invocation: JsonObject = {"executionSuccessful": not unseen, "exitCode": exit_code}
     if unseen:
         invocation["toolExecutionNotifications"] = [
-            {"level": "error", "message": _message(f"{problem.id} {problem.code}: {problem.message}")}
+            {"level": "error", "message": _message(f"{problem.id} {problem.code}: {message_of(problem)}")}
             for problem in unseen
         ]
     driver = {"name": "delegate", "version": version("delegate-task"), "rules": [_rule(kind) for kind in kinds]}
@@ -53,23 +55,23 @@ def _rule(kind: str) -> JsonObject:
     return {"id": kind, "shortDescription": _message(text), "defaultConfiguration": {"level": "error"}}
 
 
-def _result(problem: Problem, rules: Mapping[str, int], elsewhere: str) -> JsonObject:
+def _result(problem: CriterionResult, rules: Mapping[str, int], elsewhere: str) -> JsonObject:
     subject = "" if problem.kind == VERDICT else f"{problem.text}: "
-    uri = quote((problem.path or elsewhere).encode(errors="replace"))
+    uri = quote((problem.source or elsewhere).encode(errors="replace"))
     digest = hashlib.sha256(f"{problem.kind}\0{problem.text}".encode(errors="replace")).hexdigest()
     return {
         "ruleId": problem.kind,
         "ruleIndex": rules[problem.kind],
         "kind": "fail" if problem.examined else "open",
         "level": "error" if problem.examined else "none",
-        "message": _message(f"{subject}{problem.message}"),
+        "message": _message(f"{subject}{message_of(problem)}"),
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}}}],
         "partialFingerprints": {"criterion/v1": digest},
         "properties": {
             "criterion": problem.id,
             "code": problem.code,
-            "level": problem.level or None,
-            "about": problem.about,
+            "level": problem.level,
+            "about": about_of(problem),
             "reason": problem.reason,
             "evidence": problem.evidence,
         },

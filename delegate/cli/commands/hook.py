@@ -8,9 +8,10 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import typer
+from pydantic import BaseModel, PrivateAttr
 
 from delegate._util.fencing import one_line
 from delegate._util.redaction import redactor
@@ -23,7 +24,7 @@ from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.policy.settings import load_settings, override
 from delegate.sandbox.workspace.folder import Folder
-from delegate.types import JsonObject, Parent, Task, Verdict
+from delegate.types import Parent, Task, Verdict
 
 SWITCH = "DELEGATE_HOOK"
 """The variable that turns the hook off, with `off`."""
@@ -59,7 +60,7 @@ def hook(
         if ending is None or not ending.criteria:
             return
         settings = load_settings()
-        memory = _Memory(settings.home, ending.key)
+        memory = _Memory.of(settings.home, ending.key)
         allowed = max_cost_usd if settings.max_cost_usd is None else min(settings.max_cost_usd, max_cost_usd)
         verdict = _judged(ending, memory, Delegator(override(settings, max_cost_usd=allowed)), timeout)
     except Exception as error:  # a hook that fails must neither end nor hold up the session that it is in
@@ -72,47 +73,42 @@ def hook(
     elif memory.blocks >= max_blocks:
         _tell(f"{told}\n(it was told so {memory.blocks} times)" if memory.blocks else told)
     else:
-        memory.note_block()
+        memory.keep(blocks=memory.blocks + 1)
         _block(ending, f"{told}\nDo what is missing, or say in your report what can't be done, and why.")
 
 
-class _Memory:
+class _Memory(BaseModel):
     """What an agent was told before, in a file of the home folder."""
 
-    def __init__(self, home: Path, key: str) -> None:
-        self._file = home / "hooks" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
-        self._state: JsonObject = {}
-        with suppress(OSError, ValueError):
-            read = json.loads(self._file.read_bytes())
-            self._state = read if isinstance(read, dict) else {}
+    blocks: int = 0
+    """How often the agent was told what is missing."""
+    digest: str = ""
+    """Of the work that was judged last."""
+    verdict: Verdict | None = None
+    _file: Path = PrivateAttr()
 
-    @property
-    def blocks(self) -> int:
-        """How often the agent was told what is missing."""
-        blocks = self._state.get("blocks")
-        return blocks if isinstance(blocks, int) else 0
+    @classmethod
+    def of(cls, home: Path, key: str) -> Self:
+        """The memory of an agent, which is empty if there is none that can be read."""
+        file = home / "hooks" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        memory = cls()
+        with suppress(OSError, ValueError):
+            memory = cls.model_validate_json(file.read_bytes())
+        memory._file = file
+        return memory
 
     def failure_of(self, digest: str) -> Verdict | None:
         """The last verdict, if it is a FAIL of the same work. No PASS: an agent with a shell could write one here."""
-        if self._state.get("digest") != digest:
-            return None
-        with suppress(ValueError):
-            verdict = Verdict.model_validate(self._state.get("verdict"))
-            return verdict if verdict.verdict == "FAIL" else None
-        return None
+        known = self.verdict if self.digest == digest else None
+        return known if known is not None and known.verdict == "FAIL" else None
 
-    def keep_failure(self, digest: str, verdict: Verdict) -> None:
-        self._state |= {"digest": digest, "verdict": verdict.model_dump(mode="json")}
-        self._write()
-
-    def note_block(self) -> None:
-        self._state["blocks"] = self.blocks + 1
-        self._write()
-
-    def _write(self) -> None:
+    def keep(self, **fields: Any) -> None:
+        """Change these fields, also in the file."""
+        for name, value in fields.items():
+            setattr(self, name, value)
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file.write_text(json.dumps(self._state), encoding="utf-8")
+            self._file.write_text(self.model_dump_json(), encoding="utf-8")
             for old in self._file.parent.iterdir():
                 if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
                     old.unlink()
@@ -138,7 +134,7 @@ def _judged(ending: Ending, memory: _Memory, delegator: Delegator, timeout: floa
             parent=Parent(seconds_left=timeout),
         )
         if verdict.verdict == "FAIL" and verdict.examined:
-            memory.keep_failure(digest, verdict)
+            memory.keep(digest=digest, verdict=verdict)
         return verdict
 
     return work(delegator, lambda _: judge())

@@ -4,9 +4,8 @@ import os
 import select
 import stat
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -32,15 +31,7 @@ PIPE_SECONDS = 1.0
 """Time without a word on stdin after which it is said that it is read."""
 
 
-class JudgeFormat(StrEnum):
-    """The output format of a verdict."""
-
-    pretty = "pretty"
-    json = "json"
-    jsonl = "jsonl"
-    junit = "junit"
-    github = "github"
-    sarif = "sarif"
+JudgeFormat = Literal["pretty", "json", "jsonl", "junit", "github", "sarif"]
 
 
 def judge(
@@ -90,7 +81,7 @@ def judge(
             help="pretty: text. json: one document. jsonl: one line. junit: JUnit XML. github: workflow commands and "
             "the summary of the step. sarif: SARIF 2.1.0.",
         ),
-    ] = JudgeFormat.pretty,
+    ] = "pretty",
 ) -> None:
     """Judge existing work without running a child: print PASS or FAIL and the evidence.
 
@@ -110,7 +101,7 @@ def judge(
     setting), and 3 if nobody could look: no judge, such as without a key, no
     budget, or a check that can't run here.
     """
-    errors = Format(format.value) if format.value in tuple(Format) else Format.pretty
+    errors = Format(format) if format in tuple(Format) else Format.pretty
     with refusals_as(errors):
         if (criteria, output, receipts, transcript).count(STDIN) > 1:
             message = "only one of --criteria, --output, --receipts and --transcript can be `-`"
@@ -136,9 +127,9 @@ def judge(
             work["output"] = _report(output, may_be_piped=STDIN not in (criteria, receipts, transcript), needed=needed)
         verdict = _verdict(task, located, trace, **work)
     task = redactor.model(task)
-    if format in (JudgeFormat.junit, JudgeFormat.github, JudgeFormat.sarif):
+    if format in ("junit", "github", "sarif"):
         _print_for_ci(verdict, task, [path for path in (output, criteria, workspace) if path], workspace, format)
-    elif not print_as_json(Format(format.value), verdict.model_dump(mode="json")):
+    elif not print_as_json(Format(format), verdict.model_dump(mode="json")):
         console().print(verdict_screen(verdict, task.goal), soft_wrap=True)
     raise typer.Exit(exits.of_verdict(verdict))
 
@@ -195,9 +186,9 @@ def _verdict(task: Task, criteria: list[LocatedCriterion], trace: Path | None, *
 def _print_for_ci(verdict: Verdict, task: Task, files: list[Path], workspace: Path | None, format: JudgeFormat) -> None:
     """Print the verdict for a system of continuous integration. Problems that are about no file are about `files`."""
     failures = problems(verdict, paths_of(task, verdict, workspace))
-    if format is JudgeFormat.junit:
+    if format == "junit":
         print_as_is(inert_markup(junit.document(verdict, task.goal, failures)))
-    elif format is JudgeFormat.github:
+    elif format == "github":
         print_as_is("\n".join(github.commands(verdict, task.goal, failures)))
         github.write_summary(verdict, task.goal)
     else:

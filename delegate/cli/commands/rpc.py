@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -38,36 +39,24 @@ def rpc(
     `agent-eval rpc METHOD` does, so that clients of agent-eval can start it.
     """
     delegator = Delegator(runner=runner_of(runner, runner_output, runner_env))
-    answers: list[JsonObject] = []
-
-    async def answer_one(method: str) -> None:
-        answers.append(await answer(delegator, method, await asyncio.to_thread(sys.stdin.read)))
-        _write(answers[0])
 
     async def line() -> str:
         return await asyncio.to_thread(sys.stdin.readline)
 
-    async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
-        lines = serve_lines(delegator, line, _write, max_open=max_open) if method is None else answer_one(method)
-        serving = asyncio.ensure_future(lines)
-        with cancellation.linked(_Task(serving)):
-            await asyncio.wait([serving])
-        if not serving.cancelled():
-            serving.result()
+    async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> bool:
+        """Whether the one request was answered, if there is one."""
+        with suppress(TimeoutError):
+            async with cancellation.deadline():
+                if method is None:
+                    await serve_lines(delegator, line, _write, max_open=max_open)
+                else:
+                    answered = await answer(delegator, method, await asyncio.to_thread(sys.stdin.read))
+                    _write(answered)
+                    return "error" not in answered
+        return True
 
-    stoppable(delegator, call, titles=None)
-    if answers and "error" in answers[0]:
+    if not stoppable(delegator, call, titles=None):
         raise typer.Exit(1)
-
-
-class _Task:
-    """A task that a cancellation stops."""
-
-    def __init__(self, task: "asyncio.Future[None]") -> None:
-        self._task = task
-
-    def cancel(self) -> None:
-        self._task.cancel()
 
 
 def _write(message: JsonObject) -> None:

@@ -3,7 +3,6 @@
 import secrets
 import stat
 from collections.abc import Mapping
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,16 +62,16 @@ def serve(
         raise typer.BadParameter("other machines could run children at your cost; use 127.0.0.1", param_hint="--host")
     worker = runner_of(runner, runner_output, runner_env)
     listener = module.listen_on_path(socket) if socket else module.listen(host, port)
-    where = str(socket) if socket else f"http://{host}:{listener.getsockname()[1]}"
+    where = str(socket) if socket else module.url_of(listener)
     log(f"serving at {where}")
     if token is None and tokens is None:
         bearer = next(iter(clients.values()))
         log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
     delegator = Delegator(runner=worker)
-    serving = partial(module.serve, delegator, listener, tokens=clients, max_open=max_open, a2a=a2a)
 
     async def call(*, on_event: EventSink | None, cancellation: Cancellation) -> None:
-        await serving(cancellation=cancellation)
+        options = {"tokens": clients, "max_open": max_open, "a2a": a2a}
+        await module.serve(delegator, listener, **options, cancellation=cancellation)
 
     try:
         stoppable(delegator, call, titles=None)

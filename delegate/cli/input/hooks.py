@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,8 +23,6 @@ from delegate.types.errors import CallError
 from delegate.types.faults import error_text
 
 Json = Mapping[str, Any]
-Host = Literal["Claude Code", "Gemini CLI"]
-"""Whose format the answer has. Codex's is Claude Code's."""
 
 CRITERIA_FILE = Path(".delegate", "criteria.toml")
 """The criteria of a project: `acceptance_criteria` for its main agent, and those of `[agents.NAME]` for a subagent of
@@ -55,8 +53,6 @@ class Ending:
     criteria: tuple[LocatedCriterion, ...]
     is_trusted: bool
     """Whether a person stands by the criteria: they are all in a file that is trusted."""
-    was_blocked: bool
-    """Whether the agent goes on because a hook blocked its end before."""
     key: str
     """Tells the agents of all sessions apart."""
 
@@ -91,7 +87,6 @@ def read_ending(text: str) -> Ending | None:
         session=session,
         criteria=(*of_brief, *of_project),
         is_trusted=is_trusted and not of_brief,
-        was_blocked=event.get("stop_hook_active") is True,
         key=json.dumps([name, event.get("session_id"), event.get("agent_id"), event.get("task_id")]),
     )
 

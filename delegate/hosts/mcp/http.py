@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from delegate._util.cancellation import Cancellation
 from delegate.hosts.mcp.clients import COOKIE
 from delegate.hosts.mcp.sdk import DISCONNECTED, tools_of
-from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same
+from delegate.hosts.web import LOOPBACK, UNAUTHORIZED, OpenRequests, WebServer, client_of
 
 PATH = "/mcp"
 _COOKIE = "delegate-client"
@@ -55,7 +55,7 @@ async def serve_http(
     shutdown = cancellation or Cancellation()
     app = _AuthenticatedApp(manager, token, shutdown, keep=keep)
     async with manager.run():
-        with shutdown.linked(WebServer(app)) as web_server:
+        with shutdown.linked(WebServer(app, app.open_requests)) as web_server:
             await web_server.serve(sockets=[listener])
 
 
@@ -73,25 +73,17 @@ class _AuthenticatedApp:
         self._token = token
         self._shutdown = shutdown
         self._keep = keep
-        self._open_requests = OpenRequests()
-
-    async def answered(self) -> None:
-        """Wait until all requests have been answered, except for those of event streams, which have no end."""
-        await self._open_requests.none()
+        self.open_requests = OpenRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_same(bearer_token(scope), self._token):
-            refusal = PlainTextResponse(
-                "send the header `Authorization: Bearer TOKEN` with the server's token",
-                401,
-                {"WWW-Authenticate": "Bearer"},
-            )
+        if client_of(scope, {"client": self._token}) is None:
+            refusal = PlainTextResponse(UNAUTHORIZED, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
         elif scope["path"] != PATH:
             await PlainTextResponse(f"not found: the MCP endpoint is {PATH}", 404)(scope, receive, send)
         else:
             # A GET opens an event stream, which has no end.
-            counted = nullcontext() if scope["method"] == "GET" else self._open_requests.one()
+            counted = nullcontext() if scope["method"] == "GET" else self.open_requests.one()
             with self._shutdown.part() as disconnected, counted:
                 scope[DISCONNECTED] = disconnected
                 try:

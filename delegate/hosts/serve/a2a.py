@@ -3,11 +3,10 @@
 A task's id is its handle, and what is answered comes from the records: also after a restart. Needs the extra `a2a`.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn, cast
 
 from a2a.server.context import ServerCallContext
@@ -17,9 +16,8 @@ from a2a.server.request_handlers.request_handler import (
     validate_request_params,  # pyright: ignore[reportUnknownVariableType]
 )
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
-from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.types import a2a_pb2 as types
-from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH, DEFAULT_LIST_TASKS_PAGE_SIZE
+from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import (
     ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
@@ -33,20 +31,19 @@ from a2a.utils.errors import (
 from a2a.utils.task import validate_history_length, validate_page_size
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
-from starlette.requests import Request
 from starlette.routing import Route
 
 from delegate import contract
-from delegate._util.cancellation import retrieve_exception
 from delegate._util.fencing import one_line
 from delegate.contract.brief import criteria_in
-from delegate.hosts.progress import is_news, line
+from delegate.engine.error_mapping import error_detail
+from delegate.hosts.progress import line
 from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany, parse
-from delegate.types import TaskResult
+from delegate.hosts.stream import steps
+from delegate.types import ErrorDetail, TaskResult
 from delegate.types.errors import CallError, DelegateError
-from delegate.types.events import Event
+from delegate.types.events import EventSink
 
-CARD_PATH = AGENT_CARD_WELL_KNOWN_PATH
 RPC_PATH = "/a2a"
 _MODES = ("text/plain", "application/json")
 _ENDED = (types.TASK_STATE_COMPLETED, types.TASK_STATE_FAILED, types.TASK_STATE_CANCELED)
@@ -58,7 +55,7 @@ logging.getLogger("a2a").addHandler(logging.NullHandler())  # without one, each 
 def routes(service: Service, url: str, version: str) -> list[Route]:
     """The routes of the agent card and of JSON-RPC. `url` is what the server is reached at, without a path."""
     handler = _Handler(service)
-    rpc = create_jsonrpc_routes(handler, RPC_PATH, context_builder=_ContextBuilder(), enable_v0_3_compat=True)
+    rpc = create_jsonrpc_routes(handler, RPC_PATH, enable_v0_3_compat=True)
     return [*create_agent_card_routes(_card(url, version)), *rpc]
 
 
@@ -92,13 +89,6 @@ def _card(url: str, version: str) -> types.AgentCard:
     )
 
 
-class _ContextBuilder(ServerCallContextBuilder):
-    def build(self, request: Request) -> ServerCallContext:
-        return ServerCallContext(
-            state={"client": request.scope["delegate.client"], "headers": dict(request.headers)},
-        )
-
-
 class _Handler(RequestHandler):
     """One method per operation of the protocol."""
 
@@ -108,7 +98,7 @@ class _Handler(RequestHandler):
     @validate_request_params
     async def on_message_send(self, params: types.SendMessageRequest, context: ServerCallContext) -> types.Task:
         validate_history_length(params.configuration)
-        client, handle = _client(context), await self._take(params.message, context)
+        client, handle = context.user.user_name, await self._take(params.message, context)
         delegation = self._service.delegation(client, handle)
         if delegation is not None and not params.configuration.return_immediately:
             await delegation.wait(handle=handle, or_question=True)
@@ -119,22 +109,22 @@ class _Handler(RequestHandler):
         self, params: types.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
         since, handle = time.time(), await self._take(params.message, context)
-        async for update in self._updates(_client(context), handle, since):
+        async for update in self._updates(context.user.user_name, handle, since):
             yield update
 
     @validate_request_params
     async def on_subscribe_to_task(
         self, params: types.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        if (await self._task(_client(context), params.id)).status.state in _ENDED:
+        if (await self._task(context.user.user_name, params.id)).status.state in _ENDED:
             raise UnsupportedOperationError("the task has ended; get it")
-        async for update in self._updates(_client(context), params.id, time.time()):
+        async for update in self._updates(context.user.user_name, params.id, time.time()):
             yield update
 
     @validate_request_params
     async def on_get_task(self, params: types.GetTaskRequest, context: ServerCallContext) -> types.Task:
         validate_history_length(params)
-        return await self._task(_client(context), params.id)
+        return await self._task(context.user.user_name, params.id)
 
     @validate_request_params
     async def on_list_tasks(
@@ -145,7 +135,7 @@ class _Handler(RequestHandler):
         validate_page_size(size)
         if params.page_token and not params.page_token.isdecimal():
             raise InvalidParamsError("the page token is none of this server")
-        client, start = _client(context), int(params.page_token[:9] or 0)
+        client, start = context.user.user_name, int(params.page_token[:9] or 0)
         with _errors():
             handles = await self._service.handles(client)
         after = params.status_timestamp_after.ToDatetime()
@@ -171,7 +161,7 @@ class _Handler(RequestHandler):
 
     @validate_request_params
     async def on_cancel_task(self, params: types.CancelTaskRequest, context: ServerCallContext) -> types.Task:
-        client = _client(context)
+        client = context.user.user_name
         if (await self._task(client, params.id)).status.state in _ENDED:
             raise TaskNotCancelableError
         with _errors():
@@ -180,7 +170,7 @@ class _Handler(RequestHandler):
 
     async def _take(self, message: types.Message, context: ServerCallContext) -> str:
         """The handle of the task that a message begins, continues, or is sent to the child of."""
-        client = _client(context)
+        client = context.user.user_name
         if message.task_id:
             task = await self._task(client, message.task_id)
             if message.context_id not in ("", task.context_id):
@@ -196,7 +186,7 @@ class _Handler(RequestHandler):
             parent = {"run_id": message.context_id or None}
             state = await self._service.call(client, parse(CallRequest, {"call": call, "parent": parent, "asks": True}))
         if state.report is not None and (error := state.report.error) is not None:
-            _refuse(error.code, error.message, error.field, error.hint)
+            _refuse(error)
         if not state.handles:
             raise InternalError("the task is not on record, so nothing can be said about it")
         return state.handles[0]
@@ -215,18 +205,16 @@ class _Handler(RequestHandler):
         delegation = self._service.delegation(client, handle)
         yield types.Task(id=task.id, context_id=task.context_id, status=_status(types.TASK_STATE_WORKING))
         if delegation is not None:
-            queue: asyncio.Queue[Event | None] = asyncio.Queue()
-            with delegation.reported_to(queue.put_nowait):
-                waiting = asyncio.ensure_future(delegation.wait(handle=handle, or_question=True))
-                waiting.add_done_callback(retrieve_exception)
-                waiting.add_done_callback(lambda _: queue.put_nowait(None))
-                try:
-                    while (event := await queue.get()) is not None:
-                        if event.handle == handle and event.at >= since and is_news(event):
-                            status = _status(types.TASK_STATE_WORKING, line(event))
-                            yield types.TaskStatusUpdateEvent(task_id=handle, context_id=task.context_id, status=status)
-                finally:
-                    waiting.cancel()
+
+            async def until_end(report: EventSink) -> bool:
+                with delegation.reported_to(report):
+                    return await delegation.wait(handle=handle, or_question=True)
+
+            async with aclosing(steps(until_end)) as stream:
+                async for event in stream:
+                    if not isinstance(event, bool) and event.handle == handle and event.at >= since:
+                        status = _status(types.TASK_STATE_WORKING, line(event))
+                        yield types.TaskStatusUpdateEvent(task_id=handle, context_id=task.context_id, status=status)
             task = await self._task(client, handle)
         for artifact in task.artifacts:
             yield types.TaskArtifactUpdateEvent(
@@ -259,10 +247,6 @@ class _Handler(RequestHandler):
     on_get_task_push_notification_config = _no_push
     on_list_task_push_notification_configs = _no_push
     on_delete_task_push_notification_config = _no_push
-
-
-def _client(context: ServerCallContext) -> str:
-    return str(context.state["client"])
 
 
 def _call_in(message: types.Message) -> dict[str, Any]:
@@ -337,12 +321,12 @@ def _errors() -> Generator[None]:
     except CallError as error:
         if error.code == "unknown_handle":
             raise TaskNotFoundError from None
-        _refuse(str(error.code), error.message, error.field, error.hint)
+        _refuse(error_detail(error))
     except DelegateError as error:
         raise InternalError(str(error)) from None
 
 
-def _refuse(code: str, message: str, field: str | None, hint: str | None) -> NoReturn:
+def _refuse(error: ErrorDetail) -> NoReturn:
     """Say what is wrong with a message, and how to fix it. Raises InvalidParamsError."""
-    text = f"{message} ({hint})" if hint else message
-    raise InvalidParamsError(text, {"code": code, "field": field or "", "hint": hint or ""})
+    text = f"{error.message} ({error.hint})" if error.hint else error.message
+    raise InvalidParamsError(text, {"code": error.code, "field": error.field or "", "hint": error.hint or ""})

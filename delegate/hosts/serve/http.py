@@ -4,11 +4,13 @@ import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.authentication import SimpleUser
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -23,11 +25,11 @@ from delegate.hosts.serve import openapi
 from delegate.hosts.serve.operations import ANSWER, OPERATIONS, Operation, error_body, parse_json
 from delegate.hosts.serve.scoring import WireError
 from delegate.hosts.serve.service import MAX_OPEN, CallState, Service, TooMany
-from delegate.hosts.web import LOOPBACK, OpenRequests, WebServer, bearer_token, is_same, listen
+from delegate.hosts.web import LOOPBACK, UNAUTHORIZED, OpenRequests, WebServer, client_of, listen
 from delegate.types import ErrorDetail
 from delegate.types.errors import CallError, ConfigError, DelegateError
 
-__all__ = ["LOOPBACK", "listen", "listen_on_path", "serve"]
+__all__ = ["LOOPBACK", "listen", "listen_on_path", "serve", "url_of"]
 
 MAX_BODY_BYTES = 16 * MAX_CALL_CHARS
 """How long a request may be: reports and receipts to be judged are longer than calls."""
@@ -49,19 +51,16 @@ def listen_on_path(path: Path) -> socket.socket:
         if path.is_socket():
             with socket.socket(socket.AF_UNIX) as probe:
                 if probe.connect_ex(str(path)) == 0:
-                    raise ConfigError(f"another server listens on {path}")
+                    raise OSError(f"another server listens on {path}")
             path.unlink()
         listener.bind(str(path))
         listener.listen()
+        return listener
     except OSError as error:
         listener.close()
         raise ConfigError(f"can't listen on {path}: {error.strerror or error}; choose another --socket") from None
-    except ConfigError:
-        listener.close()
-        raise
     finally:
         os.umask(before)
-    return listener
 
 
 async def serve(
@@ -91,14 +90,14 @@ async def serve(
     if a2a:
         from delegate.hosts.serve import a2a as agents  # its types take 0.2 s to load
 
-        more = agents.routes(service, _url(listener), version("delegate-task"))
+        more = agents.routes(service, url_of(listener), version("delegate-task"))
     app = _App(service, tokens, names if listener.family != socket.AF_UNIX else (), more)
-    with listener, (cancellation or Cancellation()).linked(WebServer(app)) as web_server:
+    with listener, (cancellation or Cancellation()).linked(WebServer(app, app.open_requests)) as web_server:
         await web_server.serve(sockets=[listener])
 
 
-def _url(listener: socket.socket) -> str:
-    """What the server is reached at."""
+def url_of(listener: socket.socket) -> str:
+    """What a server is reached at, without a path."""
     if listener.family == socket.AF_UNIX:
         return "http://localhost"
     host, port = listener.getsockname()[:2]
@@ -113,19 +112,16 @@ class _App:
     ) -> None:
         self._tokens = tokens
         self._names = names
-        self._open = OpenRequests()
+        self.open_requests = OpenRequests()
         self._app = Starlette(
             routes=[
-                Route("/healthz", _healthz),
+                Route("/healthz", JSONResponse({"status": "ok"}), methods=["GET"]),
                 Route("/openapi.json", _document),
                 *(_route(service, one) for one in OPERATIONS),
                 *more,
             ],
             exception_handlers={HTTPException: _http_error, DelegateError: _refused, ClientDisconnect: _gone},
         )
-
-    async def answered(self) -> None:
-        await self._open.none()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope)
@@ -135,7 +131,7 @@ class _App:
         elif is_stream:
             await self._app(scope, receive, send)
         else:
-            with self._open.one():
+            with self.open_requests.one():
                 await self._app(scope, _limited(receive), send)
 
     def _refusal(self, scope: Scope) -> Response | None:
@@ -146,15 +142,11 @@ class _App:
             return _error(421, ErrorDetail(code="wrong_type", message="this server has another name", field="Host"))
         if scope["path"] in _FREE:
             return None
-        sent = bearer_token(scope)
-        # All are compared, so that the time doesn't tell which one it is.
-        known = [name for name, token in self._tokens.items() if is_same(sent, token)]
-        if not known:
-            detail = ErrorDetail(
-                code="no_api_key", message="send the header `Authorization: Bearer TOKEN` with the server's token"
-            )
+        client = client_of(scope, self._tokens)
+        if client is None:
+            detail = ErrorDetail(code="no_api_key", message=UNAUTHORIZED)
             return _error(401, detail, {"WWW-Authenticate": "Bearer"})
-        scope["delegate.client"] = known[0]
+        scope["user"] = SimpleUser(client)
         return None
 
 
@@ -173,10 +165,6 @@ def _limited(receive: Receive) -> Receive:
     return limited
 
 
-async def _healthz(request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
-
-
 async def _document(request: Request) -> Response:
     return JSONResponse(openapi.document())
 
@@ -185,14 +173,12 @@ def _route(service: Service, operation: Operation) -> Route:
     method, path = operation.path.split()
 
     async def endpoint(request: Request) -> Response:
-        client, fields = str(request.scope["delegate.client"]), operation.names.model_fields
+        fields = operation.names.model_fields
         names = {name: value for name, value in request.query_params.items() if name in fields} | request.path_params
-        body = parse_json(await request.body(), "body") if operation.bodies else None
-        answer = operation.answer(service, client, names, body)
-        if operation.method == "events":
-            first = await anext(answer, None)  # raises what is wrong with the handle, while there is a status to say so
-            return StreamingResponse(_sse(first, answer), media_type="text/event-stream", headers=_UNBUFFERED)
-        answer = await answer
+        body = parse_json(await request.body(), "body") if operation.body else None
+        answer = await operation.answer(service, request.user.display_name, names, body)
+        if operation.is_stream:
+            return StreamingResponse(_sse(answer), media_type="text/event-stream", headers=_UNBUFFERED)
         if answer is None:
             return Response(status_code=204)
         refused = isinstance(answer, CallState) and answer.report and answer.report.error
@@ -206,16 +192,13 @@ def _route(service: Service, operation: Operation) -> Route:
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def _sse(first: Any, events: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
-    try:
-        n = 0
-        event = first
-        while event is not None:
+async def _sse(events: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
+    n = 0
+    async with aclosing(events):
+        async for event in events:
             yield f"id: {n}\nevent: {event['kind']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
-            n, event = n + 1, await anext(events, None)
+            n += 1
         yield b"event: end\ndata: {}\n\n"
-    finally:
-        await events.aclose()
 
 
 def _error(status: int, detail: ErrorDetail, headers: Mapping[str, str] | None = None) -> Response:

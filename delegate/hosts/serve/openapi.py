@@ -1,31 +1,35 @@
 """The OpenAPI document of the server, from the models of what is sent and answered."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from inspect import getdoc
-from typing import Any, cast
+from typing import Any
 
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 
 from delegate._util import resources
 from delegate.hosts.serve.operations import OPERATIONS, Operation
 from delegate.types import ErrorDetail
 
 Json = dict[str, Any]
+Schemas = Mapping[tuple[str, JsonSchemaMode], Json]
+"""By the id of an operation: of its body (validation), and of its answer."""
+_DONE: Json = {"204": {"description": "It is done."}}
 
 
 @cache
 def document() -> Json:
     """The whole document."""
-    models = [(one.bodies, one.answers) for one in OPERATIONS]
-    modes: list[tuple[Any, JsonSchemaMode]] = [
-        *((model, "validation") for bodies, _ in models for model in bodies),
-        *((_item(model), "serialization") for _, answers in models for model in answers),
-        (ErrorDetail, "serialization"),
+    modes: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+        *((one.id, "validation", TypeAdapter(one.body)) for one in OPERATIONS if one.body),
+        *((one.id, "serialization", TypeAdapter(one.answers)) for one in OPERATIONS if one.answers),
+        ("Error", "serialization", TypeAdapter(ErrorDetail)),
     ]
-    _, schemas = models_json_schema(modes, ref_template="#/components/schemas/{model}")
-    definitions: Json = schemas["$defs"]
+    schemas, defined = TypeAdapter.json_schemas(modes, ref_template="#/components/schemas/{model}")
+    definitions: Json = defined["$defs"]
     definitions["Error"] = {"type": "object", "required": ["error"], "properties": {"error": _ref("ErrorDetail")}}
     event = dict(resources.schema("event"))
     for name, part in {**event.pop("$defs"), "Event": event}.items():
@@ -42,15 +46,15 @@ def document() -> Json:
         },
         "security": [{"token": []}],
         "components": {"schemas": definitions, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-        "paths": _paths(),
+        "paths": _paths(schemas),
     }
 
 
-def _paths() -> Json:
+def _paths(schemas: Schemas) -> Json:
     paths: Json = {}
     for one in OPERATIONS:
         verb, path = one.path.split()
-        paths.setdefault(path, {})[verb.lower()] = _operation(one)
+        paths.setdefault(path, {})[verb.lower()] = _operation(one, schemas)
     responses = paths["/v1/calls"]["post"]["responses"]
     responses["202"] = {**responses["200"], "description": "Its tasks still run."}
     refused = _content({"oneOf": [_ref("Error"), _ref("CallState")]})
@@ -70,14 +74,14 @@ def _paths() -> Json:
     return paths
 
 
-def _operation(one: Operation) -> Json:
+def _operation(one: Operation, schemas: Schemas) -> Json:
     failed = {"description": "It was refused.", "content": _json(_ref("Error"))}
-    done = {"200": _content(_any_of(one.answers))} if one.answers else {"204": {"description": "It is done."}}
+    done = {"200": _content(_one_of(schemas[one.id, "serialization"]))} if one.answers else _DONE
     operation: Json = {
         "operationId": one.id,
         "summary": (getdoc(one.run) or "").partition("\n\n")[0],
         "responses": {
-            **({} if one.method == "events" else done),
+            **({} if one.is_stream else done),
             **dict.fromkeys(("400", "401", "404", "405", "413", "421", "422", "429", "503"), failed),
         },
     }
@@ -89,20 +93,14 @@ def _operation(one: Operation) -> Json:
     ]
     if parameters:
         operation["parameters"] = parameters
-    if one.bodies:
-        operation["requestBody"] = {"required": True, "content": _json(_any_of(one.bodies))}
+    if one.body:
+        operation["requestBody"] = {"required": True, "content": _json(_one_of(schemas[one.id, "validation"]))}
     return operation
 
 
-def _any_of(models: tuple[Any, ...]) -> Json:
-    refs = [(isinstance(model, list), _ref(_item(model).__name__)) for model in models]
-    schemas = [{"type": "array", "items": ref} if is_list else ref for is_list, ref in refs]
-    return schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
-
-
-def _item(model: Any) -> Any:
-    """The model of an answer, or of what is in its list."""
-    return cast("list[Any]", model)[0] if isinstance(model, list) else model
+def _one_of(schema: Json) -> Json:
+    """The schema, whose forms exclude each other if there are several."""
+    return {"oneOf": schema["anyOf"]} if "anyOf" in schema else schema
 
 
 def _json(schema: Json) -> Json:

@@ -1,103 +1,66 @@
 """The operations of `delegate serve` and `delegate rpc`: one table, from which both answer and the document is made."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from inspect import signature
+from typing import Any, get_args, get_origin
 
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, create_model
 
 from delegate.engine.error_mapping import error_detail
-from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult, WireError
-from delegate.hosts.serve.service import (
-    MAX_WAIT_SECONDS,
-    ApprovalReply,
-    CallRequest,
-    CallState,
-    JudgeRequest,
-    MessageRequest,
-    PendingApproval,
-    Request,
-    Service,
-    TaskState,
-    Version,
-    parse,
-)
-from delegate.types import ErrorDetail, JsonObject, SentMessage, Verdict
+from delegate.hosts.serve.scoring import ScoreRequest, WireError
+from delegate.hosts.serve.service import JudgeRequest, Request, Service, parse
+from delegate.types import ErrorDetail, JsonObject
 from delegate.types.errors import CallError, DelegateError
 
 
-class HandleRequest(Request):
-    """Names a task."""
-
-    handle: str
-
-
-class ReadRequest(HandleRequest):
-    """Names a task to wait for."""
-
-    wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
-
-
-class ShaRequest(Request):
-    """Names a call that waits for an approval."""
-
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class Operation:
-    """What a client can ask for."""
+    """What a client can ask for: a method of `Service`, whose parameters and docs describe it.
 
-    method: str
-    """Its name on stdin."""
-    id: str
-    """Its name in the OpenAPI document."""
-    path: str
-    """Its verb and path over HTTP."""
-    run: Callable[..., Any]
-    """The method of `Service` that answers it, given the client, the values of `names`, and the body. Its docs begin
-    with what it does.
+    Its `body` is the body over HTTP. Its other `names` are in the path and the query.
     """
-    answers: tuple[Any, ...] = ()
-    """The models of the answer; a list of one if it is one in a list."""
-    names: type[Request] = Request
-    """What is in the path and the query over HTTP."""
-    bodies: tuple[Any, ...] = ()
-    """The models of the body over HTTP. If there are several, `run` gets it as it is."""
 
-    def answer(self, service: Service, client: str, names: object, body: object = None) -> Any:
-        """What answers a client: to be awaited, or iterated for events. Raises CallError for what is wrong with it."""
-        known = parse(self.names, names)
-        sent = parse(self.bodies[0], body) if len(self.bodies) == 1 else body
-        return self.run(service, client, *dict(known).values(), *([sent] if self.bodies else []))
+    def __init__(self, method: str, id: str, path: str, run: Callable[..., Any], forms: Any = None) -> None:
+        """`method` is its name on stdin, `id` the one in the OpenAPI document, `path` its verb and path over HTTP.
+
+        `forms` are those of a body that `run` reads itself.
+        """
+        self.method, self.id, self.path, self.run = method, id, path, run
+        described = signature(run)
+        _self, _client, *parameters = described.parameters.values()
+        self.is_stream = get_origin(described.return_annotation) is AsyncGenerator
+        self.answers: Any = None if self.is_stream else described.return_annotation
+        self.body: Any = forms or next((one.annotation for one in parameters if one.name == "body"), None)
+        fields: dict[str, Any] = {
+            one.name: (one.annotation, ... if one.default is one.empty else one.default)
+            for one in parameters
+            if one.name != "body"
+        }
+        self.names: type[BaseModel] = create_model("Names", __base__=Request, **fields)
+
+    def answer(self, service: Service, client: str, names: object, body: object = None) -> Awaitable[Any]:
+        """What answers a client, or its events. Raises CallError for what is wrong with what it sent."""
+        known = dict(parse(self.names, names))
+        if self.body is not None:
+            known["body"] = body if get_args(self.body) else parse(self.body, body)
+        return self.run(service, client, **known)
 
 
 ANSWER = TypeAdapter[Any](Any)
 """Serializes what answers an operation."""
-_MESSAGES = "/v1/tasks/{handle}/messages"
+_TASK = "/v1/tasks/{handle}"
 OPERATIONS = (
-    Operation("call", "call", "POST /v1/calls", Service.call, (CallState,), bodies=(CallRequest,)),
-    Operation("read", "readTask", "GET /v1/tasks/{handle}", Service.read, (TaskState,), ReadRequest),
-    Operation("stop", "stopTask", "POST /v1/tasks/{handle}/stop", Service.stop, (TaskState,), HandleRequest),
-    Operation(
-        "message",
-        "message",
-        f"POST {_MESSAGES}",
-        Service.message,
-        (SentMessage,),
-        HandleRequest,
-        (MessageRequest,),
-    ),
-    Operation("messages", "listMessages", f"GET {_MESSAGES}", Service.messages, ([SentMessage],), HandleRequest),
-    Operation("events", "events", "GET /v1/tasks/{handle}/events", Service.events, names=HandleRequest),
-    Operation(
-        "judge", "judge", "POST /v1/judge", Service.judge, (Verdict, ScoreResult), bodies=(JudgeRequest, ScoreRequest)
-    ),
-    Operation("listRubrics", "listRubrics", "GET /v1/rubrics", Service.rubrics, (RubricList,)),
-    Operation("approvals", "listApprovals", "GET /v1/approvals", Service.approvals, ([PendingApproval],)),
-    Operation("approve", "approve", "POST /v1/approvals/{sha256}", Service.approve, (), ShaRequest, (ApprovalReply,)),
-    Operation("version", "version", "GET /v1/version", Service.version, (Version,)),
+    Operation("call", "call", "POST /v1/calls", Service.call),
+    Operation("read", "readTask", f"GET {_TASK}", Service.read),
+    Operation("stop", "stopTask", f"POST {_TASK}/stop", Service.stop),
+    Operation("message", "message", f"POST {_TASK}/messages", Service.message),
+    Operation("messages", "listMessages", f"GET {_TASK}/messages", Service.messages),
+    Operation("events", "events", f"GET {_TASK}/events", Service.events),
+    Operation("judge", "judge", "POST /v1/judge", Service.judge, JudgeRequest | ScoreRequest),
+    Operation("listRubrics", "listRubrics", "GET /v1/rubrics", Service.rubrics),
+    Operation("approvals", "listApprovals", "GET /v1/approvals", Service.approvals),
+    Operation("approve", "approve", "POST /v1/approvals/{sha256}", Service.approve),
+    Operation("version", "version", "GET /v1/version", Service.version),
 )
 
 

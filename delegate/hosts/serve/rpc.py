@@ -21,56 +21,49 @@ from delegate.types.errors import CallError, DelegateError
 
 _CLIENT = "stdin"
 _BY_METHOD = {one.method: one for one in OPERATIONS}
-Send = Callable[[JsonObject], None]
+Emit = Callable[[JsonObject], None]
 
 
-class Rpc:
-    """Answers lines. `send` writes one object as a line, and is never called by two tasks at once."""
+async def serve_lines(
+    delegator: Delegator, read: Callable[[], Awaitable[str]], emit: Emit, *, max_open: int = MAX_OPEN
+) -> None:
+    """Answer lines until `read` returns none, and then until all of them are answered.
 
-    def __init__(self, delegator: Delegator, send: Send, *, max_open: int = MAX_OPEN) -> None:
-        self._service = Service(delegator, max_open=max_open)
-        self._send = send
-        self._answering: set[asyncio.Task[None]] = set()
-
-    def take(self, line: str) -> None:
-        """Begin to answer a line."""
+    `emit` writes one object as a line, and is never called by two tasks at once.
+    """
+    service, answering = Service(delegator, max_open=max_open), set[asyncio.Task[None]]()
+    while line := await read():
         if line.strip():
-            task = asyncio.create_task(self._answer(line))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            task = asyncio.create_task(_answer(service, line, emit))
+            answering.add(task)
+            task.add_done_callback(answering.discard)
+    while answering:
+        await asyncio.wait(answering)
 
-    async def finish(self) -> None:
-        """Wait until all lines are answered."""
-        while self._answering:
-            await asyncio.wait(self._answering)
 
-    async def _answer(self, line: str) -> None:
-        id: object = None
-        try:
-            message = parse_json(line, "line")
-            if not isinstance(message, dict):
-                hint = "send one with `id`, `method`, `params`"
-                raise CallError("wrong_type", "the line is not a JSON object", hint=hint)
-            fields = cast("Mapping[str, object]", message)
-            id = fields.get("id")
-            self._send({"id": id, "result": await self._result(id, str(fields.get("method")), fields.get("params"))})
-        except DelegateError as error:
-            self._send({"id": id, **error_body(error)})
-
-    async def _result(self, id: object, method: str, params: object) -> object:
-        operation = _BY_METHOD.get(method)
-        if operation is None:
+async def _answer(service: Service, line: str, emit: Emit) -> None:
+    id: object = None
+    try:
+        message = parse_json(line, "line")
+        if not isinstance(message, dict):
+            hint = "send one with `id`, `method`, `params`"
+            raise CallError("wrong_type", "the line is not a JSON object", hint=hint)
+        fields = cast("Mapping[str, object]", message)
+        id, method, params = fields.get("id"), str(fields.get("method")), fields.get("params")
+        if (operation := _BY_METHOD.get(method)) is None:
             hint = f"use one of {', '.join(_BY_METHOD)}"
             raise CallError("wrong_type", f"there is no method {method!r:.60}", field="method", hint=hint)
         given = cast("JsonObject", params) if isinstance(params, dict) else {}
         names = {name: value for name, value in given.items() if name in operation.names.model_fields}
-        body = {name: value for name, value in given.items() if name not in names} if operation.bodies else None
-        answer = operation.answer(self._service, _CLIENT, names if operation.bodies else given, body)
-        if method != "events":
-            return _plain(await answer)
-        async for event in answer:
-            self._send({"method": "event", "params": {"id": id, "event": event}})
-        return {}
+        body = {name: value for name, value in given.items() if name not in names}
+        answer = await operation.answer(service, _CLIENT, names if operation.body else given, body)
+        if operation.is_stream:
+            async for event in answer:
+                emit({"method": "event", "params": {"id": id, "event": event}})
+            answer = None
+        emit({"id": id, "result": _plain(answer)})
+    except DelegateError as error:
+        emit({"id": id, **error_body(error)})
 
 
 def _plain(answer: object) -> object:
@@ -87,13 +80,3 @@ async def answer(delegator: Delegator, method: str, text: str) -> JsonObject:
         return {"result": _plain(await _BY_METHOD[method].answer(Service(delegator), _CLIENT, {}, params))}
     except DelegateError as error:
         return error_body(error)
-
-
-async def serve_lines(
-    delegator: Delegator, read: Callable[[], Awaitable[str]], send: Send, *, max_open: int = MAX_OPEN
-) -> None:
-    """Answer lines until `read` returns none, and then until all of them are answered."""
-    rpc = Rpc(delegator, send, max_open=max_open)
-    while line := await read():
-        rpc.take(line)
-    await rpc.finish()

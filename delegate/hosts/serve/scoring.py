@@ -6,9 +6,9 @@ the text for each dimension, and what it can't quote is an error, and never a lo
 
 import json
 import time
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from delegate.delegator import Delegator
@@ -16,6 +16,7 @@ from delegate.judging.rubrics import shipped, shipped_names
 from delegate.judging.versions import rubric_version
 from delegate.types import NamedMode, Rubric, RubricDimension, Task
 from delegate.types.errors import CallError, DelegateError
+from delegate.types.faults import error_text
 
 WIRE_VERSION = "1.0.0"
 METHODS = ("judge", "listRubrics", "version")
@@ -102,20 +103,20 @@ class RubricList(_Wire):
 
     rubrics: list[RubricInfo]
 
-
-def list_rubrics() -> RubricList:
-    """The rubrics that `judge` knows by their names."""
-    return RubricList(rubrics=[_info(shipped(name)) for name in shipped_names()])
-
-
-def _info(rubric: Rubric) -> RubricInfo:
-    return RubricInfo(
-        name=rubric.name,
-        description=rubric.description,
-        dimensions=[one.model_dump(include={"id", "description", "weight"}) for one in rubric.dimensions],
-        failure_modes=[mode.id for mode in rubric.failure_modes],
-        rubric_version=_version(rubric),
-    )
+    @classmethod
+    def shipped(cls) -> Self:
+        """The rubrics that `judge` knows by their names."""
+        infos = [
+            RubricInfo(
+                name=rubric.name,
+                description=rubric.description,
+                dimensions=[one.model_dump(include={"id", "description", "weight"}) for one in rubric.dimensions],
+                failure_modes=[mode.id for mode in rubric.failure_modes],
+                rubric_version=_version(rubric),
+            )
+            for rubric in map(shipped, shipped_names())
+        ]
+        return cls(rubrics=infos)
 
 
 async def score(delegator: Delegator, request: ScoreRequest) -> ScoreResult:
@@ -148,23 +149,24 @@ async def score(delegator: Delegator, request: ScoreRequest) -> ScoreResult:
 
 def _rubric(request: ScoreRequest) -> Rubric:
     """The rubric, whose dimensions are all about the text. Raises WireError."""
-    if (own := request.rubric) is not None:
+    try:
+        if (own := request.rubric) is None:
+            return _about(shipped(str(request.rubric_name)), "report")
+        fields = own.model_dump(exclude={"system_prompt"})
         description = f"{own.description}\n{own.system_prompt}"
-        modes, wins = tuple(own.failure_modes), tuple(own.wins)
-        rubric = Rubric(
-            name=own.name, description=description, dimensions=tuple(own.dimensions), failure_modes=modes, wins=wins
-        )
-    else:
-        try:
-            rubric = shipped(str(request.rubric_name))
-        except ValueError as error:
-            raise WireError("rubric_not_found", str(error), 404) from None
-    dimensions = tuple(one.model_copy(update={"about": "report"}) for one in rubric.dimensions)
+        return _about(Rubric.model_validate({**fields, "description": description}), "report")
+    except ValidationError as error:
+        raise WireError("validation_error", error_text(error), 400) from None
+    except ValueError as error:
+        raise WireError("rubric_not_found", str(error), 404) from None
+
+
+def _about(rubric: Rubric, what: Literal["report"] | None) -> Rubric:
+    dimensions = tuple(one.model_copy(update={"about": what}) for one in rubric.dimensions)
     return rubric.model_copy(update={"dimensions": dimensions})
 
 
 def _version(rubric: Rubric) -> str:
-    dimensions = tuple(one.model_copy(update={"about": None}) for one in rubric.dimensions)
-    asked = rubric.model_copy(update={"dimensions": dimensions})
-    task = Task.model_validate({"goal": _GOAL, "acceptance_criteria": [{"kind": "rubric", "rubric": asked}]})
+    criterion = {"kind": "rubric", "rubric": _about(rubric, None)}
+    task = Task.model_validate({"goal": _GOAL, "acceptance_criteria": [criterion]})
     return f"{rubric.name}@{rubric_version(task)}"

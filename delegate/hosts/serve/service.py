@@ -5,11 +5,11 @@ Who may read or stop a task is who made its call: a client is known by its token
 
 import asyncio
 import json
-from collections import OrderedDict
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -19,7 +19,7 @@ from delegate.budget.runs import KEPT_RUNS
 from delegate.delegator import Delegator
 from delegate.engine.delegation import Delegation
 from delegate.hosts.serve import scoring
-from delegate.hosts.serve.scoring import ScoreRequest, ScoreResult, WireError
+from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult, WireError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.types import (
     JsonObject,
@@ -40,7 +40,7 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_OPEN = 100
 """How many calls one client may have running at a time."""
-MAX_WAIT_SECONDS = 3_600.0
+WaitSeconds = Annotated[float, Field(ge=0, le=3_600.0)]
 _LISTED_RUNS = 100
 
 
@@ -57,7 +57,7 @@ class CallRequest(Request):
     """The arguments, as the model wrote them: `schemas/delegate_task.json`."""
     parent: Parent = Parent()
     """What the host knows about the parent: its run, its model, the workspace of its children."""
-    wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
+    wait_seconds: WaitSeconds = 0
     """How long the answer may take: until all tasks have ended, or as long as this."""
     asks: bool = False
     """Whether its children may ask, since the client reads `questions` and answers them by messages."""
@@ -170,22 +170,38 @@ class TooMany(CallError):
 class _Client:
     """What one client has made."""
 
-    runs: "OrderedDict[str, str]" = field(default_factory=lambda: OrderedDict[str, str]())
+    runs: dict[str, str] = field(default_factory=dict[str, str])
     """By their ids, with the ids that the client gave them, or else their own."""
     open: set[Delegation] = field(default_factory=set[Delegation])
     starting: int = 0
     asked: dict[str, tuple[ApprovalRequest, "asyncio.Future[ApprovalAnswer]"]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
+    def opened(self, delegation: Delegation) -> None:
+        self.open.add(delegation)
+        delegation.add_done_callback(lambda: self.open.discard(delegation))
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        future: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+        self.asked[request.sha256] = request, future
+        try:
+            return await future
+        finally:
+            if self.asked.get(request.sha256, (None, None))[1] is future:
+                del self.asked[request.sha256]
+
 
 class Service:
-    """The operations. `client` is the name of the client that asks for one."""
+    """The operations. `client` is the name of the client that asks for one.
+
+    All that take the handle of a task raise CallError for one that isn't this client's.
+    """
 
     def __init__(self, delegator: Delegator, *, max_open: int = MAX_OPEN, shared_records: bool = True) -> None:
         """`shared_records` lets every client read and stop all tasks, also those of earlier processes."""
         self._delegator = delegator
         self._max_open = max_open
         self._shared = shared_records
-        self._clients: dict[str, _Client] = {}
+        self._clients = defaultdict[str, _Client](_Client)
 
     async def version(self, client: str) -> Version:
         """What the server is."""
@@ -196,12 +212,12 @@ class Service:
             api_surface=list(scoring.METHODS),
         )
 
-    async def call(self, client: str, request: CallRequest) -> CallState:
+    async def call(self, client: str, body: CallRequest) -> CallState:
         """Call delegate_task. Its tasks run in the background.
 
         Raises TooMany; a call that is refused has a report that says why.
         """
-        known, parent = self._clients.setdefault(client, _Client()), request.parent
+        known, parent = self._clients[client], body.parent
         if not self._shared and parent.run_id is not None:  # the same id of another client is another run
             parent = parent.model_copy(update={"run_id": json.dumps([client, parent.run_id])})
         if len(known.open) + known.starting >= self._max_open:
@@ -209,103 +225,85 @@ class Service:
         known.starting += 1
         try:
             delegation = await self._delegator.background.start_call(
-                request.call,
-                parent=parent,
-                on_approval=self._asker(known),
-                asks=request.asks,
+                body.call, parent=parent, on_approval=known.ask, asks=body.asks
             )
         finally:
             known.starting -= 1
-        known.open.add(delegation)
-        delegation.add_done_callback(lambda: known.open.discard(delegation))
+        known.opened(delegation)
         for handle in delegation.handles:
             run = contract.run_of(handle)
-            known.runs[run] = request.parent.run_id or run
+            known.runs[run] = body.parent.run_id or run
         while len(known.runs) > KEPT_RUNS:
-            known.runs.popitem(last=False)
-        if await delegation.wait(request.wait_seconds, or_question=True):
+            del known.runs[next(iter(known.runs))]
+        if await delegation.wait(body.wait_seconds, or_question=True):
             report = await delegation
             text = self._delegator.render(report)
             return CallState(state="done", handles=list(delegation.handles), report=report, text=text)
         state = "needs_input" if delegation.questions else "running"
         return CallState(state=state, handles=list(delegation.handles), questions=list(delegation.questions))
 
-    async def read(self, client: str, handle: str, wait_seconds: float = 0) -> TaskState:
+    async def read(self, client: str, handle: str, wait_seconds: WaitSeconds = 0) -> TaskState:
         """Read a task, after waiting for it.
 
-        Or for a question of its child. Raises CallError for a handle that isn't this client's.
+        Or for a question of its child.
         """
         self._check(client, handle)
-        background, seconds = self._delegator.background, min(wait_seconds, MAX_WAIT_SECONDS)
-        if result := await background.result(handle, wait_seconds=seconds, or_question=True):
+        background = self._delegator.background
+        if result := await background.result(handle, wait_seconds=wait_seconds, or_question=True):
             return TaskState(handle=handle, state="done", result=result)
         delegation = background.delegation(handle)
-        asked = (one for one in (delegation.questions if delegation else ()) if one.handle == handle)
-        question = next(asked, None)
+        questions = delegation.questions if delegation else ()
+        question = next((one for one in questions if one.handle == handle), None)
         return TaskState(handle=handle, state="needs_input" if question else "running", question=question)
 
     async def stop(self, client: str, handle: str) -> TaskState:
-        """Stop a task, and wait until it has ended.
-
-        Raises CallError for a handle that isn't this client's.
-        """
+        """Stop a task, and wait until it has ended."""
         self._check(client, handle)
         await self._delegator.background.stop(handle)
         return await self.read(client, handle)
 
-    async def message(self, client: str, handle: str, request: MessageRequest) -> SentMessage:
+    async def message(self, client: str, handle: str, body: MessageRequest) -> SentMessage:
         """Send a message to a child. A task that has ended continues.
 
-        It does so in the background, under the message's handle. Raises TooMany, and CallError for a handle that isn't
-        this client's, and if it can't be sent.
+        It does so in the background, under the message's handle. Raises TooMany, and CallError if it can't be sent.
         """
-        self._check(client, handle)
-        known, background = self._clients.setdefault(client, _Client()), self._delegator.background
-        running = background.delegation(handle)
+        running, known, background = self.delegation(client, handle), self._clients[client], self._delegator.background
         if (running is None or running.done) and len(known.open) + known.starting >= self._max_open:
             raise TooMany(self._max_open)
-        given: dict[str, Any] = {name: getattr(request, name) for name in MessageRequest.model_fields}
-        sent = await background.message(handle, **given, author="model", on_approval=self._asker(known))
+        sent = await background.message(handle, **dict(body), author="model", on_approval=known.ask)
         if sent.handle != handle and (delegation := background.delegation(sent.handle)) is not None:
-            known.open.add(delegation)
-            delegation.add_done_callback(lambda: known.open.discard(delegation))
+            known.opened(delegation)
         return sent
 
     async def messages(self, client: str, handle: str) -> list[SentMessage]:
-        """What became of the messages to a child.
-
-        Raises CallError for a handle that isn't this client's.
-        """
+        """What became of the messages to a child."""
         self._check(client, handle)
         return await self._delegator.background.messages(handle)
 
     async def events(self, client: str, handle: str) -> AsyncGenerator[JsonObject]:
         """Follow the events of a task's call.
 
-        They are those of the whole call, from its beginning, until it has ended. Raises CallError for a handle that
-        isn't this client's, and one of an earlier process of the server.
+        They are those of the whole call, from its beginning, until it has ended. Raises CallError for a handle of an
+        earlier process of the server.
         """
-        self._check(client, handle)
-        delegation = self._delegator.background.delegation(handle)
+        delegation = self.delegation(client, handle)
         if delegation is None:
             raise CallError("unknown_handle", "the events of this task aren't kept any more", field="handle")
-        async for event in delegation.events():
-            yield as_json(event)
+        return (as_json(event) async for event in delegation.events())
 
     def delegation(self, client: str, handle: str) -> Delegation | None:
-        """The call of a task, if this process remembers it. Raises CallError for a handle that isn't this client's."""
+        """The call of a task, if this process remembers it."""
         self._check(client, handle)
         return self._delegator.background.delegation(handle)
 
     def context_of(self, client: str, handle: str) -> str:
         """What the client calls the run of a task, as far as this process knows it, or else the run's own id."""
-        known, run = self._clients.get(client), contract.run_of(handle)
-        return known.runs.get(run, run) if known else run
+        run = contract.run_of(handle)
+        return self._clients[client].runs.get(run, run)
 
     async def handles(self, client: str) -> list[str]:
         """The latest tasks that this client may read, newest first: those of at most 100 runs."""
-        known, records = self._clients.get(client), self._delegator.records
-        own = list(reversed(known.runs)) if known else []
+        records, own = self._delegator.records, list(reversed(self._clients[client].runs))
         runs = [run.run_id for run in await records.runs(_LISTED_RUNS)] if self._shared else own[:_LISTED_RUNS]
         return [task.handle for run in runs for task in reversed(await records.tasks(run)) if task.depth == 0]
 
@@ -320,55 +318,38 @@ class Service:
             except ValidationError as error:
                 raise WireError("validation_error", error_text(error), 400) from None
             return await scoring.score(self._delegator, request)
-        request = parse(JudgeRequest, cast("object", body))
-        given: dict[str, Any] = {name: getattr(request, name) for name in type(request).model_fields}
-        return await self._delegator.judge(**given)
+        return await self._delegator.judge(**dict(parse(JudgeRequest, cast("object", body))))
 
-    async def rubrics(self, client: str) -> scoring.RubricList:
+    async def rubrics(self, client: str) -> RubricList:
         """List the rubrics that are shipped."""
-        return scoring.list_rubrics()
+        return RubricList.shipped()
 
     async def approvals(self, client: str) -> list[PendingApproval]:
         """List the calls of children that wait for an approval."""
-        known = self._clients.get(client)
         return [
             PendingApproval(
-                sha256=sha256,
+                sha256=request.sha256,
                 handle=request.handle,
                 tool=request.tool,
                 arguments=dict(request.arguments),
                 reason=request.reason,
                 text=request.describe(),
             )
-            for sha256, (request, _) in (known.asked.items() if known else ())
+            for request, _ in self._clients[client].asked.values()
         ]
 
-    async def approve(self, client: str, sha256: str, reply: ApprovalReply) -> None:
+    async def approve(self, client: str, sha256: str, body: ApprovalReply) -> None:
         """Answer a request for an approval.
 
         Raises CallError if nothing waits under this digest.
         """
-        known = self._clients.get(client)
-        if known is None or sha256 not in known.asked:
+        asked = self._clients[client].asked
+        if sha256 not in asked:
             raise CallError("unknown_handle", "no call waits for this approval", field="sha256", hint="list them")
-        _, future = known.asked.pop(sha256)
+        _, future = asked.pop(sha256)
         if not future.done():
-            future.set_result(ApprovalAnswer(**reply.model_dump(), sha256=sha256))
+            future.set_result(ApprovalAnswer(**dict(body), sha256=sha256))
 
     def _check(self, client: str, handle: str) -> None:
-        known = self._clients.get(client)
-        if not self._shared and (known is None or contract.run_of(handle) not in known.runs):
+        if not self._shared and contract.run_of(handle) not in self._clients[client].runs:
             raise contract.unknown_handle()
-
-    @staticmethod
-    def _asker(known: _Client) -> Any:
-        async def ask(request: ApprovalRequest) -> ApprovalAnswer:
-            future: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
-            known.asked[request.sha256] = request, future
-            try:
-                return await future
-            finally:
-                if known.asked.get(request.sha256, (None, None))[1] is future:
-                    del known.asked[request.sha256]
-
-        return ask

@@ -67,15 +67,12 @@ class ToolCall:
 
 def calls_in(message: Mapping[str, Any]) -> Iterator[ToolCall]:
     """The tool calls of a message."""
-    for call in objects_in(message.get("tool_calls")):
+    blocks = [block for block in objects_in(message.get("content")) if block.get("type") == "tool_use"]
+    for call in [*objects_in(message.get("tool_calls")), *blocks]:
         function = call.get("function")
         fields = cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else call
-        args = arguments_in(fields.get("arguments", fields.get("args")))
+        args = arguments_in(fields.get("arguments", fields.get("args", fields.get("input"))))
         yield ToolCall(call.get("id"), str(fields.get("name", "")), args or {}, is_error=args is None)
-    for block in objects_in(message.get("content")):
-        if block.get("type") == "tool_use":
-            args = arguments_in(block.get("input"))
-            yield ToolCall(block.get("id"), str(block.get("name", "")), args or {}, is_error=args is None)
 
 
 def results_in(message: Mapping[str, Any]) -> Iterator[tuple[object, str, bool]]:

@@ -6,7 +6,7 @@ of the conversation is skipped, since formats gain records with each release.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -47,8 +47,21 @@ class Session:
         """The tool calls, in order. A call without a result has the status `error`."""
         return [call.receipt(n) for n, call in enumerate(self.calls, start=1)]
 
-    def asks(self, text: str) -> None:
-        if text.strip() and not _CONTEXT.fullmatch(text):
+    def take(self, message: Json) -> None:
+        """Add a message in the format of OpenAI or of Anthropic. One that repeats a call takes its place."""
+        results, text = list(results_in(message)), text_in(message.get("content"))
+        for call in calls_in(message):
+            if call.id in self._by_id:
+                self.calls[self.calls.index(self._by_id[call.id])] = call
+            else:
+                self.calls.append(call)
+            self._by_id[call.id] = call
+        for id, output, is_error in results:
+            if call := self._by_id.get(id):
+                call.is_answered, call.output, call.is_error = True, output, call.is_error or is_error
+        if message.get("role") == "assistant":
+            self.says(text, message.get("model"))
+        elif message.get("role") == "user" and not results and text.strip() and not _CONTEXT.fullmatch(text):
             self.prompts.append(text)
 
     def says(self, text: str, model: object = None) -> None:
@@ -56,24 +69,6 @@ class Session:
             self.report = text
         if isinstance(model, str) and model:
             self.model = model
-
-    def called(self, id: object, tool: object, arguments: object) -> None:
-        args = arguments_in(arguments)
-        if args is None and isinstance(arguments, str):  # Codex's free-form tools
-            args = {"input": arguments}
-        self.add(ToolCall(id, str(tool), args or {}, is_error=args is None))
-
-    def add(self, call: ToolCall) -> None:
-        """Add a call, or replace it if the transcript repeats it."""
-        if call.id in self._by_id:
-            self.calls[self.calls.index(self._by_id[call.id])] = call
-        else:
-            self.calls.append(call)
-        self._by_id[call.id] = call
-
-    def answered(self, id: object, text: str, *, is_error: bool = False) -> None:
-        if call := self._by_id.get(id):
-            call.is_answered, call.output, call.is_error = True, text, call.is_error or is_error
 
 
 def read_session(text: str, name: str) -> Session:
@@ -83,10 +78,11 @@ def read_session(text: str, name: str) -> Session:
         CallError: It is none of them.
     """
     records = _records(text, name)
-    for format, (is_of_it, read) in FORMATS.items():
+    for format, (is_of_it, messages) in FORMATS.items():
         if any(is_of_it(record) for record in records[:_FIRST]):
             session = Session(format)
-            read(session, records)
+            for message in messages(records):
+                session.take(message)
             return session
     raise CallError(
         "invalid_receipt",
@@ -119,52 +115,25 @@ _FIRST = 50
 """How many records of a transcript are looked at to tell its format."""
 
 
-def _claude_code(session: Session, records: Sequence[Json]) -> None:
-    _messages(session, [_object(record, "message") for record in records if not record.get("isMeta")])
-
-
-def _messages(session: Session, messages: Sequence[Json]) -> None:
-    for message in messages:
-        results = list(results_in(message))
-        for call in calls_in(message):
-            session.add(call)
-        for id, text, is_error in results:
-            session.answered(id, text, is_error=is_error)
-        if message.get("role") == "user":
-            if not results:
-                session.asks(text_in(message.get("content")))
-        elif message.get("role") == "assistant":
-            session.says(text_in(message.get("content")), message.get("model"))
-
-
-def _hermes(session: Session, records: Sequence[Json]) -> None:
-    _messages(session, objects_in(records[0].get("messages")))
-    session.says("", records[0].get("model"))
-
-
-def _codex(session: Session, records: Sequence[Json]) -> None:
+def _codex(records: Sequence[Json]) -> Iterator[Json]:
     for record in records:
         item = _object(record, "payload")
-        if record.get("type") == "turn_context":
-            session.says("", item.get("model"))
-        if record.get("type") != "response_item":
-            continue
-        text = text_in(item.get("content"))
-        match item.get("type"):
-            case "message" if item.get("role") == "user":
-                session.asks(text)
-            case "message" if item.get("role") == "assistant":
-                session.says(text)
-            case "function_call" | "custom_tool_call":
+        id = item.get("call_id")
+        match record.get("type"), item.get("type"):
+            case "turn_context", _:
+                yield {"role": "assistant", "model": item.get("model")}
+            case "response_item", "message":
+                yield item
+            case "response_item", "function_call" | "custom_tool_call":
                 name = ".".join(str(part) for part in (item.get("namespace"), item.get("name")) if part)
-                session.called(item.get("call_id"), name, item.get("arguments", item.get("input")))
-            case "local_shell_call":
-                session.called(item.get("call_id") or item.get("id"), "local_shell", item.get("action"))
-            case "function_call_output" | "custom_tool_call_output":
+                yield _says(_call(id, name, item.get("arguments", item.get("input"))))
+            case "response_item", "local_shell_call":
+                yield _says(_call(id or item.get("id"), "local_shell", item.get("action")))
+            case "response_item", "function_call_output" | "custom_tool_call_output":
                 old = _object(item, "output")  # of earlier releases
                 output = text_in(old.get("content") if old else item.get("output"))
                 failed = old.get("success") is False if old else bool(_CODEX_FAILED.search(output[:_HEAD_CHARS]))
-                session.answered(item.get("call_id"), output, is_error=failed)
+                yield _result(id, output, failed)
             case _:
                 pass
 
@@ -176,55 +145,61 @@ _CODEX_FAILED = re.compile(
 _HEAD_CHARS = 300
 
 
-def _gemini(session: Session, records: Sequence[Json]) -> None:
+def _gemini(records: Sequence[Json]) -> Iterator[Json]:
     # A session is one document, or its lines, the last of which replaces those of its id.
     listed = [message for record in records for message in objects_in(record.get("messages")) or [record]]
     for record in {message.get("id"): message for message in listed}.values():
         text = text_in([record.get("content")]) or text_in(record.get("content"))
-        if record.get("type") == "user":
-            session.asks(text)
-        elif record.get("type") == "gemini":
-            session.says(text, record.get("model"))
-        for call in objects_in(record.get("toolCalls")):
-            session.called(call.get("id"), call.get("name"), call.get("args"))
+        calls = objects_in(record.get("toolCalls"))
+        made = [_call(call.get("id"), call.get("name"), call.get("args")) for call in calls]
+        yield _says(*made, by=record.get("type"), text=text, model=record.get("model"))
+        for call in calls:
             responses = [_object(part, "functionResponse") for part in objects_in(call.get("result"))]
             fields = [_object(response, "response") for response in responses]
             texts = [str(one.get("output", one.get("error", ""))) for one in fields]
             if responses or call.get("status") in {"error", "cancelled"}:
-                is_error = call.get("status") != "success" or any("error" in one for one in fields)
-                session.answered(call.get("id"), "\n".join(texts), is_error=is_error)
+                failed = call.get("status") != "success" or any("error" in one for one in fields)
+                yield _result(call.get("id"), "\n".join(texts), failed)
 
 
-def _opencode(session: Session, records: Sequence[Json]) -> None:
+def _opencode(records: Sequence[Json]) -> Iterator[Json]:
     for message in objects_in(records[0].get("messages")):
         info, parts = _object(message, "info"), objects_in(message.get("parts"))
-        text = "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
-        if info.get("role") == "user":
-            session.asks(text)
-        else:
-            session.says(text, info.get("modelID"))
-        for part in parts:
-            if part.get("type") == "tool":
-                state = _object(part, "state")
-                session.called(part.get("callID"), part.get("tool"), state.get("input"))
-                if state.get("status") in {"completed", "error"}:
-                    output = str(state.get("output", state.get("error", "")))
-                    session.answered(part.get("callID"), output, is_error=state.get("status") == "error")
+        texts = [part for part in parts if part.get("type") == "text"]
+        used = [(part, _object(part, "state")) for part in parts if part.get("type") == "tool"]
+        calls = [_call(part.get("callID"), part.get("tool"), state.get("input")) for part, state in used]
+        role = "user" if info.get("role") == "user" else "assistant"
+        yield _says(*calls, by=role, text=texts, model=info.get("modelID"))
+        for part, state in used:
+            if (status := state.get("status")) in {"completed", "error"}:
+                yield _result(part.get("callID"), str(state.get("output", state.get("error", ""))), status == "error")
 
 
-def _atif(session: Session, records: Sequence[Json]) -> None:
-    trajectory = records[0]
-    session.says("", _object(trajectory, "agent").get("model_name"))
-    for step in objects_in(trajectory.get("steps")):
-        text = text_in(step.get("message"))
-        if step.get("source") == "user":
-            session.asks(text)
-        elif step.get("source") == "agent":
-            session.says(text, step.get("model_name"))
-        for call in objects_in(step.get("tool_calls")):
-            session.called(call.get("tool_call_id"), call.get("function_name"), call.get("arguments"))
+def _atif(records: Sequence[Json]) -> Iterator[Json]:
+    yield _says(by="agent", model=_object(records[0], "agent").get("model_name"))
+    for step in objects_in(records[0].get("steps")):
+        calls = [
+            _call(call.get("tool_call_id"), call.get("function_name"), call.get("arguments"))
+            for call in objects_in(step.get("tool_calls"))
+        ]
+        yield _says(*calls, by=step.get("source"), text=step.get("message"), model=step.get("model_name"))
         for result in objects_in(_object(step, "observation").get("results")):
-            session.answered(result.get("source_call_id"), text_in(result.get("content")))
+            yield _result(result.get("source_call_id"), text_in(result.get("content")))
+
+
+def _says(*calls: Json, by: object = None, text: object = None, model: object = None) -> Json:
+    """A message with these calls. Formats have other words for who is the assistant."""
+    role = "assistant" if by in ("agent", "gemini") else by
+    return {"role": role, "content": text, "model": model, "tool_calls": list(calls)}
+
+
+def _call(id: object, name: object, args: object) -> Json:
+    is_free = isinstance(args, str) and arguments_in(args) is None  # as of some tools of Codex
+    return {"id": id, "name": name, "args": {"input": args} if is_free else args}
+
+
+def _result(id: object, text: str, is_error: bool = False) -> Json:
+    return {"role": "tool", "tool_call_id": id, "content": text, "is_error": is_error}
 
 
 def _object(record: Json, key: str) -> Json:
@@ -232,14 +207,20 @@ def _object(record: Json, key: str) -> Json:
     return cast("Json", value) if isinstance(value, Mapping) else _NOTHING
 
 
-_Format = tuple[Callable[[Json], bool], Callable[[Session, Sequence[Json]], None]]
+_Format = tuple[Callable[[Json], bool], Callable[[Sequence[Json]], Iterable[Json]]]
 FORMATS: Mapping[str, _Format] = {
-    "Claude Code": (lambda record: "sessionId" in record and isinstance(record.get("message"), Mapping), _claude_code),
+    "Claude Code": (
+        lambda record: "sessionId" in record and isinstance(record.get("message"), Mapping),
+        lambda records: (_object(record, "message") for record in records if not record.get("isMeta")),
+    ),
     "Codex": (lambda record: record.get("type") in {"session_meta", "response_item"}, _codex),
     "Gemini CLI": (lambda record: "projectHash" in record, _gemini),
     "opencode": (lambda record: "info" in record and "messages" in record, _opencode),
-    "Hermes": (lambda record: "message_count" in record and "messages" in record, _hermes),
+    "Hermes": (
+        lambda record: "message_count" in record and "messages" in record,
+        lambda records: [*objects_in(records[0].get("messages")), _says(by="agent", model=records[0].get("model"))],
+    ),
     "ATIF": (lambda record: str(record.get("schema_version", "")).startswith("ATIF-"), _atif),
-    "messages of OpenAI or Anthropic": (is_message, _messages),
+    "messages of OpenAI or Anthropic": (is_message, iter),
 }
-"""By their names: how one of their records is told from others, and how they are read."""
+"""By their names: how one of their records is told from others, and the messages that they are."""
