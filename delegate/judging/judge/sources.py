@@ -107,6 +107,9 @@ class Sources:
         return _file(self.submission, path) if self.submission.folder is not None else None
 
 
+_NOTHING_BEFORE = "[… all files of the folder: which of them were there before the work isn't known …]"
+
+
 def manifest_line(artifact: Artifact) -> str:
     """The line of a file in the list of changes."""
     return f"{artifact.change} {visible(artifact.path)} ({artifact.bytes} bytes)"
@@ -136,7 +139,8 @@ def _manifest(submission: Submission, file_bytes: int) -> SourceText:
     artifacts = files_left(submission)
     entries = artifacts if file_bytes == WHOLE_FILE_BYTES else artifacts[:LISTED_ARTIFACTS]
     more = [f"… and {len(artifacts) - len(entries)} more"] if len(artifacts) > len(entries) else []
-    text = redactor.text("\n".join([*map(manifest_line, entries), *more]))
+    known = [] if submission.by_child or not entries else [_NOTHING_BEFORE]
+    text = redactor.text("\n".join([*known, *map(manifest_line, entries), *more]))
     return SourceText(text, is_partial=bool(more))
 
 
