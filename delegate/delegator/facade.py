@@ -122,7 +122,7 @@ class Delegator:
             _refuse_unenforceable(settings, runner)
         redactor.add_variables({endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env})
         redactor.add_variables(getattr(runner, "secret_variables", ()))
-        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=_discard)
+        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb)
         self._runs = RunRegistry(settings, catalog)
         self._servers = _servers_of(settings, self.child_tools)
         self._preparation = preparation = Preparation(phases=2)
@@ -587,12 +587,6 @@ def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
             f"policy: it can't be enforced on the runner {name}, which calls tools of its own; unset `policy`, or use "
             "the built-in child, or a runner with `uses_job_tools = True`, which calls only `job.tools`"
         )
-
-
-def _discard(workspace: Path) -> None:
-    from delegate.sandbox.workspace.folder import discard  # only where it is needed
-
-    discard(workspace)
 
 
 def _assembly() -> ModuleType:

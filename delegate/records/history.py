@@ -89,7 +89,6 @@ _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
-_DELETE_START = "DELETE FROM starts WHERE handle = ?"
 _TABLES = ("tasks", "events", "starts", "mailboxes", "messages", "questions")
 """What there is of a task."""
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
@@ -153,12 +152,13 @@ SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT},
     ) ELSE '[0, 0, 0]' END
 FROM tasks {candidate_lists.JOINED} WHERE handle IN ({{handles}})
 """  # noqa: S608
-_SELECT_NUMBERS = "SELECT MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) FROM tasks WHERE run_id = ?"
+_SELECT_NEXT_NUMBER = """
+SELECT COALESCE(MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) + 1, 0) FROM tasks WHERE run_id = ?
+"""
 _SELECT_EXPIRED = """
 SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
 ORDER BY began_at LIMIT ?
 """
-_WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
 _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
 FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(result){{of_run}} ORDER BY tasks.rowid
@@ -174,6 +174,8 @@ _READING_DAYS = 90
 """How long it is known what a criterion is about, as a model read it."""
 _LOOK_SECONDS = 0.1
 """Between two looks for an answer."""
+_FAILURES = (sqlite3.Error, OSError, ValueError)
+"""What the store raises for what it can't write."""
 
 TaskState = Literal["running", "ended", "outcome_unknown", "damaged"]
 """`damaged`: something that is stored of it can't be read."""
@@ -244,24 +246,17 @@ class Records:
 
     If the store can't be written, a result has no handle but is still returned. Records older than `keep_days`, and the
     oldest ones while the file is larger than `keep_mb` megabytes, are removed between other writes, on first use and
-    then every hour. `discard` removes their workspaces in `home/workspaces`. Running tasks are kept.
+    then every hour, with their workspaces in `home/workspaces`. Running tasks are kept.
     """
 
-    def __init__(
-        self,
-        home: Path,
-        *,
-        keep_days: float | None = None,
-        keep_mb: float | None = None,
-        discard: Callable[[Path], None] | None = None,
-    ) -> None:
+    def __init__(self, home: Path, *, keep_days: float | None = None, keep_mb: float | None = None) -> None:
         self._path = home / "records.sqlite3"
         self._store = Store(self._path, SCHEMA)
-        self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
+        self._retention = _Retention(home / "workspaces", keep_days, keep_mb)
         self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
         self._started = dict[str, str]()
-        """The tasks of this process that have a start on record, with what is kept of it after their end."""
+        """What is kept of the start of tasks of this process after their end."""
         self._sent = Path(f"{self._path}-sent")
         """Grows by a byte with each message, so that children needn't query the store before each turn."""
         self._looked = dict[str, int]()
@@ -308,7 +303,7 @@ class Records:
         except sqlite3.IntegrityError:
             hint = "send the message to what it continued as: `delegate show` with its run lists it"
             raise CallError("cannot_message", "the task was continued before", field="handle", hint=hint) from None
-        except (sqlite3.Error, OSError, ValueError) as error:
+        except _FAILURES as error:
             trouble = trouble_of(error, self._path)
             if trouble.kind in ("full", "failing", "not_writable"):
                 message = f"records can't be written to {self._path}: {trouble.why}"
@@ -342,8 +337,7 @@ class Records:
         await self._write(self._start(handle, start))
 
     def _start(self, handle: str, start: JsonObject) -> Statement:
-        kept = {name: value for name, value in start.items() if name in _KEPT_OF_START and value}
-        self._started[handle] = json.dumps(kept) if kept else ""
+        self._started[handle] = json.dumps({name: start[name] for name in _KEPT_OF_START if start.get(name)})
         return _INSERT_START, (handle, json.dumps(start))
 
     async def flush(self) -> None:
@@ -356,8 +350,15 @@ class Records:
         await self._write(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
 
     async def _write(self, *statements: Statement) -> None:
-        with suppress(sqlite3.Error, OSError, ValueError):
+        with suppress(*_FAILURES):
             await self._store.write(*statements, keep=True)
+
+    async def _write_or_raise(self, problem: str, *statements: Statement) -> int:
+        """Write, and return the number of changed rows. Raises DelegateError that begins with this problem."""
+        try:
+            return await self._store.write(*statements)
+        except _FAILURES as error:
+            raise DelegateError(f"{problem}: {trouble_of(error, self._path)}") from error
 
     async def start(self, handle: str) -> JsonObject | None:
         """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing.
@@ -381,13 +382,11 @@ class Records:
         Raises DelegateError if the records can't be written.
         """
         new = this_process()
-        try:
-            rows = await self._store.write((_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new))
-            with suppress(DelegateError):  # there is nothing to read then
-                self._note_sent()
-            return rows > 0
-        except (sqlite3.Error, OSError, ValueError) as error:
-            raise DelegateError(f"the records can't be written: {trouble_of(error, self._path)}") from error
+        statements = (_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new)
+        rows = await self._write_or_raise("the records can't be written", *statements)
+        with suppress(DelegateError):  # there is nothing to read then
+            self._note_sent()
+        return rows > 0
 
     async def save(self, run: ChildRun, result: TaskResult, *, now: bool = True) -> TaskResult:
         """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored yet.
@@ -399,10 +398,9 @@ class Records:
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
         row = (time.time(), result.status, verdict, result.cost_usd, result.workspace, run_text, text, result.handle)
-        kept = self._started.pop(result.handle or "", None)
-        if kept is not None:
-            self._store.post((_INSERT_START, (result.handle, kept)) if kept else (_DELETE_START, (result.handle,)))
-        with suppress(sqlite3.Error, OSError, ValueError):
+        if (kept := self._started.pop(result.handle or "", None)) is not None:
+            self._store.post((_INSERT_START, (result.handle, kept)))
+        with suppress(*_FAILURES):
             if await self._store.write(*lists, (_FINISH_TASK, row), now=now, keep=True):
                 if result.handle is None or result.summary == run.output:
                     return result
@@ -429,10 +427,8 @@ class Records:
         text = mailbox.sendable(text)
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
-        try:
-            stored = 0 if process is None else await self._store.write(insert, (mailbox.ANSWER, (message.id, handle)))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            raise DelegateError(f"the message can't be written: {trouble_of(error, self._path)}") from error
+        statements = insert, (mailbox.ANSWER, (message.id, handle))
+        stored = process and await self._write_or_raise("the message can't be written", *statements)
         if not stored:  # it stopped working in the meantime, or there are no records at all
             await self._query(lambda connection: mailbox.receiver(connection, handle))
             raise CallError("unknown_handle", "there is no record with this handle", field="handle")
@@ -461,7 +457,7 @@ class Records:
         """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
         try:
             return bool(await self._store.write((mailbox.OPEN_QUESTION, (handle, n, handle))))
-        except (sqlite3.Error, OSError, ValueError):
+        except _FAILURES:
             return False
 
     async def wait_for_answer(self, handle: str, n: int) -> None:
@@ -484,7 +480,7 @@ class Records:
                 return None
             self._note_sent()  # the process that sent it may have ended before it did this
             return row[0]
-        except (DelegateError, sqlite3.Error, OSError, ValueError):
+        except (DelegateError, *_FAILURES):
             return None
 
     async def take_messages(self, handle: str) -> list[tuple[str, str, int | None]]:
@@ -503,7 +499,7 @@ class Records:
             found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
             if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
                 return []
-        except (DelegateError, sqlite3.Error, OSError):
+        except (DelegateError, *_FAILURES):
             return []
         self._looked[handle] = length
         return [(id, redactor.text(text), n) for id, text, n in found]
@@ -542,8 +538,8 @@ class Records:
 
     async def next_number(self, run_id: str) -> int:
         """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
-        numbers = await self._query(lambda connection: connection.execute(_SELECT_NUMBERS, (run_id,)).fetchone())
-        return 0 if numbers is None or numbers[0] is None else numbers[0] + 1
+        row = await self._row(_SELECT_NEXT_NUMBER, run_id)
+        return row[0] if row else 0
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
         """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
@@ -560,23 +556,14 @@ class Records:
 
         Raises DelegateError if they can't be written.
         """
-        try:
-            await self._store.write(*rulings_table.inserts(new))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            message = f"the ruling can't be written to {self._path}: {trouble_of(error, self._path)}"
-            raise DelegateError(message) from error
+        await self._write_or_raise(f"the ruling can't be written to {self._path}", *rulings_table.inserts(new))
 
     async def readings(self, keys: Sequence[str]) -> dict[str, str]:
         """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
-
-        def select(connection: sqlite3.Connection) -> dict[str, str]:
-            marks = ", ".join("?" * len(keys))
-            return dict(connection.execute(f"SELECT key, reading FROM readings WHERE key IN ({marks})", list(keys)))  # noqa: S608
-
-        try:
-            return await self._query(select) or {}
-        except DelegateError:
-            return {}
+        sql = f"SELECT key, reading FROM readings WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608
+        with suppress(DelegateError):
+            return await self._query(lambda connection: dict(connection.execute(sql, list(keys)))) or {}
+        return {}
 
     def keep_readings(self, readings: Mapping[str, str]) -> None:
         """Store what models read criteria as, soon. Those of before 90 days go."""
@@ -787,13 +774,10 @@ def _state(process: str, ended_at: float | None) -> TaskState:
 class _Retention:
     """Removes records and workspaces by age and by the size of the file."""
 
-    def __init__(
-        self, workspaces: Path, keep_days: float | None, keep_mb: float | None, discard: Callable[[Path], None] | None
-    ) -> None:
+    def __init__(self, workspaces: Path, keep_days: float | None, keep_mb: float | None) -> None:
         self._workspaces = workspaces
         self._days = math.inf if keep_days is None else keep_days
         self._mb = math.inf if keep_mb is None else keep_mb
-        self._discard = discard
 
     @property
     def enabled(self) -> bool:
@@ -809,19 +793,15 @@ class _Retention:
         expired = self._expired(connection, now - self._days * DAY)
         if not expired and _megabytes(connection) > self._mb:
             expired = self._expired(connection, now)
-        for handle, workspace in expired:
-            if (
-                isinstance(workspace, str)
-                and workspace
-                and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone()
-            ):
+        if not expired:
+            return []
+        handles, marks = [handle for handle, _ in expired], ", ".join("?" * len(expired))
+        in_use = f"SELECT 1 FROM tasks WHERE workspace = ? AND handle NOT IN ({marks}) LIMIT 1"  # noqa: S608
+        for workspace in {workspace for _, workspace in expired if isinstance(workspace, str) and workspace}:
+            if not connection.execute(in_use, (workspace, *handles)).fetchone():
                 self._remove_workspace(Path(workspace))
-        deleted: list[Statement] = [
-            (f"DELETE FROM {table} WHERE handle = ?", (handle,))  # noqa: S608
-            for handle, _ in expired
-            for table in _TABLES
-        ]
-        return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
+        deleted = [(f"DELETE FROM {table} WHERE handle IN ({marks})", handles) for table in _TABLES]  # noqa: S608
+        return [*deleted, candidate_lists.DELETE_UNUSED]
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
         still_open = connection.execute("SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL")
@@ -832,11 +812,13 @@ class _Retention:
     def _remove_workspace(self, workspace: Path) -> None:
         """Remove a workspace, but only a folder that is directly inside `home/workspaces`."""
         is_kept_workspace = Path(os.path.realpath(workspace)).parent == Path(os.path.realpath(self._workspaces))
-        if self._discard is None or not is_kept_workspace or workspace.is_symlink():
+        if not is_kept_workspace or workspace.is_symlink():
             return
+        from delegate.sandbox.workspace.folder import discard  # loaded only where it is needed
+
         try:
             with suppress(FileNotFoundError):  # already removed
-                self._discard(workspace)
+                discard(workspace)
         except OSError as error:
             _log.warning("the workspace %s can't be removed: %s", workspace, error)
 
