@@ -3,8 +3,6 @@
     run_loop     observe → validate → decide → act, for whatever can be asked for its state
     run_shots    propose → verify → review → propose again, for runners without a conversation
     refusal      what a runner is told about a verdict that isn't a PASS
-
-Goal mode of the built-in child is such a loop too.
 """
 
 from delegate.control.loop import Controller, LoopLimits, LoopResult, LoopStep, Stop, digest_of, run_loop
