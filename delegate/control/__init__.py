@@ -3,6 +3,8 @@
     run_loop     observe → validate → decide → act, for whatever can be asked for its state
     run_shots    propose → verify → review → propose again, for runners without a conversation
     refusal      what a runner is told about a verdict that isn't a PASS
+
+Goal mode of the built-in child tells it the same.
 """
 
 from delegate.control.loop import Controller, LoopLimits, LoopResult, LoopStep, Stop, digest_of, run_loop

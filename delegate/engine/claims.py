@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
+from delegate.budget.costs import Charge
 from delegate.child.job import ClaimReply, MadeClaim
 from delegate.control.review import refusal, refused_criteria
 from delegate.engine.refusals import Refusals, text_of_call, text_of_file
@@ -77,16 +78,14 @@ class TaskClaims:
         """Judge a claim, unless it only repeats the one before."""
         if self._latest is not None and claim.state == self._refused_state:
             self._latest = claim.run, self._latest[1]
-            again = self.made[-1].model_copy(
-                update={"n": claim.n, "step": claim.run.steps, "code": "no_progress", "seconds": 0.0, **_FREE}
-            )
+            unlike = {"n": claim.n, "step": claim.run.steps, "code": "no_progress", "seconds": 0.0}
+            again = self.made[-1].model_copy(update={**unlike, **Charge().fields})
             text = f"Not judged again: nothing has changed since claim {claim.n - 1}, which was refused."
             return self._noted(again, text)
         start = time.monotonic()
         verdict = self._only_verified(await self._judged(claim.run))
         self._latest = claim.run, verdict
         self._refused_state = claim.state if verdict.examined else None
-        charge = costs.of_judge(verdict)
         result = Claim(
             n=claim.n,
             rationale=claim.run.output[:RATIONALE_CHARS],
@@ -97,10 +96,7 @@ class TaskClaims:
             reasoning=verdict.reasoning,
             refused=() if verdict.verdict == "PASS" else tuple(refused_criteria(verdict)),
             seconds=round(time.monotonic() - start, 6),
-            usage=charge.usage,
-            cost_usd=charge.cost_usd,
-            cost_known_usd=charge.known_usd,
-            cost_provenance=charge.provenance,
+            **costs.of_judge(verdict).fields,
         )
         if verdict.verdict == "PASS":
             self._note(result)
@@ -165,8 +161,3 @@ class TaskClaims:
             reasoning = "every criterion is met, but all that shows more than the child's word held before it began"
         code: VerdictCode = "not_verified"
         return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
-
-
-_FREE = {
-    "usage": Claim.model_fields["usage"].default, "cost_usd": 0.0, "cost_known_usd": 0.0, "cost_provenance": "observed",
-}  # fmt: skip
