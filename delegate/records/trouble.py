@@ -47,8 +47,8 @@ def trouble_of(error: Exception, path: Path) -> Trouble:
     """What an error of the store in the file `path` means."""
     number = error.errno if isinstance(error, OSError) else (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     numbers = _OF_SYSTEM if isinstance(error, OSError) else _OF_SQLITE
-    kind = next((kind for kind, known in numbers.items() if number in known), "other")
-    kind = "locked" if isinstance(error, TimeoutError) else kind
+    kinds: list[Kind] = [kind for kind, known in numbers.items() if number in known]
+    kind = "locked" if isinstance(error, TimeoutError) else kinds[0] if kinds else "other"
     why = (isinstance(error, OSError) and error.strerror) or str(error)
     why = "it is not a folder" if isinstance(error, FileExistsError) else why
     return Trouble(kind, why, _FIXES[kind].format(path=path))
