@@ -45,8 +45,6 @@ class _GoalChild:
         self._rationale = ""
         self._reply: ClaimReply | None = None
         """What came of the latest claim."""
-        self._state = ""
-        """That of the latest claim whose work could be examined."""
         self._repeated = self._idle = 0
         """How many claims in a row repeated the one before, and how many turns in a row called no tool."""
 
@@ -113,15 +111,12 @@ class _GoalChild:
 
     async def _claim(self, rationale: str) -> tuple[ToolOutput, ChildRun | None]:
         """Have a claim judged. Returns what the model is told, and how the child ends, if it does."""
-        claim = await self._claims.make(rationale)
         with self._job.waiting():
-            self._reply = reply = await self._claims.judge(claim)
+            self._reply = reply = await self._claims.judge(rationale)
         self._rationale = rationale
         if reply.verified:
             return ToolOutput(reply.text), self._job.recorder.finish("completed", output=rationale)
-        if reply.examined:
-            self._repeated = self._repeated + 1 if claim.state == self._state else 0
-            self._state = claim.state
+        self._repeated = self._repeated + 1 if reply.repeats else 0
         ended = None
         if self._repeated >= MAX_REPEATED_CLAIMS:
             ended = self._stuck(f"nothing changed in {self._repeated} steps")

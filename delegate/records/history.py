@@ -496,7 +496,8 @@ class Records:
         if length == self._looked.get(handle):
             return []
         try:
-            found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
+            values = (handle, this_process())
+            found = await self._query(lambda db: db.execute(mailbox.SELECT_WAITING, values).fetchall()) or []
             if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
                 return []
         except (DelegateError, *_FAILURES):
