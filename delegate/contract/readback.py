@@ -112,16 +112,15 @@ def _handle(value: object) -> str:
     return value.strip()
 
 
-def report_in(record: JsonObject | None, run_id: str | None) -> tuple[TaskResult, str]:
+def report_in(record: JsonObject | None, *, is_own: bool) -> tuple[TaskResult, str]:
     """Return the result and the whole report from a task's record (see `Records.read`).
 
     Raises:
-        CallError: There is no record or no report yet, or the record belongs to another run than `run_id`. With None,
-            records of all runs can be read.
+        CallError: There is no record or no report yet, or it isn't of the reader's own run.
     """
     if record is None:
         raise unknown_handle()
-    if run_id is not None and record["run_id"] != run_id:
+    if not is_own:
         raise other_run()
     if record["run"] is None:
         states = {"running": "is still running", "outcome_unknown": "was lost before it returned a result"}
