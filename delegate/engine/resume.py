@@ -48,7 +48,6 @@ class Resumed:
     """A task whose process was lost, or one that has ended and continues, and what its child did."""
 
     handle: str
-    run_id: str
     index: int
     task: Task
     workspace: str
@@ -111,7 +110,6 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         ran = dropwhile(lambda event: event["kind"] != "child.started", record["events"])  # in all processes
         return Resumed(
             handle=handle,
-            run_id=record["run_id"],
             index=index,
             task=task,
             workspace=record["workspace"],
@@ -186,7 +184,6 @@ def continued(
         task = Task(**fields)
     return Resumed(
         handle=continuation_of(handle),
-        run_id=record["run_id"],
         index=index,
         task=task,
         workspace=workspace,

@@ -11,7 +11,6 @@ import asyncio
 import json
 import math
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -163,6 +162,16 @@ _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
 FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(result){{of_run}} ORDER BY tasks.rowid
 """  # noqa: S608
+_DRAW = """
+SELECT handle, id FROM (
+    SELECT handle, CASE WHEN type = 'object' THEN json_extract(value, '$.id') END AS id
+    FROM tasks, json_each(CASE WHEN json_valid(result) THEN result END, '$.verdict.criteria')
+    WHERE verdict IS NOT NULL AND (?1 IS NULL OR run_id = ?1)
+        AND CASE WHEN type = 'object' THEN json_extract(value, '$.decided_by') = 'judge' END
+) WHERE typeof(id) = 'text' AND (handle, id) NOT IN (
+    SELECT task, criterion FROM rulings WHERE sampling = 'random'
+) ORDER BY random() LIMIT ?2
+"""
 _KEPT_OF_START = ("worktree", "tier", "tools")
 """What is needed to continue a task that has ended."""
 _AT_ONCE = 1_000
@@ -586,14 +595,8 @@ class Records:
 
         Those that were drawn and ruled on before are left out. Raises DelegateError if the records can't be read.
         """
-        drawn = await self._query(rulings_table.drawn) or set[tuple[str, str]]()
-        open_criteria = [
-            (handle, str(criterion["id"]))
-            for handle, _, verdict in await self.verdicts(run_id)
-            for criterion in _criteria_of(verdict)
-            if criterion.get("decided_by") == "judge" and (handle, criterion.get("id")) not in drawn
-        ]
-        return random.sample(open_criteria, len(open_criteria) if n is None else min(n, len(open_criteria)))
+        limits = (run_id, -1 if n is None else n)
+        return await self._query(lambda connection: connection.execute(_DRAW, limits).fetchall()) or []
 
     async def disagreements(self) -> tuple[int, int]:
         """How many criteria several people ruled on, and on how many they disagree. Raises DelegateError."""
@@ -712,13 +715,6 @@ def _object(text: object) -> JsonObject | None:
     except (ValueError, RecursionError):
         return None
     return cast("JsonObject", document) if isinstance(document, dict) else None
-
-
-def _criteria_of(verdict: object) -> list[JsonObject]:
-    """The criteria in the JSON of a verdict, as far as it isn't damaged."""
-    criteria = (_object(verdict) or {}).get("criteria")
-    items = cast("list[Any]", criteria) if isinstance(criteria, list) else []
-    return [item for item in items if isinstance(item, dict)]
 
 
 def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
