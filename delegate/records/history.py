@@ -29,7 +29,7 @@ from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
-from delegate.records.trouble import trouble_of
+from delegate.records.trouble import explained, trouble_of
 from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, SentMessage, Task, TaskResult, Usage
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import EventKind
@@ -362,13 +362,6 @@ class Records:
         with suppress(*_FAILURES):
             await self._store.write(*statements, keep=True)
 
-    async def _write_or_raise(self, problem: str, *statements: Statement) -> int:
-        """Write, and return the number of changed rows. Raises DelegateError that begins with this problem."""
-        try:
-            return await self._store.write(*statements)
-        except _FAILURES as error:
-            raise DelegateError(f"{problem}: {trouble_of(error, self._path)}") from error
-
     async def start(self, handle: str) -> JsonObject | None:
         """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing.
 
@@ -392,7 +385,8 @@ class Records:
         """
         new = this_process()
         statements = (_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new)
-        rows = await self._write_or_raise("the records can't be written", *statements)
+        with explained("the records can't be written", self._path):
+            rows = await self._store.write(*statements)
         with suppress(DelegateError):  # there is nothing to read then
             self._note_sent()
         return rows > 0
@@ -437,7 +431,8 @@ class Records:
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
         statements = insert, (mailbox.ANSWER, (message.id, handle))
-        stored = process and await self._write_or_raise("the message can't be written", *statements)
+        with explained("the message can't be written", self._path):
+            stored = process and await self._store.write(*statements)
         if not stored:  # it stopped working in the meantime, or there are no records at all
             await self._query(lambda connection: mailbox.receiver(connection, handle))
             raise CallError("unknown_handle", "there is no record with this handle", field="handle")
@@ -566,7 +561,8 @@ class Records:
 
         Raises DelegateError if they can't be written.
         """
-        await self._write_or_raise(f"the ruling can't be written to {self._path}", *rulings_table.inserts(new))
+        with explained(f"the ruling can't be written to {self._path}", self._path):
+            await self._store.write(*rulings_table.inserts(new))
 
     async def readings(self, keys: Sequence[str]) -> dict[str, str]:
         """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
@@ -622,12 +618,8 @@ class Records:
         await self._store.aclose()
 
     async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
-        try:
+        with explained("the records can't be read", self._path):
             return await self._store.read(query)
-        except (sqlite3.Error, OSError) as error:
-            raise DelegateError(f"the records can't be read: {trouble_of(error, self._path)}") from error
-        except ValueError as error:  # text that isn't JSON
-            raise DelegateError(f"the records can't be read: {error}") from error
 
 
 def _texts(run: ChildRun, result: TaskResult) -> tuple[TaskResult, str, str]:

@@ -2,8 +2,12 @@
 
 import errno
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from delegate.types.errors import DelegateError
 
 Kind = Literal["full", "locked", "damaged", "not_writable", "failing", "other"]
 
@@ -52,3 +56,14 @@ def trouble_of(error: Exception, path: Path) -> Trouble:
     why = (isinstance(error, OSError) and error.strerror) or str(error)
     why = "it is not a folder" if isinstance(error, FileExistsError) else why
     return Trouble(kind, why, _FIXES[kind].format(path=path))
+
+
+@contextmanager
+def explained(problem: str, path: Path) -> Generator[None]:
+    """Raise what goes wrong with the store in the file `path` as a DelegateError that begins with the problem."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise DelegateError(f"{problem}: {trouble_of(error, path)}") from error
+    except ValueError as error:  # text that isn't JSON, or can't be stored
+        raise DelegateError(f"{problem}: {error}") from error
