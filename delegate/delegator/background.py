@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ _KEPT_DELEGATIONS = 100
 """The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
 
 
+@dataclass(eq=False, repr=False)
 class Background:
     """Starts calls in the background, and waits for their tasks, reads and stops them, and sends messages to their
     children. It is `delegator.background`.
@@ -36,32 +38,20 @@ class Background:
     What still runs is stopped by `Delegator.aclose`.
     """
 
-    def __init__(
-        self,
-        call: Callable[..., Coroutine[Any, Any, Report]],
-        run: Callable[..., Coroutine[Any, Any, Report]],
-        continue_: Callable[..., Coroutine[Any, Any, Report]],
-        running: "Mapping[str, TaskRun]",
-        runs: RunRegistry,
-        records: Records,
-        *,
-        result_chars: int,
-        on_question: "OnQuestion | None" = None,
-    ) -> None:
-        """`call`, `run` and `continue_` are the delegator's methods; `running` has its running tasks, by handle.
-        `on_question` is asked where a call has none of its own.
-        """
-        self._call = call
-        self._run = run
-        self._continue = continue_
-        self._running = running
-        self._runs = runs
-        self._records = records
-        self._result_chars = result_chars
-        self._on_question = on_question
-        self._delegations = OrderedDict[str, Delegation]()
-        self.outlives_session = False
-        """Whether calls go on after the session that made them, so that parents can be told."""
+    _call: Callable[..., Coroutine[Any, Any, Report]]
+    _run: Callable[..., Coroutine[Any, Any, Report]]
+    _continue: Callable[..., Coroutine[Any, Any, Report]]
+    """These are the delegator's methods."""
+    _running: "Mapping[str, TaskRun]"
+    """The delegator's running tasks, by handle."""
+    _runs: RunRegistry
+    _records: Records
+    _result_chars: int
+    _on_question: "OnQuestion | None"
+    """It is asked where a call has none of its own."""
+    _delegations: OrderedDict[str, Delegation] = field(default_factory=OrderedDict[str, Delegation], init=False)
+    outlives_session: bool = field(default=False, init=False)
+    """Whether calls go on after the session that made them, so that parents can be told."""
 
     async def start(
         self,

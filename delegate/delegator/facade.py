@@ -103,9 +103,8 @@ class Delegator:
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
-        self.child_tools = None
-        if tools is not None:
-            self.child_tools = tuple(one if isinstance(one, Tool) else Tool.from_function(one) for one in tools)
+        given = (one if isinstance(one, Tool) else Tool.from_function(one) for one in tools or ())
+        self.child_tools = None if tools is None else tuple(given)
         """The tools of children. None means the built-in toolbox."""
         catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
         self.catalog = catalog = catalog.with_models(host_models) if host_models else catalog
@@ -166,8 +165,8 @@ class Delegator:
             running,
             self._runs,
             self._records,
-            result_chars=settings.result_chars,
-            on_question=on_question,
+            settings.result_chars,
+            on_question,
         )
 
     @property
@@ -205,7 +204,7 @@ class Delegator:
         from delegate.delegator.merges import Merges  # loaded on first use
 
         judging = self._admission.executor.services.judging
-        return Merges(self.settings, judging, self._records, self._runs.context())
+        return Merges(self.settings.home, judging, self._records, self._runs.context())
 
     def tool(
         self,

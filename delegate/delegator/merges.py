@@ -20,7 +20,6 @@ from delegate.contract import Arguments
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
-from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.sandbox.workspace import take_over, worktree
 from delegate.sandbox.workspace.folder import Folder
@@ -60,14 +59,14 @@ class Merge:
         return f"the work of {work} is in {where} now\nchecked again there: {checked}\n{undo}"
 
 
+@dataclass(eq=False, repr=False)
 class Merges:
     """Merges the work of tasks, each verified in what it is merged into. It is `delegator.merges`."""
 
-    def __init__(self, settings: Settings, judging: Judging, records: Records, context: RunContext) -> None:
-        self._home = settings.home
-        self._judging = judging
-        self._records = records
-        self._context = context
+    _home: Path
+    _judging: Judging
+    _records: Records
+    _context: RunContext
 
     async def merge(self, *handles: str, onto: str | None = None, min_level: Level | None = None) -> Merge:
         """Merge the changes of tasks in this order into the checkout that their worktrees were made from.

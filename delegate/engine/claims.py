@@ -8,7 +8,8 @@ claim ──▶ nothing changed since the last one was refused: refused again, a
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
@@ -23,39 +24,33 @@ from delegate.types import Artifact, ChildRun, Claim, ErrorDetail, JsonObject, T
 from delegate.types.codes import VerdictCode
 from delegate.types.events import ClaimJudged, ClaimMade, Notify
 
-Judge = Callable[[ChildRun, Task], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
 
 
+@dataclass(slots=True)
 class TaskClaims:
-    """The claims of one task.
+    """The claims of one task."""
 
-    `judge` gives the verdict on a run, by the task or by a part of its criteria. `store` stores what judges refused for
-    another process. `before` are claims that were judged by a process that was lost.
-    """
+    _task: Task
+    _recorder: Recorder
+    _folder: Folder
+    _judge: Callable[[ChildRun, Task], Awaitable[Verdict | None]]
+    """Gives the verdict on a run, by the task or by a part of its criteria."""
+    _notify: Notify
+    _refusals: Refusals
+    _store: Callable[[list[JsonObject]], Awaitable[None]]
+    """Stores what judges refused for another process."""
+    _only_reads: Callable[[str], bool]
+    made: list[Claim]
+    """Also those that were judged by a process that was lost."""
+    _refused_state: str | None = None
+    """The state of the latest claim that was examined and refused."""
+    _latest: tuple[ChildRun, Verdict] | None = None
+    """The run of the latest claim, with its verdict."""
 
-    def __init__(
-        self,
-        task: Task,
-        recorder: Recorder,
-        folder: Folder,
-        judge: Judge,
-        notify: Notify,
-        *,
-        refusals: Refusals,
-        store: Callable[[list[JsonObject]], Awaitable[None]],
-        only_reads: Callable[[str], bool],
-        before: Sequence[Claim] = (),
-    ) -> None:
-        self.max_claims = task.max_claims
-        self.made: list[Claim] = list(before)
-        self._recorder, self._folder, self._judge, self._notify = recorder, folder, judge, notify
-        self._task, self._refusals, self._store = task, refusals, store
-        self._only_reads = only_reads
-        self._refused_state: str | None = None
-        """The state of the latest claim that was examined and refused."""
-        self._latest: tuple[ChildRun, Verdict] | None = None
-        """The run of the latest claim, with its verdict."""
+    @property
+    def max_claims(self) -> int:
+        return self._task.max_claims
 
     @property
     def left(self) -> int:

@@ -452,10 +452,10 @@ class TaskRun:
                 folder,
                 judge,
                 self.events.notify,
-                refusals=Refusals(self.task, tools, refused_before),
-                store=self._store_refusals,
-                only_reads=read_only.__contains__,
-                before=self.resumed.claims if self.resumed else (),
+                Refusals(self.task, tools, refused_before),
+                self._store_refusals,
+                read_only.__contains__,
+                list(self.resumed.claims if self.resumed else ()),
             )
         incoming = Incoming()
         if self.call.consumers_of("child.text"):
