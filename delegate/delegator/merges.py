@@ -20,7 +20,7 @@ from delegate.contract import Arguments
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
-from delegate.records.history import Records
+from delegate.records.history import Records, task_of
 from delegate.sandbox.workspace import take_over, worktree
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import LEVELS, AnyCriterion, ChildRun, JsonObject, Level, Task, Verdict, Workspace
@@ -159,7 +159,7 @@ class Merges:
 
         Raises CallError if it can't be merged or its criteria don't hold there.
         """
-        handle, task = record["handle"], Task.model_validate(record["task"])
+        handle, task = record["handle"], task_of(record)
         place = Workspace(mode="worktree", path=checkout, base=base)
         folder = await Folder.open(place, home=self._home / "workspaces")
         try:

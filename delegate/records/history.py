@@ -334,16 +334,11 @@ class Records:
     async def opened(self, handle: str, workspace: Path, start: JsonObject | None = None) -> None:
         """Record the workspace of a child, which may begin to work when this returns, and what is needed to resume it.
 
-        It is committed then, with the events so far: a task whose record has no workspace hasn't done anything.
+        It is committed then, with the events so far: a task whose record has no workspace hasn't done anything. If the
+        store can't be written, the task can't be resumed.
         """
         starts = [] if start is None else [self._start(handle, start)]
         await self._write(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
-
-    async def started(self, handle: str, start: JsonObject) -> None:
-        """Record what is needed to resume a task, until it has a result. It is committed when this returns, unless the
-        store can't be written: the task can't be resumed then.
-        """
-        await self._write(self._start(handle, start))
 
     def _start(self, handle: str, start: JsonObject) -> Statement:
         self._started[handle] = json.dumps({name: start[name] for name in _KEPT_OF_START if start.get(name)})
@@ -677,6 +672,13 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
             if isinstance(at, (int, float)) and (fields := _object(data)) is not None
         ],
     }
+
+
+def task_of(record: JsonObject) -> Task:
+    """The task of a record, which leaves out what is by default so: the kind of a criterion in words."""
+    fields = record["task"]
+    criteria = [{"kind": "text", **criterion} for criterion in fields.get("acceptance_criteria", ())]
+    return Task.model_validate({**fields, "acceptance_criteria": criteria})
 
 
 _NUMBER, _NUMBER_OR_NONE = (int, float), (int, float, type(None))
