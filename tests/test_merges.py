@@ -124,7 +124,9 @@ def written(**files: str) -> Edit:
 
 
 async def test_several_tasks_are_merged_in_order_each_checked_after_those_before_it(children: Children) -> None:
-    first = await children.work(replaced("lines.txt", "1\n", "one\n"), "shell: grep -q one lines.txt", "The report says that the work is done.")
+    first = await children.work(
+        replaced("lines.txt", "1\n", "one\n"), "shell: grep -q one lines.txt", "The report says that the work is done."
+    )
     second = await children.work(replaced("lines.txt", "20\n", "twenty\n"), "file: lines.txt", "shell: true")
     before = state(children.project)
     merge = await children.merge(first, second, first)

@@ -236,15 +236,14 @@ def _resume(text: str, format: Format) -> NoReturn:
     """Go on with a task on record, and print its report."""
     terminal = at_terminal()
     delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
-    goals = list[str]()
 
-    async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> Report:
+    async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, Report]:
         (record,) = await records_of(delegator, [text])
-        goals[:] = [record["task"]["goal"]]
-        return await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
+        report = await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
+        return record["task"]["goal"], report
 
-    report = stoppable(delegator, resume)
-    print_any_report(report, goals, format)
+    goal, report = stoppable(delegator, resume)
+    print_any_report(report, [goal], format)
     raise typer.Exit(exits.of_report(report))
 
 
