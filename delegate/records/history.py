@@ -319,7 +319,7 @@ class Records:
                 raise CallError("home_not_writable", message, hint=f"nothing was run; {trouble.fix}") from None
             await self._write(*inserts)
             return
-        if time.monotonic() >= self._next_cleanup and self._retention.enabled:
+        if time.monotonic() >= self._next_cleanup:
             self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
             self._store.maintain(self._retention.step)
 
@@ -769,11 +769,6 @@ class _Retention:
         self._workspaces = workspaces
         self._days = math.inf if keep_days is None else keep_days
         self._mb = math.inf if keep_mb is None else keep_mb
-
-    @property
-    def enabled(self) -> bool:
-        """Whether there is a limit at all."""
-        return min(self._days, self._mb) < math.inf
 
     def step(self, connection: sqlite3.Connection) -> list[Statement]:
         """Remove a few expired workspaces and return the statements that delete their records.
