@@ -24,6 +24,7 @@ from delegate.types import Parent, Workspace
 from delegate.types.errors import CallError, ConfigError
 from tests.support.git import git
 from tests.support.samples import sampled
+from tests.support.words import met_by, words
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git isn't installed")
 
@@ -70,9 +71,10 @@ class Children:
     def __init__(self, home: Path, project: Path) -> None:
         async def run(job: Job) -> str:
             self._edit(job.workspace)
-            return "done"
+            return "The work is done."
 
-        self.delegator = Delegator(home=home, runner=FunctionRunner(run))
+        client = words([], met_by("The work is done."))
+        self.delegator = Delegator(home=home, runner=FunctionRunner(run), client=client)
         self.project = project
 
     async def work(self, edit: Edit, *criteria: str | dict[str, str], base: str | None = None) -> str:
@@ -122,7 +124,9 @@ def written(**files: str) -> Edit:
 
 
 async def test_several_tasks_are_merged_in_order_each_checked_after_those_before_it(children: Children) -> None:
-    first = await children.work(replaced("lines.txt", "1\n", "one\n"), "shell: grep -q one lines.txt")
+    first = await children.work(
+        replaced("lines.txt", "1\n", "one\n"), "shell: grep -q one lines.txt", "The report says that the work is done."
+    )
     second = await children.work(replaced("lines.txt", "20\n", "twenty\n"), "file: lines.txt", "shell: true")
     before = state(children.project)
     merge = await children.merge(first, second, first)

@@ -23,7 +23,7 @@ from delegate.batch.item import Item, ItemOutcome, ItemState
 from delegate.records import candidate_lists
 from delegate.records.history import DAY, Ending, Records
 from delegate.records.sqlite import Store
-from delegate.records.trouble import trouble_of
+from delegate.records.trouble import explained
 from delegate.types import TaskResult
 from delegate.types.errors import CallError, DelegateError
 
@@ -325,18 +325,12 @@ class Journal:
 
     async def _write(self, *statements: tuple[str, Sequence[object]], keep: bool = False) -> int:
         """Write now. If that fails, what there is to `keep` is written at the next start."""
-        try:
+        with explained("the journal of batches can't be written", self._path):
             return await self._store.write(*statements, keep=keep)
-        except (sqlite3.Error, OSError, ValueError) as error:
-            message = f"the journal of batches can't be written: {trouble_of(error, self._path)}"
-            raise DelegateError(message) from error
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
-        try:
+        with explained("the journal of batches can't be read", self._path):
             return await self._store.read(query)
-        except (sqlite3.Error, OSError) as error:
-            message = f"the journal of batches can't be read: {trouble_of(error, self._path)}"
-            raise DelegateError(message) from error
 
 
 def _lost_outcome(id: str, row: int | None, input: Mapping[str, str], ending: Ending | None) -> ItemOutcome | None:

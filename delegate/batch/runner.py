@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import cast
 
 from delegate._util.cancellation import Cancellation
 from delegate.batch.graph import check
@@ -14,12 +13,12 @@ from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
+from delegate.engine.error_mapping import as_raised
 from delegate.engine.options import CallOptions
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
 from delegate.records.history import Records
 from delegate.types import Task, TaskResult
-from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError
 from delegate.types.events import Event, EventKind, EventSink
 
@@ -104,8 +103,7 @@ class BatchRunner:
         no_call = result.status == "budget_exceeded" and not result.usage.model_calls
         if (no_call and item.task.max_cost_usd is None) or (result.status == "cancelled" and not started):
             assert result.error is not None
-            code = cast("CallErrorCode", result.error.code)  # as of a refused call
-            raise CallError(code, result.error.message, hint=result.error.hint)
+            raise as_raised(result.error)
         return result
 
     def admit(self, task: Task) -> None:

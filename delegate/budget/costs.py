@@ -23,6 +23,12 @@ class Charge:
     known_usd: float = 0.0
     provenance: Provenance = "observed"
 
+    @property
+    def fields(self) -> JsonObject:
+        """As fields of what has usage and a cost on record."""
+        cost = {"cost_usd": self.cost_usd, "cost_known_usd": self.known_usd, "cost_provenance": self.provenance}
+        return {"usage": self.usage, **cost}
+
     def __add__(self, other: "Charge") -> "Charge":
         return Charge(
             self.usage + other.usage,

@@ -44,24 +44,13 @@ def workspace() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeClaim:
-    """A claim that waits for its verdict."""
-
-    n: int
-    run: ChildRun
-    """The run as it would be if the child ended now, with its report and its files."""
-    state: str
-    """A digest of the report, the files, and the calls that may have changed anything."""
-
-
-@dataclass(frozen=True, slots=True)
 class ClaimReply:
     """What came of a claim."""
 
     verified: bool
     text: str
-    examined: bool = True
-    """False if the work couldn't be examined, so that the same claim may be made again."""
+    repeats: bool = False
+    """Whether nothing has changed since the claim before was refused."""
     out_of_budget: ErrorDetail | None = None
     """The limit that leaves no room to judge a claim."""
 
@@ -69,19 +58,18 @@ class ClaimReply:
 class Claims(Protocol):
     """Judges the claims of a child in goal mode."""
 
-    max_claims: int
+    @property
+    def max_claims(self) -> int: ...
 
     @property
     def left(self) -> int:
         """How many more claims the child may make."""
         ...
 
-    async def make(self, rationale: str) -> MadeClaim:
-        """Record that the child claims to be done. No tool of it may be running."""
-        ...
-
-    async def judge(self, claim: MadeClaim) -> ClaimReply:
-        """Give the full verdict on a claim. Only cancellation is raised."""
+    async def judge(self, rationale: str) -> ClaimReply:
+        """Give the full verdict on what the child claims to be done. No tool of it may be running. Only cancellation is
+        raised.
+        """
         ...
 
 

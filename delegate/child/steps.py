@@ -26,7 +26,6 @@ _CHARS = 2_000
 @dataclass(slots=True)
 class Step:
     n: int
-    goal: str
     tools: tuple[str, ...]
     expected: str
     first_receipt: int
@@ -96,7 +95,7 @@ class Steps:
             raise ToolError(f"a task has at most {MAX_STEPS} steps")
         self.declared += 1
         first = max((receipt.n for receipt in self.receipts()), default=0)
-        self.open = Step(self.declared, goal, tools, expected, first)
+        self.open = Step(self.declared, tools, expected, first)
         self.notify(StepDeclared, n=self.declared, goal=goal, tools=tools, expected=expected)
         return f"step {self.declared} is open; its tools: {', '.join(tools)}"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, cast
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
 from delegate.contract.progress import CallProgress
-from delegate.contract.reading import Arguments, decode, join, kind_of, show
+from delegate.contract.reading import Arguments, join, kind_of, read_object, show
 from delegate.contract.render import data_notice, mark_verdicts, verdict_line
 from delegate.types import JsonObject, ParentQuestion, TaskResult
 from delegate.types.errors import CallError
@@ -96,10 +96,7 @@ def parse_merge(arguments: Arguments) -> tuple[list[str], str | None]:
 
 
 def _fields(arguments: Arguments, known: Sequence[str]) -> Mapping[str, object]:
-    value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
-    if not isinstance(value, Mapping):
-        raise CallError("not_an_object", f"the arguments are {kind_of(value)}, not a JSON object", hint=_EXAMPLE)
-    fields = cast("Mapping[str, object]", value)
+    fields = read_object(arguments, _EXAMPLE)
     if unknown := [name for name in fields if name not in known]:
         name = join("", str(unknown[0]))
         raise CallError("unknown_field", f"`{name}` is not a field of this tool", field=name, hint=_EXAMPLE)
@@ -112,16 +109,15 @@ def _handle(value: object) -> str:
     return value.strip()
 
 
-def report_in(record: JsonObject | None, run_id: str | None) -> tuple[TaskResult, str]:
+def report_in(record: JsonObject | None, *, is_own: bool) -> tuple[TaskResult, str]:
     """Return the result and the whole report from a task's record (see `Records.read`).
 
     Raises:
-        CallError: There is no record or no report yet, or the record belongs to another run than `run_id`. With None,
-            records of all runs can be read.
+        CallError: There is no record or no report yet, or it isn't of the reader's own run.
     """
     if record is None:
         raise unknown_handle()
-    if run_id is not None and record["run_id"] != run_id:
+    if not is_own:
         raise other_run()
     if record["run"] is None:
         states = {"running": "is still running", "outcome_unknown": "was lost before it returned a result"}

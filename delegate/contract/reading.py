@@ -24,16 +24,19 @@ MAX_VALUES = 20_000
 """Maximum number of objects, lists and single values in a call."""
 
 
-def read_object(arguments: object) -> Mapping[str, object]:
-    """Return the call's arguments, given as an object, as JSON text, or as JSON text within JSON text."""
+def read_object(arguments: object, hint: str = "") -> Mapping[str, object]:
+    """Return the call's arguments, given as an object, as JSON text, or as JSON text within JSON text.
+
+    `hint` says what to send instead of anything else.
+    """
     value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
     if isinstance(value, str):
         value = decode(value)
     if isinstance(value, Mapping):
         return cast("Mapping[str, object]", value)
     message = f"the arguments are {kind_of(value)}, not a JSON object"
-    hint = 'send {"tasks": [...]}' if isinstance(value, list) else 'send an object such as {"goal": "..."}'
-    raise CallError("not_an_object", message, hint=hint)
+    usual = 'send {"tasks": [...]}' if isinstance(value, list) else 'send an object such as {"goal": "..."}'
+    raise CallError("not_an_object", message, hint=hint or usual)
 
 
 def decode(text: str | bytes, field: str | None = None) -> Any:

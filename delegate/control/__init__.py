@@ -4,7 +4,7 @@
     run_shots    propose → verify → review → propose again, for runners without a conversation
     refusal      what a runner is told about a verdict that isn't a PASS
 
-Goal mode of the built-in child is such a loop too.
+Goal mode of the built-in child tells it the same.
 """
 
 from delegate.control.loop import Controller, LoopLimits, LoopResult, LoopStep, Stop, digest_of, run_loop

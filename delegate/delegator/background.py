@@ -3,14 +3,15 @@
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from delegate import contract
 from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
 from delegate.engine.delegation import Delegation
-from delegate.engine.error_mapping import refusal
+from delegate.engine.error_mapping import as_raised, refusal
 from delegate.records.history import Records, TaskSummary
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from delegate.policy.questions import OnQuestion
     from delegate.sandbox.commands.commands import Author
     from delegate.types import SentMessage
-    from delegate.types.codes import CallErrorCode
 
 _LISTED_RUNS = 100
 """The number of runs in which a caller's latest tasks are looked for."""
@@ -30,6 +30,7 @@ _KEPT_DELEGATIONS = 100
 """The number of tasks in the background that are remembered; the oldest ones are dropped once they have ended."""
 
 
+@dataclass(eq=False, repr=False)
 class Background:
     """Starts calls in the background, and waits for their tasks, reads and stops them, and sends messages to their
     children. It is `delegator.background`.
@@ -37,32 +38,20 @@ class Background:
     What still runs is stopped by `Delegator.aclose`.
     """
 
-    def __init__(
-        self,
-        call: Callable[..., Coroutine[Any, Any, Report]],
-        run: Callable[..., Coroutine[Any, Any, Report]],
-        continue_: Callable[..., Coroutine[Any, Any, Report]],
-        running: "Mapping[str, TaskRun]",
-        runs: RunRegistry,
-        records: Records,
-        *,
-        result_chars: int,
-        on_question: "OnQuestion | None" = None,
-    ) -> None:
-        """`call`, `run` and `continue_` are the delegator's methods; `running` has its running tasks, by handle.
-        `on_question` is asked where a call has none of its own.
-        """
-        self._call = call
-        self._run = run
-        self._continue = continue_
-        self._running = running
-        self._runs = runs
-        self._records = records
-        self._result_chars = result_chars
-        self._on_question = on_question
-        self._delegations = OrderedDict[str, Delegation]()
-        self.outlives_session = False
-        """Whether calls go on after the session that made them, so that parents can be told."""
+    _call: Callable[..., Coroutine[Any, Any, Report]]
+    _run: Callable[..., Coroutine[Any, Any, Report]]
+    _continue: Callable[..., Coroutine[Any, Any, Report]]
+    """These are the delegator's methods."""
+    _running: "Mapping[str, TaskRun]"
+    """The delegator's running tasks, by handle."""
+    _runs: RunRegistry
+    _records: Records
+    _result_chars: int
+    _on_question: "OnQuestion | None"
+    """It is asked where a call has none of its own."""
+    _delegations: OrderedDict[str, Delegation] = field(default_factory=OrderedDict[str, Delegation], init=False)
+    outlives_session: bool = field(default=False, init=False)
+    """Whether calls go on after the session that made them, so that parents can be told."""
 
     async def start(
         self,
@@ -173,7 +162,7 @@ class Background:
         if not delegation.handles:
             error = (await delegation).error
             assert error is not None
-            raise CallError(cast("CallErrorCode", error.code), error.message, field=error.field, hint=error.hint)
+            raise as_raised(error)
         return (await self._records.messages(delegation.handles[0]))[0]
 
     async def messages(self, handle: str) -> "list[SentMessage]":
@@ -202,7 +191,7 @@ class Background:
             delegation.is_here and await delegation.wait(wait_seconds, handle=handle, or_question=or_question)
         ):
             return None
-        result, report = await self._result_of(handle, None, delegation)
+        result, report = await self._result_of(handle, delegation)
         return result.model_copy(update={"summary": report})
 
     def read_tool(self, dialect: Dialect) -> JsonObject:
@@ -249,13 +238,10 @@ class Background:
         Raises:
             CallError: The call is invalid, or there is no such report. The error says how to fix it.
         """
-        request, run_id = contract.parse_read(arguments), self._runs.known_run(parent)
+        request = contract.parse_read(arguments)
         if request.handle is None:
-            return contract.render_list(await self._latest_tasks(run_id, may_read))
-        # Asked before anything is read, so that not even the time of the answer shows whether there is a record.
-        if may_read is not None and not may_read(contract.run_of(request.handle)):
-            raise contract.unknown_handle()
-        is_own = run_id in (None, contract.run_of(request.handle))
+            return contract.render_list(await self._latest_tasks(self._runs.known_run(parent), may_read))
+        is_own = self._is_own(request.handle, parent, may_read)
         delegation = self._delegations.get(request.handle) if is_own else None
         if delegation is not None:
             limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
@@ -266,7 +252,7 @@ class Background:
                 )
                 if not has_ended:
                     return await self._with_messages(self.render_running(delegation), request.handle)
-        result, report = await self._result_of(request.handle, run_id, delegation)
+        result, report = await self._result_of(request.handle, delegation, is_own=is_own)
         limit = self._result_chars
         if request.offset is None:
             shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
@@ -291,9 +277,8 @@ class Background:
         """Execute a call of `stop_delegation`: stop one task, wait until it has ended, and return its result as text.
         Raises CallError if the call is invalid, or there is no such task.
         """
-        handle, run_id = contract.parse_stop(arguments), self._runs.known_run(parent)
-        allowed = may_read is None or may_read(contract.run_of(handle))
-        if allowed and run_id in (None, contract.run_of(handle)):
+        handle = contract.parse_stop(arguments)
+        if self._is_own(handle, parent, may_read):
             await self.stop(handle)
         return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
 
@@ -316,10 +301,8 @@ class Background:
         Returns a text, and the call in the background if the task had ended and continues. Raises CallError if the call
         is invalid, or the message can't be sent.
         """
-        (handle, text), run_id = contract.parse_message(arguments), self._runs.known_run(parent)
-        if may_read is not None and not may_read(contract.run_of(handle)):
-            raise contract.unknown_handle()
-        if run_id not in (None, contract.run_of(handle)):
+        handle, text = contract.parse_message(arguments)
+        if not self._is_own(handle, parent, may_read):
             raise contract.other_run()
         try:
             sent = await self.message(
@@ -351,15 +334,23 @@ class Background:
             self._delegations.popitem(last=False)
         return delegation
 
+    def _is_own(self, handle: str, parent: Parent | None, may_read: Callable[[str], bool] | None) -> bool:
+        """Whether a handle is one of the caller's run, if that is known. Raises CallError if the caller may not read
+        it, before anything is read, so that not even the time of the answer shows whether there is a record.
+        """
+        if may_read is not None and not may_read(contract.run_of(handle)):
+            raise contract.unknown_handle()
+        return self._runs.known_run(parent) in (None, contract.run_of(handle))
+
     async def _result_of(
-        self, handle: str, run_id: str | None, delegation: Delegation | None
+        self, handle: str, delegation: Delegation | None, *, is_own: bool = True
     ) -> tuple[TaskResult, str]:
         """Return a task's result and its whole report from its record, or as they were made if there is no record.
 
         Raises CallError if there is neither.
         """
         try:
-            return contract.report_in(await self._records.read(handle), run_id)
+            return contract.report_in(await self._records.read(handle), is_own=is_own)
         except DelegateError as error:
             if delegation is not None and (result := delegation.result(handle)) is not None:
                 return result, result.report

@@ -1,6 +1,7 @@
 """Batches: any number of tasks, journaled, so that they can be resumed."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from delegate._util.cancellation import Cancellation
@@ -19,23 +20,18 @@ from delegate.types import Task
 from delegate.types.events import EventSink
 
 
+@dataclass(eq=False, repr=False)
 class Batches:
     """Runs batches, and reads what is on record of them. It is `delegator.batches`."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        admission: Admission,
-        runs: RunRegistry,
-        records: Records,
-        close_delegator: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._csv_bom = settings.csv_bom
-        self._journal = Journal(settings.home, records, keep_days=settings.keep_days)
-        self._admission = admission
-        self._runs = runs
-        self._records = records
-        self._close_delegator = close_delegator
+    _settings: Settings
+    _admission: Admission
+    _runs: RunRegistry
+    _records: Records
+    _close_delegator: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
+        self._journal = Journal(self._settings.home, self._records, keep_days=self._settings.keep_days)
 
     def run(
         self,
@@ -102,7 +98,7 @@ class Batches:
             resumed=items.resume,
             skip_bad=skip_bad,
             once=once,
-            results=ResultsFile(Path(results), bom=self._csv_bom) if results is not None else None,
+            results=ResultsFile(Path(results), bom=self._settings.csv_bom) if results is not None else None,
             options=options,
             on_event=on_event,
             consumer=self._admission.consumer,

@@ -103,9 +103,8 @@ class Delegator:
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
-        self.child_tools = None
-        if tools is not None:
-            self.child_tools = tuple(one if isinstance(one, Tool) else Tool.from_function(one) for one in tools)
+        given = (one if isinstance(one, Tool) else Tool.from_function(one) for one in tools or ())
+        self.child_tools = None if tools is None else tuple(given)
         """The tools of children. None means the built-in toolbox."""
         catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
         self.catalog = catalog = catalog.with_models(host_models) if host_models else catalog
@@ -122,7 +121,7 @@ class Delegator:
             _refuse_unenforceable(settings, runner)
         redactor.add_variables({endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env})
         redactor.add_variables(getattr(runner, "secret_variables", ()))
-        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb, discard=_discard)
+        self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb)
         self._runs = RunRegistry(settings, catalog)
         self._servers = _servers_of(settings, self.child_tools)
         self._preparation = preparation = Preparation(phases=2)
@@ -166,8 +165,8 @@ class Delegator:
             running,
             self._runs,
             self._records,
-            result_chars=settings.result_chars,
-            on_question=on_question,
+            settings.result_chars,
+            on_question,
         )
 
     @property
@@ -205,7 +204,7 @@ class Delegator:
         from delegate.delegator.merges import Merges  # loaded on first use
 
         judging = self._admission.executor.services.judging
-        return Merges(self.settings, judging, self._records, self._runs.context())
+        return Merges(self.settings.home, judging, self._records, self._runs.context())
 
     def tool(
         self,
@@ -587,12 +586,6 @@ def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
             f"policy: it can't be enforced on the runner {name}, which calls tools of its own; unset `policy`, or use "
             "the built-in child, or a runner with `uses_job_tools = True`, which calls only `job.tools`"
         )
-
-
-def _discard(workspace: Path) -> None:
-    from delegate.sandbox.workspace.folder import discard  # only where it is needed
-
-    discard(workspace)
 
 
 def _assembly() -> ModuleType:

@@ -20,8 +20,7 @@ from delegate.contract import Arguments
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
-from delegate.policy.settings import Settings
-from delegate.records.history import Records
+from delegate.records.history import Records, task_of
 from delegate.sandbox.workspace import take_over, worktree
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import LEVELS, AnyCriterion, ChildRun, JsonObject, Level, Task, Verdict, Workspace
@@ -60,14 +59,14 @@ class Merge:
         return f"the work of {work} is in {where} now\nchecked again there: {checked}\n{undo}"
 
 
+@dataclass(eq=False, repr=False)
 class Merges:
     """Merges the work of tasks, each verified in what it is merged into. It is `delegator.merges`."""
 
-    def __init__(self, settings: Settings, judging: Judging, records: Records, context: RunContext) -> None:
-        self._home = settings.home
-        self._judging = judging
-        self._records = records
-        self._context = context
+    _home: Path
+    _judging: Judging
+    _records: Records
+    _context: RunContext
 
     async def merge(self, *handles: str, onto: str | None = None, min_level: Level | None = None) -> Merge:
         """Merge the changes of tasks in this order into the checkout that their worktrees were made from.
@@ -160,7 +159,7 @@ class Merges:
 
         Raises CallError if it can't be merged or its criteria don't hold there.
         """
-        handle, task = record["handle"], Task.model_validate(record["task"])
+        handle, task = record["handle"], task_of(record)
         place = Workspace(mode="worktree", path=checkout, base=base)
         folder = await Folder.open(place, home=self._home / "workspaces")
         try:

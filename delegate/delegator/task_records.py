@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -13,15 +14,15 @@ from delegate.records.history import Records, RunSummary, TaskSummary
 from delegate.types import ChildRun, JsonObject, Ruling, RulingWord, Sampling, Verdict
 
 
+@dataclass(eq=False, repr=False)
 class TaskRecords:
     """Reads recorded tasks, and records rulings on their verdicts. It is `delegator.records`.
 
     Raises DelegateError if the records can't be read or written.
     """
 
-    def __init__(self, records: Records, limits: JudgeLimits | None) -> None:
-        self._records = records
-        self._limits = limits
+    _records: Records
+    _limits: JudgeLimits | None
 
     async def read(self, handle: str) -> JsonObject | None:
         """Return the record of a task, even while it is running, or None if there is none. See `Records.read`."""

@@ -1,8 +1,8 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import cycle, islice
@@ -18,7 +18,7 @@ from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
-from delegate.engine.needs import check_together
+from delegate.engine.needs import check_together, of_task
 from delegate.engine.options import CallOptions
 from delegate.engine.roles import in_role, role_of
 from delegate.engine.working_folder import in_workspace, located
@@ -164,7 +164,7 @@ class Admission:
 
         done: list[Task] = []
         for n, task in enumerate(tasks):
-            with _of_task(n, tasks):
+            with of_task(n, tasks):
                 role = role_of(task, self.settings)
                 if role and role.limits_tools and not self.executor.services.uses_job_tools:
                     message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
@@ -220,7 +220,7 @@ class Admission:
             from delegate.judging.checks import can_fail  # loaded only where there is something to try
 
             folder = task.workspace.path if task.workspace is not None else None
-            with _of_task(n, tasks):
+            with of_task(n, tasks):
                 if strict:
                     commands = self.executor.services.commands
                     await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
@@ -243,7 +243,7 @@ class Admission:
         """The models of each task: one for each attempt, unless there is only one (`alone`)."""
         models: list[list[Model | None]] = []
         for n, task in enumerate(tasks):
-            with _of_task(n, tasks):
+            with of_task(n, tasks):
                 first = self.admit(task, context)
                 models.append([first] if alone else self.models_of_attempts(task, first, context))
         return models
@@ -271,16 +271,6 @@ class Admission:
     async def _connect(self, model: Model, task: Task, context: RunContext) -> Connection:
         others = () if task.attempts > 1 else other_children(self.catalog, self._child_request(task, context))
         return replace(await self.connections.open(model), others=others)
-
-
-@contextmanager
-def _of_task(n: int, tasks: Sequence[Task]) -> Generator[None]:
-    """If there are several tasks, errors name the task by its position."""
-    try:
-        yield
-    except CallError as error:
-        error.field = f"tasks[{n}].{error.field}" if error.field and len(tasks) > 1 else error.field
-        raise
 
 
 def _reserve_children(count: int, author: Author, context: RunContext) -> None:

@@ -7,13 +7,14 @@ claim ──▶ nothing changed since the last one was refused: refused again, a
 """
 
 import asyncio
-import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
-from delegate.child.job import ClaimReply, MadeClaim
+from delegate.budget.costs import Charge
+from delegate.child.job import ClaimReply
 from delegate.control.review import refusal, refused_criteria
 from delegate.engine.refusals import Refusals, text_of_call, text_of_file
 from delegate.judging.levels import VERIFIED
@@ -23,95 +24,84 @@ from delegate.types import Artifact, ChildRun, Claim, ErrorDetail, JsonObject, T
 from delegate.types.codes import VerdictCode
 from delegate.types.events import ClaimJudged, ClaimMade, Notify
 
-Judge = Callable[[ChildRun, Task], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
 
 
+@dataclass(slots=True)
 class TaskClaims:
-    """The claims of one task.
+    """The claims of one task."""
 
-    `judge` gives the verdict on a run, by the task or by a part of its criteria. `store` stores what judges refused for
-    another process. `before` are claims that were judged by a process that was lost.
-    """
+    _task: Task
+    _recorder: Recorder
+    _folder: Folder
+    _judge: Callable[[ChildRun, Task], Awaitable[Verdict | None]]
+    """Gives the verdict on a run, by the task or by a part of its criteria."""
+    _notify: Notify
+    _refusals: Refusals
+    _store: Callable[[list[JsonObject]], Awaitable[None]]
+    """Stores what judges refused for another process."""
+    _only_reads: Callable[[str], bool]
+    made: list[Claim]
+    """Also those that were judged by a process that was lost."""
+    _refused_state: str | None = None
+    """The state of the latest claim that was examined and refused."""
+    _latest: tuple[ChildRun, Verdict] | None = None
+    """The run of the latest claim, with its verdict."""
 
-    def __init__(
-        self,
-        task: Task,
-        recorder: Recorder,
-        folder: Folder,
-        judge: Judge,
-        notify: Notify,
-        *,
-        refusals: Refusals,
-        store: Callable[[list[JsonObject]], Awaitable[None]],
-        only_reads: Callable[[str], bool],
-        before: Sequence[Claim] = (),
-    ) -> None:
-        self.max_claims = task.max_claims
-        self.made: list[Claim] = list(before)
-        self._recorder, self._folder, self._judge, self._notify = recorder, folder, judge, notify
-        self._task, self._refusals, self._store = task, refusals, store
-        self._only_reads = only_reads
-        self._refused_state: str | None = None
-        """The state of the latest claim that was examined and refused."""
-        self._latest: tuple[ChildRun, Verdict] | None = None
-        """The run of the latest claim, with its verdict."""
+    @property
+    def max_claims(self) -> int:
+        return self._task.max_claims
 
     @property
     def left(self) -> int:
         return self.max_claims - len(self.made)
 
-    async def make(self, rationale: str) -> MadeClaim:
-        """Record a claim, with the files as they are now."""
+    async def judge(self, rationale: str) -> ClaimReply:
+        """Judge a claim by the files as they are now, unless it only repeats the one before."""
+        n = len(self.made) + 1
         run = self._recorder.finish("completed", output=rationale)
         artifacts = await self._folder.artifacts()
         if artifacts:
             run = run.model_copy(update={"artifacts": artifacts})
-        n = len(self.made) + 1
         self._notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
-        calls = {text_of_call(receipt) for receipt in run.receipts if not self._only_reads(receipt.tool)}
-        state = "\0".join([run.output, *map(text_of_file, run.artifacts), *sorted(calls)])
-        return MadeClaim(n, run, hashlib.blake2b(state.encode("utf-8", "replace"), digest_size=16).hexdigest())
-
-    async def judge(self, claim: MadeClaim) -> ClaimReply:
-        """Judge a claim, unless it only repeats the one before."""
-        if self._latest is not None and claim.state == self._refused_state:
-            self._latest = claim.run, self._latest[1]
-            again = self.made[-1].model_copy(
-                update={"n": claim.n, "step": claim.run.steps, "code": "no_progress", "seconds": 0.0, **_FREE}
-            )
-            text = f"Not judged again: nothing has changed since claim {claim.n - 1}, which was refused."
-            return self._noted(again, text)
+        state = self._state_of(run)
+        if self._latest is not None and state == self._refused_state:
+            self._latest = run, self._latest[1]
+            unlike = {"n": n, "step": run.steps, "code": "no_progress", "seconds": 0.0}
+            again = self.made[-1].model_copy(update={**unlike, **Charge().fields})
+            text = f"Not judged again: nothing has changed since claim {n - 1}, which was refused."
+            return self._noted(again, text, repeats=True)
         start = time.monotonic()
-        verdict = self._only_verified(await self._judged(claim.run))
-        self._latest = claim.run, verdict
-        self._refused_state = claim.state if verdict.examined else None
-        charge = costs.of_judge(verdict)
+        verdict = self._only_verified(await self._judged(run))
+        self._latest = run, verdict
+        self._refused_state = state if verdict.examined else None
         result = Claim(
-            n=claim.n,
-            rationale=claim.run.output[:RATIONALE_CHARS],
-            step=claim.run.steps,
+            n=n,
+            rationale=run.output[:RATIONALE_CHARS],
+            step=run.steps,
             verdict=verdict.verdict,
             code=verdict.code,
             decided_by=verdict.decided_by,
             reasoning=verdict.reasoning,
             refused=() if verdict.verdict == "PASS" else tuple(refused_criteria(verdict)),
             seconds=round(time.monotonic() - start, 6),
-            usage=charge.usage,
-            cost_usd=charge.cost_usd,
-            cost_known_usd=charge.known_usd,
-            cost_provenance=charge.provenance,
+            **costs.of_judge(verdict).fields,
         )
         if verdict.verdict == "PASS":
             self._note(result)
             return ClaimReply(True, "Verified. You are finished.")
         is_spent = "budget_exceeded" in (verdict.code, *(criterion.code for criterion in verdict.criteria))
         limit = ErrorDetail(code="budget_exceeded", message=verdict.reasoning) if is_spent else None
-        reply = self._noted(result, refusal(verdict), limit, examined=verdict.examined)
+        reply = self._noted(result, refusal(verdict), limit)
         if verdict.code == "cancelled":  # a verdict holds it back, so that its cost is kept
             raise asyncio.CancelledError
         reraise_pending_cancel()
         return reply
+
+    def _state_of(self, run: ChildRun) -> str:
+        """The report, the files, and the calls that may have changed anything."""
+        calls = {text_of_call(receipt) for receipt in run.receipts if not self._only_reads(receipt.tool)}
+        return "\0".join([run.output, *map(text_of_file, run.artifacts), *sorted(calls)])
 
     async def _judged(self, run: ChildRun) -> Verdict:
         """The verdict on a claim. What a judge refused of the same work isn't put to it again, and stays refused."""
@@ -144,10 +134,10 @@ class TaskClaims:
             return child, None
         return child.model_copy(update={"artifacts": run.artifacts}), verdict
 
-    def _noted(self, claim: Claim, text: str, limit: ErrorDetail | None = None, *, examined: bool = True) -> ClaimReply:
+    def _noted(self, claim: Claim, text: str, limit: ErrorDetail | None = None, *, repeats: bool = False) -> ClaimReply:
         self._note(claim)
         text = f"{text}\n\nThis was claim {claim.n} of {self.max_claims}."
-        return ClaimReply(False, text, examined, limit)
+        return ClaimReply(False, text, repeats, limit)
 
     def _note(self, claim: Claim) -> None:
         self.made.append(claim)
@@ -165,8 +155,3 @@ class TaskClaims:
             reasoning = "every criterion is met, but all that shows more than the child's word held before it began"
         code: VerdictCode = "not_verified"
         return verdict.model_copy(update={"verdict": "FAIL", "code": code, "reasoning": reasoning})
-
-
-_FREE = {
-    "usage": Claim.model_fields["usage"].default, "cost_usd": 0.0, "cost_known_usd": 0.0, "cost_provenance": "observed",
-}  # fmt: skip

@@ -11,7 +11,7 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
@@ -56,7 +56,8 @@ class Consumer(Generic[T]):
         self._direct = direct or isinstance(getattr(sink, "__self__", None), asyncio.Queue)
         self._is_async = any(map(inspect.iscoroutinefunction, (sink, type(sink).__call__)))
         self._queued = self._is_async
-        self._queue: deque[T] = deque()
+        self._queue: deque[Any] = deque()
+        """Events, or coroutines that the sink has returned for them."""
         self._lock = threading.Lock()
         self._idle: Future[None] | None = None
         """Done when the queue is empty. None while no events are passed on."""
@@ -77,7 +78,7 @@ class Consumer(Generic[T]):
         else:
             if answer is not None and inspect.iscoroutine(answer):  # a plain function that returns a coroutine
                 self._is_async = self._queued = True
-                self._put(event, first=answer)
+                self._put(answer)
                 return
         seconds = time.perf_counter() - start
         if seconds > SLOW_SECONDS and not self._direct:
@@ -85,29 +86,29 @@ class Consumer(Generic[T]):
             text = "the event consumer %s took %.1f s for one event, on the event loop: it gets the others in a thread"
             _log.warning(text, self._name, seconds)
 
-    def _put(self, event: T, first: Any = None) -> None:
+    def _put(self, event: T | Coroutine[Any, Any, Any]) -> None:
         with self._lock:
             if is_full := len(self._queue) >= MAX_QUEUED:
                 self._dropped += 1
                 if self._dropped > 1:
                     return
-            elif first is None:
+            else:
                 self._queue.append(event)
             worker = self._worker if self._is_async else None
             # It was stopped, or its event loop was, so that it won't continue.
             is_lost = worker is not None and (worker.done() or worker.get_loop().is_closed())
             if self._idle is None or is_lost:
-                self._start(first)
+                self._start()
         if is_full:
             text = "the event consumer %s is %d events behind: what doesn't fit into its queue is dropped"
             _log.warning(text, self._name, MAX_QUEUED)
 
-    def _start(self, first: Any) -> None:
+    def _start(self) -> None:
         """Start to pass on what is in the queue. The caller holds the lock."""
         self._idle = idle = Future[None]()
         idle.set_running_or_notify_cancel()  # so that a caller that waits for it can't cancel it
         if self._is_async:
-            self._worker = asyncio.get_running_loop().create_task(self._pass_on_async(idle, first))
+            self._worker = asyncio.get_running_loop().create_task(self._pass_on_async(idle))
             return
 
         def pass_on() -> None:
@@ -120,16 +121,16 @@ class Consumer(Generic[T]):
         work = partial(copy_context().run, pass_on)
         threading.Thread(target=work, name=f"events for {self._name}", daemon=True).start()
 
-    async def _pass_on_async(self, idle: "Future[None]", first: Any) -> None:
-        while first is not None or self._has_more(idle):
+    async def _pass_on_async(self, idle: "Future[None]") -> None:
+        while self._has_more(idle):
+            event = self._queue.popleft()
             try:
-                await (first or self._sink(self._queue.popleft()))
+                await (event if inspect.iscoroutine(event) else self._sink(event))
             except (Exception, asyncio.CancelledError) as error:
                 own = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
                     raise
                 self._log_failure()
-            first = None
 
     def _has_more(self, idle: "Future[None]") -> bool:
         with self._lock:

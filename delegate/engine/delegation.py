@@ -52,10 +52,11 @@ class Delegation:
         self._questions: dict[str, tuple[ParentQuestion, asyncio.Future[str | None]]] = {}
         """By handle: what is asked, and what the answer is given to."""
         self._has_changed = asyncio.Event()
-        """Set, and replaced, when a task has ended or a child has asked."""
+        """Set, and replaced, when a task or the call has ended, or a child has asked."""
         self._cancellation = Cancellation()
         self._running = asyncio.create_task(self._run(run, self._ask if asks else on_question))
         self._running.add_done_callback(retrieve_exception)
+        self.add_done_callback(self._note_change)
 
     def __await__(self) -> Generator[Any, None, Report]:
         return asyncio.shield(self._running).__await__()
@@ -111,17 +112,10 @@ class Delegation:
     async def events(self) -> AsyncGenerator[Event]:
         """Yield the events so far, at most the latest 1,000, and then further ones until all tasks have ended."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-
-        def end(_: "asyncio.Task[Report]") -> None:
-            queue.put_nowait(None)
-
         with self.reported_to(queue.put_nowait):
-            self._running.add_done_callback(end)
-            try:
-                while (event := await queue.get()) is not None:
-                    yield event
-            finally:
-                self._running.remove_done_callback(end)
+            self.add_done_callback(lambda: queue.put_nowait(None))
+            while (event := await queue.get()) is not None:
+                yield event
 
     @contextmanager
     def reported_to(self, sink: EventSink | None) -> Generator[None]:
@@ -149,11 +143,7 @@ class Delegation:
                 while not self._has_ended(handle):
                     if or_question and any(handle in (None, question.handle) for question in self.questions):
                         break
-                    changed = asyncio.ensure_future(self._has_changed.wait())
-                    try:
-                        await asyncio.wait({self._running, changed}, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        changed.cancel()
+                    await self._has_changed.wait()
         return self._has_ended(handle)
 
     async def _ask(self, question: ParentQuestion) -> str | None:

@@ -1,9 +1,11 @@
 """Maps an exception that ended a child to a status and an `ErrorDetail`."""
 
 import asyncio
+from typing import cast
 
 from delegate._util.cancellation import Cancellation, Deadline
 from delegate.types import ErrorDetail, Report, RunStatus
+from delegate.types.codes import CallErrorCode
 from delegate.types.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
 
 MappedError = tuple[RunStatus, ErrorDetail]
@@ -64,6 +66,11 @@ def too_large(error: WorkspaceTooLarge) -> ErrorDetail:
 def error_detail(error: CallError) -> ErrorDetail:
     """Return a refused call's error as data."""
     return ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
+
+
+def as_raised(detail: ErrorDetail) -> CallError:
+    """The error of a refused call."""
+    return CallError(cast("CallErrorCode", detail.code), detail.message, field=detail.field, hint=detail.hint)
 
 
 def _budget_exceeded(error: BudgetExceeded) -> MappedError:

@@ -3,8 +3,8 @@
 import os
 import posixpath
 import unicodedata
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -66,22 +66,25 @@ def check_together(tasks: Sequence[Task], *, scratch: bool) -> None:
     names = names_of(tasks)
     by_name = {_folded(name): task for name, task in zip(names, tasks, strict=True)}
     for n, task in enumerate(tasks):
-        try:
-            if [_folded(name) for name in names[:n]].count(_folded(names[n])):
+        with of_task(n, tasks):
+            if _folded(names[n]) in map(_folded, names[:n]):
                 message = f"another task is named {names[n]!r} too"
                 raise CallError("duplicate_id", message, field="id", hint="give every task another id, or none")
             if task.needs:
                 _check_needs(task, names, by_name)
             if task.attempts > 1:
                 _check_attempts(task, scratch=scratch)
-        except CallError as error:
-            error.field = f"tasks[{n}].{error.field}" if len(tasks) > 1 else error.field
-            raise
-    try:
+    with of_task(next((n for n, task in enumerate(tasks) if task.needs), 0), tasks):
         stages({name: task.needs for name, task in zip(names, tasks, strict=True)})
+
+
+@contextmanager
+def of_task(n: int, tasks: Sequence[Task]) -> Generator[None]:
+    """If there are several tasks, errors name the task by its position."""
+    try:
+        yield
     except CallError as error:
-        first = next(n for n, task in enumerate(tasks) if task.needs)
-        error.field = f"tasks[{first}].needs" if len(tasks) > 1 else "needs"
+        error.field = f"tasks[{n}].{error.field}" if error.field and len(tasks) > 1 else error.field
         raise
 
 

@@ -18,7 +18,7 @@ from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.engine.questions import ASK, Heard
-from delegate.records.history import Ending
+from delegate.records.history import Ending, task_of
 from delegate.records.mailbox import continuation_of
 from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
 from delegate.types.base import Value
@@ -48,7 +48,6 @@ class Resumed:
     """A task whose process was lost, or one that has ended and continues, and what its child did."""
 
     handle: str
-    run_id: str
     index: int
     task: Task
     workspace: str
@@ -95,7 +94,7 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
     record = records[-1]
     handle: str = record["handle"]
     try:
-        task = _task(record["task"])
+        task = task_of(record)
         message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
         if record["workspace"] is None and len(records) > 1:
             before = continued(records[:-1], start or {}, message, None, index=index)
@@ -111,7 +110,6 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         ran = dropwhile(lambda event: event["kind"] != "child.started", record["events"])  # in all processes
         return Resumed(
             handle=handle,
-            run_id=record["run_id"],
             index=index,
             task=task,
             workspace=record["workspace"],
@@ -166,7 +164,7 @@ def continued(
         CallError: It can't; the message says why.
     """
     record = records[-1]
-    handle, task, run, worktree = record["handle"], _task(record["task"]), record["run"], kept.get("worktree")
+    handle, task, run, worktree = record["handle"], task_of(record), record["run"], kept.get("worktree")
     workspace, diff, start = record["workspace"] or "", None, FRESH
     if task.needs:
         raise _not_continued(handle, "it was given what other tasks had left, which isn't kept for it")
@@ -186,7 +184,6 @@ def continued(
         task = Task(**fields)
     return Resumed(
         handle=continuation_of(handle),
-        run_id=record["run_id"],
         index=index,
         task=task,
         workspace=workspace,
@@ -247,12 +244,6 @@ def _receipts_of(ended: Sequence[JsonObject]) -> Iterator[Receipt]:
 
 def _last_receipt(ended: Sequence[JsonObject]) -> int:
     return max((receipt.n for receipt in _receipts_of(ended)), default=0)
-
-
-def _task(fields: JsonObject) -> Task:
-    """The task of a record, which leaves out what is by default so: the kind of a criterion in words."""
-    criteria = [{"kind": "text", **criterion} for criterion in fields.get("acceptance_criteria", ())]
-    return Task.model_validate({**fields, "acceptance_criteria": criteria})
 
 
 def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool = False) -> Iterator[JsonObject]:

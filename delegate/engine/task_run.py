@@ -245,9 +245,9 @@ class TaskRun:
 
     async def _store_refusals(self, refusals: list[JsonObject]) -> None:
         """Store what judges refused, for another process that may have to go on with this task."""
-        if self._start is not None:
+        if self._start is not None and self.folder is not None:
             self._start["refusals"] = redactor.value(refusals)
-            await self.call.services.records.started(self.handle, self._start)
+            await self.call.services.records.opened(self.handle, self.folder.root, self._start)
 
     async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
         """Wait for a permit, open the workspace, and run the child in it under its deadline.
@@ -452,10 +452,10 @@ class TaskRun:
                 folder,
                 judge,
                 self.events.notify,
-                refusals=Refusals(self.task, tools, refused_before),
-                store=self._store_refusals,
-                only_reads=read_only.__contains__,
-                before=self.resumed.claims if self.resumed else (),
+                Refusals(self.task, tools, refused_before),
+                self._store_refusals,
+                read_only.__contains__,
+                list(self.resumed.claims if self.resumed else ()),
             )
         incoming = Incoming()
         if self.call.consumers_of("child.text"):

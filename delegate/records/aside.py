@@ -74,14 +74,9 @@ class SideFile:
                 continue
             with contextlib.suppress(OSError), path.open("r+", encoding="utf-8") as file:
                 _lock(file)  # fails where its process is alive
-                connection.execute("BEGIN IMMEDIATE")
-                try:
+                with connection:  # commits, or rolls back
+                    connection.execute("BEGIN IMMEDIATE")
                     self._execute_file(connection, path)
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
                 path.unlink(missing_ok=True)
 
     def refuse(self, statement: Statement) -> None:

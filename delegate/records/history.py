@@ -11,7 +11,6 @@ import asyncio
 import json
 import math
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,7 @@ from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store
-from delegate.records.trouble import trouble_of
+from delegate.records.trouble import explained, trouble_of
 from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, SentMessage, Task, TaskResult, Usage
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import EventKind
@@ -89,7 +88,6 @@ _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
-_DELETE_START = "DELETE FROM starts WHERE handle = ?"
 _TABLES = ("tasks", "events", "starts", "mailboxes", "messages", "questions")
 """What there is of a task."""
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
@@ -153,16 +151,27 @@ SELECT handle, workspace IS NOT NULL, {candidate_lists.RESULT},
     ) ELSE '[0, 0, 0]' END
 FROM tasks {candidate_lists.JOINED} WHERE handle IN ({{handles}})
 """  # noqa: S608
-_SELECT_NUMBERS = "SELECT MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) FROM tasks WHERE run_id = ?"
+_SELECT_NEXT_NUMBER = """
+SELECT COALESCE(MAX(CAST(substr(handle, length(run_id) + 2) AS INTEGER)) + 1, 0) FROM tasks WHERE run_id = ?
+"""
 _SELECT_EXPIRED = """
 SELECT handle, workspace FROM tasks WHERE (ended_at IS NOT NULL OR process IN ({dead})) AND began_at < ?
 ORDER BY began_at LIMIT ?
 """
-_WORKSPACE_IN_USE = "SELECT 1 FROM tasks WHERE workspace = ? AND handle <> ? LIMIT 1"
 _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
 FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(result){{of_run}} ORDER BY tasks.rowid
 """  # noqa: S608
+_DRAW = """
+SELECT handle, id FROM (
+    SELECT handle, CASE WHEN type = 'object' THEN json_extract(value, '$.id') END AS id
+    FROM tasks, json_each(CASE WHEN json_valid(result) THEN result END, '$.verdict.criteria')
+    WHERE verdict IS NOT NULL AND (?1 IS NULL OR run_id = ?1)
+        AND CASE WHEN type = 'object' THEN json_extract(value, '$.decided_by') = 'judge' END
+) WHERE typeof(id) = 'text' AND (handle, id) NOT IN (
+    SELECT task, criterion FROM rulings WHERE sampling = 'random'
+) ORDER BY random() LIMIT ?2
+"""
 _KEPT_OF_START = ("worktree", "tier", "tools")
 """What is needed to continue a task that has ended."""
 _AT_ONCE = 1_000
@@ -174,6 +183,8 @@ _READING_DAYS = 90
 """How long it is known what a criterion is about, as a model read it."""
 _LOOK_SECONDS = 0.1
 """Between two looks for an answer."""
+_FAILURES = (sqlite3.Error, OSError, ValueError)
+"""What the store raises for what it can't write."""
 
 TaskState = Literal["running", "ended", "outcome_unknown", "damaged"]
 """`damaged`: something that is stored of it can't be read."""
@@ -244,24 +255,17 @@ class Records:
 
     If the store can't be written, a result has no handle but is still returned. Records older than `keep_days`, and the
     oldest ones while the file is larger than `keep_mb` megabytes, are removed between other writes, on first use and
-    then every hour. `discard` removes their workspaces in `home/workspaces`. Running tasks are kept.
+    then every hour, with their workspaces in `home/workspaces`. Running tasks are kept.
     """
 
-    def __init__(
-        self,
-        home: Path,
-        *,
-        keep_days: float | None = None,
-        keep_mb: float | None = None,
-        discard: Callable[[Path], None] | None = None,
-    ) -> None:
+    def __init__(self, home: Path, *, keep_days: float | None = None, keep_mb: float | None = None) -> None:
         self._path = home / "records.sqlite3"
         self._store = Store(self._path, SCHEMA)
-        self._retention = _Retention(home / "workspaces", keep_days, keep_mb, discard)
+        self._retention = _Retention(home / "workspaces", keep_days, keep_mb)
         self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
         self._started = dict[str, str]()
-        """The tasks of this process that have a start on record, with what is kept of it after their end."""
+        """What is kept of the start of tasks of this process after their end."""
         self._sent = Path(f"{self._path}-sent")
         """Grows by a byte with each message, so that children needn't query the store before each turn."""
         self._looked = dict[str, int]()
@@ -308,14 +312,14 @@ class Records:
         except sqlite3.IntegrityError:
             hint = "send the message to what it continued as: `delegate show` with its run lists it"
             raise CallError("cannot_message", "the task was continued before", field="handle", hint=hint) from None
-        except (sqlite3.Error, OSError, ValueError) as error:
+        except _FAILURES as error:
             trouble = trouble_of(error, self._path)
             if trouble.kind in ("full", "failing", "not_writable"):
                 message = f"records can't be written to {self._path}: {trouble.why}"
                 raise CallError("home_not_writable", message, hint=f"nothing was run; {trouble.fix}") from None
             await self._write(*inserts)
             return
-        if time.monotonic() >= self._next_cleanup and self._retention.enabled:
+        if time.monotonic() >= self._next_cleanup:
             self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
             self._store.maintain(self._retention.step)
 
@@ -330,20 +334,14 @@ class Records:
     async def opened(self, handle: str, workspace: Path, start: JsonObject | None = None) -> None:
         """Record the workspace of a child, which may begin to work when this returns, and what is needed to resume it.
 
-        It is committed then, with the events so far: a task whose record has no workspace hasn't done anything.
+        It is committed then, with the events so far: a task whose record has no workspace hasn't done anything. If the
+        store can't be written, the task can't be resumed.
         """
         starts = [] if start is None else [self._start(handle, start)]
         await self._write(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
 
-    async def started(self, handle: str, start: JsonObject) -> None:
-        """Record what is needed to resume a task, until it has a result. It is committed when this returns, unless the
-        store can't be written: the task can't be resumed then.
-        """
-        await self._write(self._start(handle, start))
-
     def _start(self, handle: str, start: JsonObject) -> Statement:
-        kept = {name: value for name, value in start.items() if name in _KEPT_OF_START and value}
-        self._started[handle] = json.dumps(kept) if kept else ""
+        self._started[handle] = json.dumps({name: start[name] for name in _KEPT_OF_START if start.get(name)})
         return _INSERT_START, (handle, json.dumps(start))
 
     async def flush(self) -> None:
@@ -356,7 +354,7 @@ class Records:
         await self._write(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
 
     async def _write(self, *statements: Statement) -> None:
-        with suppress(sqlite3.Error, OSError, ValueError):
+        with suppress(*_FAILURES):
             await self._store.write(*statements, keep=True)
 
     async def start(self, handle: str) -> JsonObject | None:
@@ -381,13 +379,12 @@ class Records:
         Raises DelegateError if the records can't be written.
         """
         new = this_process()
-        try:
-            rows = await self._store.write((_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new))
-            with suppress(DelegateError):  # there is nothing to read then
-                self._note_sent()
-            return rows > 0
-        except (sqlite3.Error, OSError, ValueError) as error:
-            raise DelegateError(f"the records can't be written: {trouble_of(error, self._path)}") from error
+        statements = (_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new)
+        with explained("the records can't be written", self._path):
+            rows = await self._store.write(*statements)
+        with suppress(DelegateError):  # there is nothing to read then
+            self._note_sent()
+        return rows > 0
 
     async def save(self, run: ChildRun, result: TaskResult, *, now: bool = True) -> TaskResult:
         """Record the result of a task and return it: redacted, and without a handle if it couldn't be stored yet.
@@ -399,10 +396,9 @@ class Records:
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
         row = (time.time(), result.status, verdict, result.cost_usd, result.workspace, run_text, text, result.handle)
-        kept = self._started.pop(result.handle or "", None)
-        if kept is not None:
-            self._store.post((_INSERT_START, (result.handle, kept)) if kept else (_DELETE_START, (result.handle,)))
-        with suppress(sqlite3.Error, OSError, ValueError):
+        if (kept := self._started.pop(result.handle or "", None)) is not None:
+            self._store.post((_INSERT_START, (result.handle, kept)))
+        with suppress(*_FAILURES):
             if await self._store.write(*lists, (_FINISH_TASK, row), now=now, keep=True):
                 if result.handle is None or result.summary == run.output:
                     return result
@@ -429,10 +425,9 @@ class Records:
         text = mailbox.sendable(text)
         process = await self._query(lambda connection: mailbox.receiver(connection, handle))
         message, insert = mailbox.insert(handle, process or "", text)
-        try:
-            stored = 0 if process is None else await self._store.write(insert, (mailbox.ANSWER, (message.id, handle)))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            raise DelegateError(f"the message can't be written: {trouble_of(error, self._path)}") from error
+        statements = insert, (mailbox.ANSWER, (message.id, handle))
+        with explained("the message can't be written", self._path):
+            stored = process and await self._store.write(*statements)
         if not stored:  # it stopped working in the meantime, or there are no records at all
             await self._query(lambda connection: mailbox.receiver(connection, handle))
             raise CallError("unknown_handle", "there is no record with this handle", field="handle")
@@ -461,7 +456,7 @@ class Records:
         """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
         try:
             return bool(await self._store.write((mailbox.OPEN_QUESTION, (handle, n, handle))))
-        except (sqlite3.Error, OSError, ValueError):
+        except _FAILURES:
             return False
 
     async def wait_for_answer(self, handle: str, n: int) -> None:
@@ -484,7 +479,7 @@ class Records:
                 return None
             self._note_sent()  # the process that sent it may have ended before it did this
             return row[0]
-        except (DelegateError, sqlite3.Error, OSError, ValueError):
+        except (DelegateError, *_FAILURES):
             return None
 
     async def take_messages(self, handle: str) -> list[tuple[str, str, int | None]]:
@@ -500,10 +495,11 @@ class Records:
         if length == self._looked.get(handle):
             return []
         try:
-            found = await self._query(lambda connection: mailbox.waiting(connection, handle, this_process())) or []
+            values = (handle, this_process())
+            found = await self._query(lambda db: db.execute(mailbox.SELECT_WAITING, values).fetchall()) or []
             if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
                 return []
-        except (DelegateError, sqlite3.Error, OSError):
+        except (DelegateError, *_FAILURES):
             return []
         self._looked[handle] = length
         return [(id, redactor.text(text), n) for id, text, n in found]
@@ -542,8 +538,8 @@ class Records:
 
     async def next_number(self, run_id: str) -> int:
         """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
-        numbers = await self._query(lambda connection: connection.execute(_SELECT_NUMBERS, (run_id,)).fetchone())
-        return 0 if numbers is None or numbers[0] is None else numbers[0] + 1
+        row = await self._row(_SELECT_NEXT_NUMBER, run_id)
+        return row[0] if row else 0
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
         """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
@@ -560,23 +556,15 @@ class Records:
 
         Raises DelegateError if they can't be written.
         """
-        try:
+        with explained(f"the ruling can't be written to {self._path}", self._path):
             await self._store.write(*rulings_table.inserts(new))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            message = f"the ruling can't be written to {self._path}: {trouble_of(error, self._path)}"
-            raise DelegateError(message) from error
 
     async def readings(self, keys: Sequence[str]) -> dict[str, str]:
         """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
-
-        def select(connection: sqlite3.Connection) -> dict[str, str]:
-            marks = ", ".join("?" * len(keys))
-            return dict(connection.execute(f"SELECT key, reading FROM readings WHERE key IN ({marks})", list(keys)))  # noqa: S608
-
-        try:
-            return await self._query(select) or {}
-        except DelegateError:
-            return {}
+        sql = f"SELECT key, reading FROM readings WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608
+        with suppress(DelegateError):
+            return await self._query(lambda connection: dict(connection.execute(sql, list(keys)))) or {}
+        return {}
 
     def keep_readings(self, readings: Mapping[str, str]) -> None:
         """Store what models read criteria as, soon. Those of before 90 days go."""
@@ -598,14 +586,8 @@ class Records:
 
         Those that were drawn and ruled on before are left out. Raises DelegateError if the records can't be read.
         """
-        drawn = await self._query(rulings_table.drawn) or set[tuple[str, str]]()
-        open_criteria = [
-            (handle, str(criterion["id"]))
-            for handle, _, verdict in await self.verdicts(run_id)
-            for criterion in _criteria_of(verdict)
-            if criterion.get("decided_by") == "judge" and (handle, criterion.get("id")) not in drawn
-        ]
-        return random.sample(open_criteria, len(open_criteria) if n is None else min(n, len(open_criteria)))
+        limits = (run_id, -1 if n is None else n)
+        return await self._query(lambda connection: connection.execute(_DRAW, limits).fetchall()) or []
 
     async def disagreements(self) -> tuple[int, int]:
         """How many criteria several people ruled on, and on how many they disagree. Raises DelegateError."""
@@ -631,12 +613,8 @@ class Records:
         await self._store.aclose()
 
     async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
-        try:
+        with explained("the records can't be read", self._path):
             return await self._store.read(query)
-        except (sqlite3.Error, OSError) as error:
-            raise DelegateError(f"the records can't be read: {trouble_of(error, self._path)}") from error
-        except ValueError as error:  # text that isn't JSON
-            raise DelegateError(f"the records can't be read: {error}") from error
 
 
 def _texts(run: ChildRun, result: TaskResult) -> tuple[TaskResult, str, str]:
@@ -696,6 +674,13 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     }
 
 
+def task_of(record: JsonObject) -> Task:
+    """The task of a record, which leaves out what is by default so: the kind of a criterion in words."""
+    fields = record["task"]
+    criteria = [{"kind": "text", **criterion} for criterion in fields.get("acceptance_criteria", ())]
+    return Task.model_validate({**fields, "acceptance_criteria": criteria})
+
+
 _NUMBER, _NUMBER_OR_NONE = (int, float), (int, float, type(None))
 _SOUND: dict[str, tuple[Callable[[Any], bool], Any]] = {
     "process": (lambda value: isinstance(value, str), ""),
@@ -724,13 +709,6 @@ def _object(text: object) -> JsonObject | None:
     except (ValueError, RecursionError):
         return None
     return cast("JsonObject", document) if isinstance(document, dict) else None
-
-
-def _criteria_of(verdict: object) -> list[JsonObject]:
-    """The criteria in the JSON of a verdict, as far as it isn't damaged."""
-    criteria = (_object(verdict) or {}).get("criteria")
-    items = cast("list[Any]", criteria) if isinstance(criteria, list) else []
-    return [item for item in items if isinstance(item, dict)]
 
 
 def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
@@ -787,18 +765,10 @@ def _state(process: str, ended_at: float | None) -> TaskState:
 class _Retention:
     """Removes records and workspaces by age and by the size of the file."""
 
-    def __init__(
-        self, workspaces: Path, keep_days: float | None, keep_mb: float | None, discard: Callable[[Path], None] | None
-    ) -> None:
+    def __init__(self, workspaces: Path, keep_days: float | None, keep_mb: float | None) -> None:
         self._workspaces = workspaces
         self._days = math.inf if keep_days is None else keep_days
         self._mb = math.inf if keep_mb is None else keep_mb
-        self._discard = discard
-
-    @property
-    def enabled(self) -> bool:
-        """Whether there is a limit at all."""
-        return min(self._days, self._mb) < math.inf
 
     def step(self, connection: sqlite3.Connection) -> list[Statement]:
         """Remove a few expired workspaces and return the statements that delete their records.
@@ -809,19 +779,15 @@ class _Retention:
         expired = self._expired(connection, now - self._days * DAY)
         if not expired and _megabytes(connection) > self._mb:
             expired = self._expired(connection, now)
-        for handle, workspace in expired:
-            if (
-                isinstance(workspace, str)
-                and workspace
-                and not connection.execute(_WORKSPACE_IN_USE, (workspace, handle)).fetchone()
-            ):
+        if not expired:
+            return []
+        handles, marks = [handle for handle, _ in expired], ", ".join("?" * len(expired))
+        in_use = f"SELECT 1 FROM tasks WHERE workspace = ? AND handle NOT IN ({marks}) LIMIT 1"  # noqa: S608
+        for workspace in {workspace for _, workspace in expired if isinstance(workspace, str) and workspace}:
+            if not connection.execute(in_use, (workspace, *handles)).fetchone():
                 self._remove_workspace(Path(workspace))
-        deleted: list[Statement] = [
-            (f"DELETE FROM {table} WHERE handle = ?", (handle,))  # noqa: S608
-            for handle, _ in expired
-            for table in _TABLES
-        ]
-        return [*deleted, candidate_lists.DELETE_UNUSED] if deleted else []
+        deleted = [(f"DELETE FROM {table} WHERE handle IN ({marks})", handles) for table in _TABLES]  # noqa: S608
+        return [*deleted, candidate_lists.DELETE_UNUSED]
 
     def _expired(self, connection: sqlite3.Connection, before: float) -> list[tuple[str, str | None]]:
         still_open = connection.execute("SELECT DISTINCT process FROM tasks WHERE ended_at IS NULL")
@@ -832,11 +798,13 @@ class _Retention:
     def _remove_workspace(self, workspace: Path) -> None:
         """Remove a workspace, but only a folder that is directly inside `home/workspaces`."""
         is_kept_workspace = Path(os.path.realpath(workspace)).parent == Path(os.path.realpath(self._workspaces))
-        if self._discard is None or not is_kept_workspace or workspace.is_symlink():
+        if not is_kept_workspace or workspace.is_symlink():
             return
+        from delegate.sandbox.workspace.folder import discard  # loaded only where it is needed
+
         try:
             with suppress(FileNotFoundError):  # already removed
-                self._discard(workspace)
+                discard(workspace)
         except OSError as error:
             _log.warning("the workspace %s can't be removed: %s", workspace, error)
 

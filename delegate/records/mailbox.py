@@ -60,7 +60,7 @@ UPDATE messages SET process = ?1 WHERE handle = ?2 AND process = ?3 AND delivere
         OR (?4 AND rowid = (SELECT MIN(rowid) FROM messages WHERE handle = ?2)))
     AND EXISTS (SELECT 1 FROM tasks WHERE handle = ?2 AND process = ?1)
 """
-_SELECT_WAITING = """
+SELECT_WAITING = """
 SELECT id, text, (SELECT n FROM questions WHERE handle = messages.handle AND message = id) FROM messages
 WHERE handle = ? AND process = ? AND delivered_at IS NULL ORDER BY rowid
 """
@@ -108,13 +108,6 @@ def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement
     """A message, and the statement that stores it if its receiver still takes it."""
     message = SentMessage(id=secrets.token_hex(6), handle=handle, state="queued", text=text, sent_at=time.time())
     return message, (_INSERT, (message.id, message.sent_at, text, handle, process))
-
-
-def waiting(connection: sqlite3.Connection, handle: str, process: str) -> list[tuple[str, str, int | None]]:
-    """The ids and texts of the messages that a child hasn't read, in the order in which they were sent, each with the
-    number of the question that it answers, if it answers one.
-    """
-    return connection.execute(_SELECT_WAITING, (handle, process)).fetchall()
 
 
 def continued_from(handle: str) -> str | None:

@@ -176,12 +176,9 @@ class Recorder:
             error=error and error.model_copy(update={"message": self._ends(error.message, WHOLE_CHARS)}),
             model=self.model,
             substituted=self.substituted,
-            usage=self.charge.usage,
-            cost_usd=self.charge.cost_usd,
-            cost_known_usd=self.charge.known_usd,
-            cost_provenance=self.charge.provenance,
             steps=self.steps,
             seconds=round(time.monotonic() - self._started, 6),
+            **self.charge.fields,
         )
         return self._finished
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from delegate.records import aside
 from delegate.records.sqlite import BUSY_SECONDS, locked
+from delegate.records.trouble import trouble_of
 
 _SEARCHED = 100_000
 """How many row numbers are tried behind one that can't be read, before the rest of a table is given up."""
@@ -26,7 +27,6 @@ _HEADER_BYTES = 100
 _RECOVER_SECONDS = 600
 _FROM = "SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
 _ONE = "SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid = ?"
-_INSERT = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
 
 
 class Recovery(NamedTuple):
@@ -62,10 +62,7 @@ def _damage(path: Path, busy_seconds: float) -> str:
         try:
             (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
-            if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF not in (
-                sqlite3.SQLITE_CORRUPT,
-                sqlite3.SQLITE_NOTADB,
-            ):
+            if trouble_of(error, path).kind != "damaged":
                 raise
             return str(error)
     return "" if report == "ok" else str(report)
@@ -170,7 +167,7 @@ def _next_readable(source: sqlite3.Connection, table: str, start: int) -> tuple[
 
 def _insert(target: sqlite3.Connection, table: str, row: tuple[Any, ...]) -> bool:
     with suppress(sqlite3.DatabaseError):
-        columns = ["rowid", *(name for _, name, *_ in target.execute(f"PRAGMA table_info({table})"))]
-        sql = _INSERT.format(table=table, columns=", ".join(columns), values=", ".join("?" * len(row)))
+        columns = ", ".join(("rowid", *(name for _, name, *_ in target.execute(f"PRAGMA table_info({table})"))))
+        sql = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
         return target.execute(sql, row).rowcount > 0
     return False

@@ -60,7 +60,6 @@ _SELECT_OF_TASK = f"SELECT {_NAMES} FROM rulings WHERE task = ? ORDER BY at"  # 
 _SELECT_OF_RUN = f"""
 SELECT {_NAMES} FROM rulings WHERE task IN (SELECT handle FROM tasks WHERE run_id = ?) ORDER BY at
 """  # noqa: S608
-_SELECT_DRAWN = "SELECT DISTINCT task, criterion FROM rulings WHERE sampling = 'random'"
 _SELECT_DISAGREEMENTS = """
 SELECT COUNT(*), COALESCE(SUM(words > 1), 0) FROM (
     SELECT COUNT(DISTINCT ruled_by) AS rulers, COUNT(DISTINCT ruling) AS words FROM rulings GROUP BY task, criterion
@@ -112,11 +111,6 @@ def rulings(connection: sqlite3.Connection, task: str | None, run_id: str | None
         with suppress(ValidationError):
             found.append(Ruling.model_validate(dict(zip(_COLUMNS, row, strict=True))))
     return found
-
-
-def drawn(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    """The tasks and criteria that were drawn at random and ruled on."""
-    return set(connection.execute(_SELECT_DRAWN).fetchall())
 
 
 def disagreements(connection: sqlite3.Connection) -> tuple[int, int]:

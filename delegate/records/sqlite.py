@@ -231,16 +231,10 @@ class Store:
     def _commit(self, writes: Sequence[_Write]) -> Sequence[object]:
         """Write all but what SQLite rejects, after what waits in the side file."""
         connection = self._open()
-        with locked(self._path, self._patience):
+        with locked(self._path, self._patience), connection:  # which commits, or rolls back
             connection.execute("BEGIN IMMEDIATE")  # a transaction that starts with a read would fail instead of waiting
-            try:
-                self._aside.take_in(connection)
-                outcomes = [self._execute(connection, write) for write in writes]
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:  # some errors roll back by themselves
-                    connection.execute("ROLLBACK")
-                raise
+            self._aside.take_in(connection)
+            outcomes = [self._execute(connection, write) for write in writes]
         self._aside.remove()
         with contextlib.suppress(sqlite3.Error, OSError):  # later then
             if os.stat(f"{self._path}-wal").st_size > self._log_bytes:

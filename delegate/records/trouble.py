@@ -2,36 +2,28 @@
 
 import errno
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from delegate.types.errors import DelegateError
+
 Kind = Literal["full", "locked", "damaged", "not_writable", "failing", "other"]
 
-_OF_SQLITE: dict[int, Kind] = {
-    sqlite3.SQLITE_FULL: "full",
-    sqlite3.SQLITE_BUSY: "locked",
-    sqlite3.SQLITE_LOCKED: "locked",
-    sqlite3.SQLITE_PROTOCOL: "locked",
-    sqlite3.SQLITE_CORRUPT: "damaged",
-    sqlite3.SQLITE_NOTADB: "damaged",
-    sqlite3.SQLITE_READONLY: "not_writable",
-    sqlite3.SQLITE_PERM: "not_writable",
-    sqlite3.SQLITE_IOERR: "failing",
+_OF_SQLITE: dict[Kind, set[int]] = {
+    "full": {sqlite3.SQLITE_FULL},
+    "locked": {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL},
+    "damaged": {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB},
+    "not_writable": {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM},
+    "failing": {sqlite3.SQLITE_IOERR},
 }
-_OF_SYSTEM: dict[int, Kind] = {
-    errno.ENOSPC: "full",
-    errno.EDQUOT: "full",
-    errno.EIO: "failing",
-    errno.EFBIG: "failing",
-    errno.EROFS: "not_writable",
-    errno.EACCES: "not_writable",
-    errno.EPERM: "not_writable",
-    # There can't be such a folder.
-    errno.ENOENT: "not_writable",
-    errno.ENOTDIR: "not_writable",
-    errno.EEXIST: "not_writable",
-    errno.ENAMETOOLONG: "not_writable",
-    errno.ELOOP: "not_writable",
+_NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
+"""There can't be such a folder."""
+_OF_SYSTEM: dict[Kind, set[int]] = {
+    "full": {errno.ENOSPC, errno.EDQUOT},
+    "not_writable": {errno.EROFS, errno.EACCES, errno.EPERM, *_NO_FOLDER},
+    "failing": {errno.EIO, errno.EFBIG},
 }
 _FIXES: dict[Kind, str] = {
     "full": "free some space there, or set `home` (DELEGATE_HOME) to a folder on another disk",
@@ -57,13 +49,21 @@ class Trouble(NamedTuple):
 
 def trouble_of(error: Exception, path: Path) -> Trouble:
     """What an error of the store in the file `path` means."""
-    kind: Kind = "other"
-    if isinstance(error, sqlite3.Error):
-        kind = _OF_SQLITE.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, "other")
-    elif isinstance(error, TimeoutError):
-        kind = "locked"
-    elif isinstance(error, OSError):
-        kind = _OF_SYSTEM.get(error.errno or 0, "other")
+    number = error.errno if isinstance(error, OSError) else (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    numbers = _OF_SYSTEM if isinstance(error, OSError) else _OF_SQLITE
+    kinds: list[Kind] = [kind for kind, known in numbers.items() if number in known]
+    kind = "locked" if isinstance(error, TimeoutError) else kinds[0] if kinds else "other"
     why = (isinstance(error, OSError) and error.strerror) or str(error)
     why = "it is not a folder" if isinstance(error, FileExistsError) else why
     return Trouble(kind, why, _FIXES[kind].format(path=path))
+
+
+@contextmanager
+def explained(problem: str, path: Path) -> Generator[None]:
+    """Raise what goes wrong with the store in the file `path` as a DelegateError that begins with the problem."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise DelegateError(f"{problem}: {trouble_of(error, path)}") from error
+    except ValueError as error:  # text that isn't JSON, or can't be stored
+        raise DelegateError(f"{problem}: {error}") from error

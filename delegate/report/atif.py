@@ -13,7 +13,8 @@ from importlib.metadata import version
 from typing import Any
 
 from delegate.child.prompt import assignment
-from delegate.types import JsonObject, Task
+from delegate.records.history import task_of
+from delegate.types import JsonObject
 from delegate.types.errors import DelegateError
 
 SCHEMA_VERSION = "ATIF-v1.8"
@@ -161,10 +162,7 @@ def _agent(model: str | None) -> JsonObject:
 
 def first_message(record: JsonObject) -> str:
     """What the child was asked to do: goal, context and criteria."""
-    fields = record["task"]
-    # The record leaves out defaults.
-    criteria = [{"kind": "text", **criterion} for criterion in fields.get("acceptance_criteria", [])]
-    task = Task.model_validate({**fields, "acceptance_criteria": criteria})
+    task = task_of(record)
     lines = "\n".join(f"- {criterion.describe()}" for criterion in task.criteria)
     return f"{assignment(task)}\n\nAcceptance criteria:\n{lines}" if lines else assignment(task)
 

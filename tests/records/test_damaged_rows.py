@@ -83,7 +83,7 @@ async def test_every_reader_reads_the_others(what: str, home: Path, handles: tup
         await reports.report(run_ids[damaged])
         await reports.report(run_ids[whole])
     with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
-        _Retention(home / "workspaces", 0, None, None).step(connection)
+        _Retention(home / "workspaces", 0, None).step(connection)
 
 
 @pytest.mark.parametrize("what", ["truncated task", "truncated result", "a text as time", "an unknown status"])

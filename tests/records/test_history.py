@@ -289,9 +289,12 @@ def age(home: Path, goal: str, days: float) -> None:
     change(home, sql, days * DAYS, goal)
 
 
-async def test_old_records_are_removed_with_their_workspaces(home: Path) -> None:
-    folders = await make(["old", "young"])
+async def test_old_records_are_removed_with_their_workspaces_which_several_tasks_may_have(home: Path) -> None:
+    folders = await make(["old", "older", "young"])
+    shutil.rmtree(folders["older"])
+    change(home, "UPDATE tasks SET workspace = ? WHERE workspace = ?", str(folders["old"]), str(folders.pop("older")))
     age(home, "old", 31)
+    age(home, "older", 32)
     age(home, "young", 29)
     assert await kept(home) == ["new", "young"]
     assert [folder.exists() for folder in folders.values()] == [False, True]

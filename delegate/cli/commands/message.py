@@ -39,21 +39,19 @@ def message(
     new_criteria = [typed_criterion(text) for text in criteria] if criteria else None
     terminal = at_terminal()
     delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
-    goals = list[str]()
 
-    async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> SentMessage | Report:
+    async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, SentMessage | Report]:
         (record,) = await records_of(delegator, [handle])
-        goals[:] = [record["task"]["goal"]]
         sent = await delegator.background.message(record["handle"], text, acceptance_criteria=new_criteria)
         if (delegation := delegator.background.delegation(sent.handle)) is None:
-            return sent
+            return "", sent
         with delegation.reported_to(on_event), cancellation.linked(delegation):
-            return await delegation
+            return record["task"]["goal"], await delegation
 
     with refusals_as(format):
-        sent = stoppable(delegator, send)
+        goal, sent = stoppable(delegator, send)
     if isinstance(sent, Report):
-        print_any_report(sent, goals, format)
+        print_any_report(sent, [goal], format)
         raise typer.Exit(exits.of_report(sent))
     if not print_as_json(format, sent.model_dump(), None):
         state = "the child goes on with it" if sent.is_answer else "the child reads it before its next turn"

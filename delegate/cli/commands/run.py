@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -23,10 +23,10 @@ from delegate.cli.screen.out import Out
 from delegate.cli.screen.output import print_report, print_report_as
 from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
+from delegate.engine.error_mapping import as_raised
 from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.workspace.folder import existing
 from delegate.types import Report, Task
-from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError
 from delegate.types.events import EventSink
 from delegate.types.request import MAX_ATTEMPTS
@@ -236,15 +236,14 @@ def _resume(text: str, format: Format) -> NoReturn:
     """Go on with a task on record, and print its report."""
     terminal = at_terminal()
     delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
-    goals = list[str]()
 
-    async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> Report:
+    async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, Report]:
         (record,) = await records_of(delegator, [text])
-        goals[:] = [record["task"]["goal"]]
-        return await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
+        report = await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
+        return record["task"]["goal"], report
 
-    report = stoppable(delegator, resume)
-    print_any_report(report, goals, format)
+    goal, report = stoppable(delegator, resume)
+    print_any_report(report, [goal], format)
     raise typer.Exit(exits.of_report(report))
 
 
@@ -253,8 +252,7 @@ def print_any_report(report: Report, goals: Sequence[str], format: Format) -> No
     if format is not Format.pretty:
         print_report_as(format, report)
     elif (error := report.error) is not None:
-        code = cast("CallErrorCode", error.code)  # as it was raised
-        raise CallError(code, error.message, field=error.field, hint=error.hint)
+        raise as_raised(error)
     else:
         print_report(report, goals)
 

@@ -1,9 +1,9 @@
 """`delegate show`: prints the record of a task, or the tasks of a run."""
 
 import json
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -67,68 +67,51 @@ def show(
     always contain the transcript, and all tasks of a run unless a --page is
     given.
     """
-    delegator, pretty = Delegator(), format is Format.pretty
-    options = {"failed": failed, "attempts": attempts, "pretty": pretty}
+    delegator = Delegator()
+    options: dict[str, Any] = {"failed": failed, "attempts": attempts, "transcript": transcript, "format": format}
     with refusals_as(format):
-        selection = work(delegator, lambda _: _find(delegator, run, number, page, **options))
-    rows = [task._asdict() for task in selection.tasks]
-    if print_as_json(format, selection.record or rows, None if selection.record else rows):
-        return
-    if selection.record:
-        _print_task(selection.record, selection.number, transcript=transcript)
-    elif failed:
-        _print_failed(selection)
-    else:
-        _print_run(selection)
+        work(delegator, lambda _: _printer(delegator, run, number, page, **options))()
 
 
-class _Selection(NamedTuple):
-    """What is shown: the record of a task, or tasks of a run."""
-
-    record: JsonObject | None = None
-    number: int | None = None
-    """The number of the record among the tasks of its run, from 1; None if it is the only one."""
-    tasks: Sequence[TaskSummary] = ()
-    """Those of one page."""
-    numbers: Mapping[str, int] = MappingProxyType({})
-    """The numbers of the run's tasks, from 1, by their handles."""
-    rows: Mapping[str, str] = MappingProxyType({})
-    """The ids of a batch's rows, by the handles of the attempts at them; `run again` for earlier ones."""
-    name: str = ""
-    """How the run was named."""
-    rest: str = ""
-    """Which tasks these are of how many, and how to see the others; empty if these are all."""
-    records: Mapping[int, JsonObject] = MappingProxyType({})
-    """The records of failed tasks, by their numbers."""
-
-
-async def _find(
-    delegator: Delegator, text: str, number: int | None, page: int | None, *, failed: bool, attempts: bool, pretty: bool
-) -> _Selection:
-    """What `text` and `number` name. For people, a run of one task is this task, and one of many is a page of them."""
+async def _printer(
+    delegator: Delegator,
+    text: str,
+    number: int | None,
+    page: int | None,
+    *,
+    failed: bool,
+    attempts: bool,
+    transcript: bool,
+    format: Format,
+) -> Callable[[], object]:
+    """What prints that which `text` and `number` name. For people, a run of one task is this task, and one of many is a
+    page of them.
+    """
     record, tasks = await find(delegator, text, number, attempts=attempts)
-    positions = numbers(tasks)
+    positions, pretty = numbers(tasks), format is Format.pretty
     if record is None and pretty and not failed and len(tasks) == 1:
         record = await delegator.records.read(tasks[0].handle)
     if record is not None:
-        return _Selection(record, positions.get(record["handle"]) if len(positions) > 1 else None)
+        n = positions.get(record["handle"]) if len(positions) > 1 else None
+        printed = partial(_print_task, record, n, transcript=transcript)
+        return printed if pretty else partial(print_as_json, format, record)
     if failed:
         ended = (task for task in tasks if task.handle in positions and task.state != "running")
         tasks = [task for task in ended if task.verdict == "FAIL" or task.status != "completed"]
     if failed or len(positions) == len(tasks):
         tasks = sorted(tasks, key=lambda task: positions[task.handle])
-    more = f"{PROGRAM} show {text}{' --failed' if failed else ''}{' --attempts' if attempts else ''}"
-    page_tasks, rest = tasks, ""
+    rest = ""
     if pretty or page is not None:
-        page_tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
-    records = {
-        positions[task.handle]: await delegator.records.read(task.handle) or {}
-        for task in page_tasks
-        if failed and pretty
-    }
-    rows = await rows_of(delegator, tasks[0].run_id) if tasks else {}
-    rows |= other_attempts(tasks, rows)
-    return _Selection(tasks=page_tasks, numbers=positions, rows=rows, name=text, rest=rest, records=records)
+        more = f"{PROGRAM} show {text}{' --failed' if failed else ''}{' --attempts' if attempts else ''}"
+        tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
+    if not pretty:
+        documents = [task._asdict() for task in tasks]
+        return partial(print_as_json, format, documents, documents)
+    if failed:
+        records = {positions[task.handle]: await delegator.records.read(task.handle) or {} for task in tasks}
+        return partial(_print_failed, records, text, rest)
+    rows = await rows_of(delegator, tasks[0].run_id)
+    return partial(_print_run, tasks, positions, rows | other_attempts(tasks, rows), rest)
 
 
 def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) -> tuple[Sequence[TaskSummary], str]:
@@ -168,25 +151,25 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
         out.print("", Trimmed(_receipts(calls, slim_table(out))), sep="\n")
 
 
-def _print_failed(selection: _Selection) -> None:
-    """The short screen of each failed task."""
+def _print_failed(records: Mapping[int, JsonObject], run: str, rest: str) -> None:
+    """The short screen of each failed task, given with its number in the run. `rest` says how to see the others."""
     out = console()
-    if not selection.records:
+    if not records:
         out.print("no task of this run failed")
-    for n, record in selection.records.items():
-        if n != min(selection.records):
+    for n, record in records.items():
+        if n != min(records):
             out.print()
         if record.get("result"):
-            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {selection.name} {n}"
+            result, more = TaskResult.model_validate(record["result"]), f"{PROGRAM} show {run} {n}"
             out.print(task_screen(result, record["task"]["goal"], number=n, more=more))
         else:
             out.print(_unfinished(record))
-    _print_rest(selection)
+    _print_rest(rest)
 
 
-def _print_rest(selection: _Selection) -> None:
-    if selection.rest:
-        console().print("", Prose(Text(selection.rest, "dim")), sep="\n")
+def _print_rest(rest: str) -> None:
+    if rest:
+        console().print("", Prose(Text(rest, "dim")), sep="\n")
 
 
 def _unfinished(record: JsonObject) -> Screen:
@@ -224,12 +207,14 @@ def _receipts(calls: Sequence[Receipt], table: Table) -> Table:
     return table
 
 
-def _print_run(selection: _Selection) -> None:
-    """A table of the tasks, those that children delegated indented and without a number."""
-    out, tasks = console(), selection.tasks
+def _print_run(tasks: Sequence[TaskSummary], positions: Mapping[str, int], ids: Mapping[str, str], rest: str) -> None:
+    """A table of the tasks, those that children delegated indented and without a number. `ids` are those of a batch's
+    rows, by the handles of the attempts at them, and `run again` for earlier ones.
+    """
+    out = console()
     table, full = slim_table(out), out.width >= VERY_ROOMY
     run = tasks[0].run_id if full else short_ids([tasks[0].run_id])[tasks[0].run_id]
-    rows = ["row"] if selection.rows else []
+    rows = ["row"] if ids else []
     for name in ("n", "handle", *rows, *(["started"] if full else []), "state", "verdict", "cost"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("n", "cost") else "left")
     add_title_column(table, "goal")
@@ -237,10 +222,10 @@ def _print_run(selection: _Selection) -> None:
     for task in tasks:
         handle = "  " * (task.depth - top) + run + task.handle.removeprefix(task.run_id)
         state = task.status if task.state == "ended" and task.status else task.state
-        cells = [str(selection.numbers.get(task.handle, "")), handle]
-        cells += [one_line(selection.rows.get(task.handle, ""), _ROW_CHARS)] if rows else []
+        cells = [str(positions.get(task.handle, "")), handle]
+        cells += [one_line(ids.get(task.handle, ""), _ROW_CHARS)] if rows else []
         cells += [when(task.began_at)] if full else []
         cells += [state, task.verdict or "-", rough_usd(task.cost_usd, estimated=task.estimated)]
         table.add_row(*map(Text, cells), title(task.goal))
     out.print(Trimmed(table))
-    _print_rest(selection)
+    _print_rest(rest)

@@ -65,9 +65,7 @@ def _judge(verdict: Verdict | None, share: float | None, claims: Sequence[Claim]
     if verdict is None or record is None:
         return
     if claims:
-        sums = costs.of_judging(verdict, claims)
-        fields = {"cost_usd": sums.cost_usd, "cost_known_usd": sums.known_usd, "cost_provenance": sums.provenance}
-        record = record.model_copy(update={"usage": sums.usage, **fields})
+        record = record.model_copy(update=costs.of_judging(verdict, claims).fields)
     yield from _escalation(verdict, record.attempts)
     if record.model is not None:
         part = [f"{percent(share)} of the cost"] if share is not None else []

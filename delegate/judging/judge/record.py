@@ -161,11 +161,8 @@ class JudgeRecorder:
             attempts=tuple(self.attempts),
             looks=tuple(self.looks),
             escalated=self.escalated,
-            usage=charge.usage,
-            cost_usd=charge.cost_usd,
-            cost_known_usd=charge.known_usd,
-            cost_provenance=charge.provenance,
             seconds=round(sum(attempt.seconds for attempt in self.attempts if attempt.purpose == "judging"), 6),
+            **charge.fields,
         )
 
     def findings(self) -> Iterator[Finding]:
