@@ -229,46 +229,32 @@ class RunRegistry:
         to do; None asks the same one as the call around it. `on_question` answers what its children ask.
         """
         parent = parent or Parent()
-        current = _current.get()
+        if (caller := _current.get()) is None:
+            run = self._host_run(parent.run_id, parent.window_seconds) if parent.run_id else Run(self._settings)
+            run.is_one_call = not parent.run_id
+            self._by_id[run.id] = run
+            caller = RunContext(run, run.ledger)
         usual = self._settings.parent_tier
         model = self._catalog.find(parent.model) if parent.model else None
         if parent.model and model is None:  # the catalog doesn't know it
             told = parent.tier or usual or "standard"
         else:
             told = weaker(model.tier if model else None, parent.tier)
-        tier = weaker(current.tier if current else None, told) or usual or ("standard" if author == "model" else None)
-        deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
         tools = None if parent.tools is None else frozenset(parent.tools)
-        if current is None:
-            run = self._host_run(parent.run_id, parent.window_seconds) if parent.run_id else Run(self._settings)
-            run.is_one_call = not parent.run_id
-            self._by_id[run.id] = run
-            if author == "model":
-                run.limit_calls_of_models()
-            return RunContext(
-                run,
-                run.ledger,
-                tier=tier,
-                tools=tools,
-                deadline=deadline,
-                workspace=parent.workspace,
-                on_approval=on_approval,
-                on_question=on_question,
-            )
-        if author == "model" and not current.depth:
-            current.run.limit_calls_of_models()
-        deadlines = [moment for moment in (deadline, current.deadline) if moment is not None]
-        if current.tools is not None:
-            tools = current.tools if tools is None else current.tools & tools
-        # A child's own children get fresh folders: the host's project is for the parent's children.
-        workspace = None if current.permit else parent.workspace
+        if caller.tools is not None:
+            tools = caller.tools if tools is None else caller.tools & tools
+        deadline = None if parent.seconds_left is None else time.monotonic() + parent.seconds_left
+        deadlines = [moment for moment in (deadline, caller.deadline) if moment is not None]
+        if author == "model" and not caller.depth:
+            caller.run.limit_calls_of_models()
         return replace(
-            current,
-            tier=tier,
+            caller,
+            tier=weaker(caller.tier, told) or usual or ("standard" if author == "model" else None),
             tools=tools,
             deadline=min(deadlines, default=None),
-            workspace=workspace,
-            on_approval=on_approval or current.on_approval,
+            # A child's own children get fresh folders: the host's project is for the parent's children.
+            workspace=None if caller.permit else parent.workspace,
+            on_approval=on_approval or caller.on_approval,
             on_question=on_question,
         )
 

@@ -121,13 +121,6 @@ class CommandRunner:
         is_long = len(result.stdout) + len(result.stderr) > LARGE_CHARS
         return await run_in_thread_if(is_long, partial(self._run_of, job, result))
 
-    def _run_of(self, job: Job, result: ProcessResult) -> ChildRun:
-        if result.exit_code != 0:
-            return failed(job, "exit_code", self._failure(job, result), output=result.stdout)
-        if self._output == "text":
-            return job.recorder.finish("completed", output=result.stdout.strip())
-        return self._read_json(job, result)
-
     async def _working_confinement(self) -> Confinement:
         """The subreaper where it works: it also terminates processes that left the program's process group."""
         if self._confinement is None:
@@ -146,7 +139,11 @@ class CommandRunner:
                 message += f"give it as {os.path.abspath(name)}"
         return message
 
-    def _read_json(self, job: Job, result: ProcessResult) -> ChildRun:
+    def _run_of(self, job: Job, result: ProcessResult) -> ChildRun:
+        if result.exit_code != 0:
+            return failed(job, "exit_code", self._failure(job, result), output=result.stdout)
+        if self._output == "text":
+            return job.recorder.finish("completed", output=result.stdout.strip())
         try:
             output = read_cli_output(result.stdout)
         except ValueError as problem:

@@ -3,7 +3,6 @@
 `delegate mcp install` prints and writes these blocks, and `make clients` plays its scenarios with them.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,10 +60,8 @@ class McpClient:
     """What a new file needs besides."""
     hint: str = ""
     """What else its user has to do."""
-    also: tuple[tuple[str, ...], str, str] | None = None
-    """A list elsewhere in the file that the server's name has to be in: its table, its key, and the name."""
-    approves: str = ""
-    """The key of the entry that lets the model call the tools without a question to the user."""
+    also: tuple[str, ...] = ()
+    """A list elsewhere in the file that the server's name has to be in: its keys, and the name."""
 
     def block(self, launch: Launch) -> "JsonObject":
         """The server's entry."""
@@ -85,50 +82,12 @@ class McpClient:
         return {**entry, **self.more}
 
 
-def yaml_block(client: McpClient, entry: "JsonObject") -> str:
-    """The list of servers with this one alone. Values are written as JSON, which YAML includes."""
-    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in {"name": SERVER, **entry}.items())
-    return f"{client.keys[0]}:\n  - " + "\n    ".join(lines) + "\n"
-
-
-def content(client: str, launch: Launch) -> "JsonObject":
-    """The client's settings file with this server alone. Raises KeyError for an unknown client."""
-    known = CLIENTS[client]
-    inside: Any = known.block(launch)
-    if known.format == "yaml":
-        inside = [{"name": SERVER, **inside}]
-    for key in reversed(known.keys):
-        inside = {key: inside}
-    return inside
-
-
-def config(client: str, launch: Launch) -> tuple[str, str]:
-    """The path of the client's settings file, and the text that adds the server to it.
-
-    Raises KeyError for an unknown client.
-    """
-    known, inside = CLIENTS[client], content(client, launch)
-    if known.format == "toml":
-        import tomlkit  # loaded only where it is needed
-
-        if known.also is not None:
-            table, key, name = known.also
-            listed: JsonObject = {key: [name]}
-            for one in reversed(table):
-                listed = {one: listed}
-            inside |= listed
-        return known.path, tomlkit.dumps(inside)
-    if known.format == "yaml":
-        return known.path, yaml_block(known, known.block(launch))
-    return known.path, json.dumps(inside, indent=2, ensure_ascii=False) + "\n"
-
-
 _NO_KEYS = "it keeps variables that look like keys from the server, so write the keys themselves into its `env`"
 _DESKTOP = "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
 _IN_MS = ("timeout", 1000)
 # Gemini CLI ends a conversation in which the model waits by the same call five times, and Cline counts them too.
 _GEMINI: dict[str, Any] = {
-    "reference": "$NAME", "timeout": _IN_MS, "more": {"trust": True}, "patient": True, "approves": "trust"
+    "reference": "$NAME", "timeout": _IN_MS, "more": {"trust": True}, "patient": True
 }  # fmt: skip
 CLIENTS: Mapping[str, McpClient] = {
     "codex": McpClient(
@@ -147,8 +106,7 @@ CLIENTS: Mapping[str, McpClient] = {
         },
         patient=True,
         # Without it, the request to the model doesn't even name the tools of servers.
-        also=(("features", "code_mode"), "direct_only_tool_namespaces", f"mcp__{SERVER}"),
-        approves="default_tools_approval_mode",
+        also=("features", "code_mode", "direct_only_tool_namespaces", f"mcp__{SERVER}"),
     ),
     # Without alwaysLoad, the model must find the tool by a search first.
     "claude": McpClient("Claude Code", "~/.claude.json", type="stdio", timeout=_IN_MS, more={"alwaysLoad": True}),

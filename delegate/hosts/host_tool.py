@@ -141,14 +141,17 @@ def make_delegate_tool(
         raise ConfigError(
             f"{', '.join(options)}: the delegator has its own settings; give these to `Delegator` instead"
         )
-    delegator, configured, runs = delegator or Delegator(**options), parent or Parent(), _SessionRuns()
+    delegator, runs = delegator or Delegator(**options), _SessionRuns()
+    known = {name: value for name, value in parent or Parent() if value is not None}
     definition = delegator.tool("mcp", parent=parent, background=background)
     policy = WorkspacePolicy.parse(workspace)
-    if policy.mode != "fresh" and configured.workspace is None:
+    if policy.mode != "fresh" and "workspace" not in known:
         definition["description"] += f"\n{policy.sentence(cwd())}"
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        caller, project = _merge(invocation.parent, configured, keep_tools=delegator.child_tools is not None), None
+        # The operator's values win. The host's tool names matter only if children get the host's tools.
+        own = {} if delegator.child_tools is not None else {"tools": None}
+        caller, project = invocation.parent.model_copy(update={**known, **own}), None
         if policy.mode != "fresh" and caller.workspace is None:
             from delegate.hosts.projects import Projects  # loaded only where children get a project
 
@@ -210,56 +213,45 @@ async def _finished_within(seconds: float, delegation: Delegation, invocation: I
 
 def make_read_tool(delegator: Delegator) -> HostTool:
     """Create the tool that waits for a task, and reads the rest of a report that was cut."""
-
-    async def read(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        # No parent: a later run of a conversation may read the report of an earlier one.
-        text = await delegator.background.read_call(
-            arguments,
-            may_read=invocation.may_read,
-            max_wait_seconds=invocation.answer_within,
-            on_event=invocation.on_event,
-        )
-        return ToolAnswer(text)
-
-    return _own_tool(delegator, delegator.background.read_tool("mcp"), read)
+    # No parent: a later run of a conversation may read the report of an earlier one.
+    return _own_tool(
+        delegator,
+        contract.read_tool("mcp"),
+        lambda arguments, call: delegator.background.read_call(
+            arguments, may_read=call.may_read, max_wait_seconds=call.answer_within, on_event=call.on_event
+        ),
+    )
 
 
 def make_stop_tool(delegator: Delegator) -> HostTool:
     """Create the tool that stops a task in the background."""
-
-    async def stop(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        return ToolAnswer(await delegator.background.stop_call(arguments, may_read=invocation.may_read))
-
-    return _own_tool(delegator, delegator.background.stop_tool("mcp"), stop)
+    stop = delegator.background.stop_call
+    return _own_tool(delegator, contract.stop_tool("mcp"), lambda given, call: stop(given, may_read=call.may_read))
 
 
 def make_message_tool(delegator: Delegator) -> HostTool:
     """Create the tool that sends a task an instruction."""
-
-    async def message(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        text, running = await delegator.background.message_call(
+    later = {"run_id": None, "seconds_left": None, "tools": None}  # another run may go on with a task
+    return _own_tool(
+        delegator,
+        contract.message_tool("mcp"),
+        lambda arguments, call: delegator.background.message_call(
             arguments,
-            # A later run may go on with a task, and with other tools.
-            parent=invocation.parent.model_copy(update={"run_id": None, "seconds_left": None, "tools": None}),
-            may_read=invocation.may_read,
-            on_approval=invocation.on_approval,
-            on_question=invocation.on_question,
-            asks=invocation.asks,
-        )
-        return ToolAnswer(text, running=running)
-
-    return _own_tool(delegator, delegator.background.message_tool("mcp"), message)
+            parent=call.parent.model_copy(update=later),
+            may_read=call.may_read,
+            on_approval=call.on_approval,
+            on_question=call.on_question,
+            asks=call.asks,
+        ),
+    )
 
 
 def make_merge_tool(delegator: Delegator) -> HostTool:
     """Create the tool that merges the changes of tasks. Raises ConfigError unless the setting `merge_tool` is on."""
     if not delegator.settings.merge_tool:
         raise ConfigError("parents can't merge: the setting merge_tool is off")
-
-    async def merge(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
-        return ToolAnswer(await delegator.merges.merge_call(arguments, may_read=invocation.may_read))
-
-    return _own_tool(delegator, contract.merge_tool("mcp"), merge)
+    merge = delegator.merges.merge_call
+    return _own_tool(delegator, contract.merge_tool("mcp"), lambda given, call: merge(given, may_read=call.may_read))
 
 
 def make_follow_up_tools(delegator: Delegator) -> list[HostTool]:
@@ -270,11 +262,7 @@ def make_follow_up_tools(delegator: Delegator) -> list[HostTool]:
 
 def make_think_tool(delegator: Delegator) -> HostTool:
     """Create the think tool: it returns a thought as a checklist of its criteria. No model is called."""
-
-    async def think(arguments: Arguments, _: Invocation) -> ToolAnswer:
-        return ToolAnswer(await delegator.think_answer(arguments))
-
-    return _own_tool(delegator, delegator.think_tool("mcp"), think)
+    return _own_tool(delegator, contract.think_tool("mcp"), lambda arguments, _: delegator.think_answer(arguments))
 
 
 class MakeTools(Protocol[T_co]):
@@ -306,15 +294,19 @@ def small_tools(wrap: Callable[[HostTool], T]) -> tuple[MakeTools[T], MakeTools[
 def _own_tool(
     delegator: Delegator,
     definition: JsonObject,
-    answer: Callable[[Arguments, Invocation], Coroutine[Any, Any, ToolAnswer]],
+    answer: Callable[[Arguments, Invocation], Coroutine[Any, Any, str | tuple[str, Delegation | None]]],
 ) -> HostTool:
-    """Create a tool that runs no children while it is called. `answer` may raise CallError."""
+    """Create a tool that runs no children while it is called. `answer` returns its text, and a call that goes on. It
+    may raise CallError.
+    """
 
     async def call(arguments: Arguments, invocation: Invocation) -> ToolAnswer:
         try:
-            return await answer(arguments, invocation)
+            answered = await answer(arguments, invocation)
         except CallError as error:
             return ToolAnswer(delegator.render(refusal(error)), is_error=True)
+        text, running = (answered, None) if isinstance(answered, str) else answered
+        return ToolAnswer(text, running=running)
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
@@ -334,13 +326,6 @@ def text_of(content: Iterable[Mapping[str, Any]]) -> str:
 def approval_denied(tool: str) -> ToolDenied:
     """The error that a child gets from a tool that needs a person's approval or input."""
     return ToolDenied(f"{tool} needs a person's approval or input, and no person is available: continue without it")
-
-
-def _merge(host: Parent, operator: Parent, *, keep_tools: bool) -> Parent:
-    """What both know; the operator's values win. The host's tool names matter only if children get the host's tools."""
-    configured = {name: value for name, value in operator if value is not None}
-    merged = host.model_copy(update=configured)
-    return merged if keep_tools else merged.model_copy(update={"tools": None})
 
 
 class _SessionRuns:

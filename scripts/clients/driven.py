@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from delegate.cli.mcp_clients import CALL_SECONDS, Launch, config, content
+from delegate.cli.input.client_settings import block as block_of
+from delegate.cli.mcp_clients import CALL_SECONDS, CLIENTS, Launch
 from scripts.clients.wire import How
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,14 +116,12 @@ def write_settings(client: Driven, setup: Setup) -> str:
         launch = Launch(
             "delegate", setup.args, setup.server_env, keys=("OPENAI_API_KEY",), call_seconds=setup.call_seconds
         )
-        path, block = config(client.settings, launch)
-        block = block.partition(client.cut)[0] if client.cut else block
+        known = CLIENTS[client.settings]
+        whole = block_of(known, launch)
+        block = whole.partition(client.cut)[0] if client.cut else whole
         more = client.more_settings(setup)
-        if isinstance(more, str):
-            text = f"{more}\n{block}"
-        else:
-            text = json.dumps({**more, **content(client.settings, launch)}, indent=2)
-        _write(setup, path, text)
+        text = f"{more}\n{block}" if isinstance(more, str) else json.dumps({**more, **json.loads(whole)}, indent=2)
+        _write(setup, known.path, text)
     for path, text in client.more_files(setup).items():
         _write(setup, path, text)
     return block

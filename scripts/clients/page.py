@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from delegate.cli.mcp_clients import CLIENTS, Launch, config
+from delegate.cli.input.client_settings import block
+from delegate.cli.mcp_clients import CLIENTS, Launch
 from scripts.clients.driven import ALL, ROOT, Driven
 from scripts.clients.play import SCENARIOS
 
@@ -159,8 +160,8 @@ def _settings() -> Iterator[str]:
     yield "it passes on all of its variables, unless Details say otherwise. Claude Desktop, Cursor and VS Code can't be"
     yield "played without a screen, so their settings are untried."
     for name, client in CLIENTS.items():
-        path, text = config(name, Launch(keys=("OPENAI_API_KEY",)))
-        yield from ("", f"### {client.title}", "", f"`delegate mcp install {name}`: `{path}`", "")
+        text = block(client, Launch(keys=("OPENAI_API_KEY",)))
+        yield from ("", f"### {client.title}", "", f"`delegate mcp install {name}`: `{client.path}`", "")
         yield from ("```text", text.rstrip(), "```")
 
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from delegate.cli.input import jsonc
-from delegate.cli.mcp_clients import CLIENTS, Launch, config
+from delegate.cli.input.client_settings import block
+from delegate.cli.mcp_clients import CLIENTS, Launch
 from tests.cli.command import delegate
 
 PARSERS: dict[str, Any] = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
@@ -25,10 +26,10 @@ def installed(client: str, file: Path, **environment: str) -> Any:
 
 
 def test_the_block_of_every_client_can_be_parsed() -> None:
-    for client in CLIENTS:
-        path, text = config(client, Launch("dele gate", ("mcp",), {"A": 'quote " and \\'}, ("OPENAI_API_KEY",)))
-        assert path
-        assert "dele gate" in json.dumps(PARSERS[CLIENTS[client].format](text))
+    for client in CLIENTS.values():
+        text = block(client, Launch("dele gate", ("mcp",), {"A": 'quote " and \\'}, ("OPENAI_API_KEY",)))
+        assert client.path
+        assert "dele gate" in json.dumps(PARSERS[client.format](text))
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -146,7 +146,8 @@ async def test_a_call_is_continued_once_and_only_by_its_own_client() -> None:
     async def work() -> JsonObject:
         return {"said": await held.elicit("may I?", {})}
 
-    question = await calls.answer(held, work(), None)
+    held.start(work())
+    question = await calls.answer(held, None)
     assert isinstance(question, Question)
     assert calls.take("b", question.state) is None
     assert calls.take("a", "x") is None
@@ -154,7 +155,7 @@ async def test_a_call_is_continued_once_and_only_by_its_own_client() -> None:
     assert calls.take("a", question.state) is None
     held.reply("yes")
     held.reply("no")
-    assert await calls.answer(held, None, None) == {"said": "yes"}
+    assert await calls.answer(held, None) == {"said": "yes"}
 
 
 async def test_a_late_reply_to_one_question_is_none_to_the_next() -> None:
@@ -167,17 +168,18 @@ async def test_a_late_reply_to_one_question_is_none_to_the_next() -> None:
         second.cancel()
         return {"said": await held.elicit("third?", {})}
 
-    question = await calls.answer(held, work(), None)
+    held.start(work())
+    question = await calls.answer(held, None)
     assert isinstance(question, Question)
     answered.set()
     await asyncio.sleep(0)
     assert calls.take("a", question.state) is held
     held.reply("yes, to the first")
-    question = await calls.answer(held, None, None)
+    question = await calls.answer(held, None)
     assert isinstance(question, Question)
     assert question.message == "third?"
     held.reply("yes")
-    assert await calls.answer(held, None, None) == {"said": "yes"}
+    assert await calls.answer(held, None) == {"said": "yes"}
 
 
 async def test_a_client_that_leaves_while_its_call_goes_on_stops_it() -> None:
@@ -187,7 +189,8 @@ async def test_a_client_that_leaves_while_its_call_goes_on_stops_it() -> None:
         gone.cancel()
         return {"stopped": held.cancellation.cancelled}
 
-    assert await calls.answer(held, work(), gone) == {"stopped": True}
+    held.start(work())
+    assert await calls.answer(held, gone) == {"stopped": True}
 
 
 async def test_a_call_that_is_cancelled_ends_before_its_cancel_is_passed_on() -> None:
@@ -201,7 +204,8 @@ async def test_a_call_that_is_cancelled_ends_before_its_cancel_is_passed_on() ->
             ended.append("work")
         return {}
 
-    running = asyncio.create_task(calls.answer(held, work(), None))
+    held.start(work())
+    running = asyncio.create_task(calls.answer(held, None))
     await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

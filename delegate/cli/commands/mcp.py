@@ -4,7 +4,7 @@ import atexit
 import os
 import secrets
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -17,19 +17,15 @@ from delegate.child.command_line import parse_command, variables
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.input.serving import is_loopback, log, needs, strong_token
 from delegate.hosts.mcp import connection, definitions, opening
-from delegate.hosts.mcp.connection import StdioConnection
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.models.overrides import effective_catalog
 from delegate.policy.settings import Settings, load_settings
+from delegate.types import JsonObject
 from delegate.types.errors import DelegateError
-from delegate.types.events import EventSink
 
 if TYPE_CHECKING:
     from delegate.child.command import CommandRunner
     from delegate.delegator import Delegator
-
-Serving = Callable[["Delegator", Cancellation], Coroutine[Any, Any, None]]
-"""Serves a delegator until the cancellation is cancelled."""
 
 MakeRunner = Callable[[], "CommandRunner | None"]
 
@@ -109,8 +105,7 @@ def mcp(
     """
     if context.invoked_subcommand is not None:
         return
-    names = reachable_as or []
-    options: dict[str, Any] = {"structured": structured, "workspaces": _policy(workspace, http=http), "keep": keep}
+    options: JsonObject = {"structured": structured, "workspaces": _policy(workspace, http=http), "keep": keep}
     if answer_within is not None:
         options["answer_within"] = answer_within
     if runner is None:
@@ -119,20 +114,19 @@ def mcp(
         parse_command(runner)
         variables(runner_env or ())
     worker = partial(runner_of, runner, runner_output, runner_env)
-    if http:
-        if not names and not is_loopback(host):
-            raise typer.BadParameter(
-                f"other machines could reach {host} and run children at your cost; name it with --reachable-as to "
-                "allow that, or listen on 127.0.0.1",
-                param_hint="--host",
-            )
-        if token is not None:
-            strong_token(token, f"--token ({TOKEN})")
-        options["shared_records"] = shared_records
-        adapter = _adapter("listen", "serve_http", "server")
-        _serve(_over_http(adapter, host, port, token, names, options, keep=keep), worker)
-    else:
-        _serve_stdio(options, worker, keep=keep)
+    if not http:
+        _serve_stdio(options, worker)
+        return
+    if not reachable_as and not is_loopback(host):
+        raise typer.BadParameter(
+            f"other machines could reach {host} and run children at your cost; name it with --reachable-as to "
+            "allow that, or listen on 127.0.0.1",
+            param_hint="--host",
+        )
+    if token is not None:
+        strong_token(token, f"--token ({TOKEN})")
+    options["shared_records"] = shared_records
+    _serve_http(options, worker, host, port, token, reachable_as or [])
 
 
 def _leave_the_clients_process() -> None:
@@ -163,14 +157,14 @@ def serve_problem(problem: str) -> None:
     """Serve the client on stdin and stdout as if nothing were wrong, and answer each call with the problem: of a server
     that ends at its start, many clients tell nobody.
     """
-    _serve_stdio({"problem": problem}, lambda: None, Settings(), keep=False)
+    _serve_stdio({"problem": problem}, lambda: None, Settings())
 
 
-def _serve_stdio(options: dict[str, Any], runner: MakeRunner, settings: Settings | None = None, *, keep: bool) -> None:
+def _serve_stdio(options: JsonObject, runner: MakeRunner, settings: Settings | None = None) -> None:
     """Serve the client on stdin and stdout, whose first requests are answered before the rest is loaded."""
     if sys.stdin.isatty():
         log("serving MCP on stdin and stdout, which is meant for a host; see `delegate mcp --help`")
-    settings = settings or load_settings()
+    settings, keep = settings or load_settings(), options.get("keep", False)
     effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)  # a client is told of no wrong one
     shown = {name: options[name] for name in ("structured", "workspaces") if name in options}
     with needs(*_NEEDS, extra="mcp"):
@@ -179,55 +173,46 @@ def _serve_stdio(options: dict[str, Any], runner: MakeRunner, settings: Settings
         _leave_the_clients_process()
     with connection.reserved_stdio(first) as client:
         adapter = _adapter("serve_stdio", "server")
+
+        async def serve(told: JsonObject, delegator: "Delegator", *, cancellation: Cancellation, **_: Any) -> None:
+            with suppress(TimeoutError):
+                async with cancellation.deadline():
+                    before_end = delegator.background.join if keep else None
+                    await adapter.serve_stdio(adapter.server(delegator, **told), client, before_end=before_end)
+
         try:
-            _serve(_over_stdio(adapter, client, options, keep=keep), runner, settings)
+            _serve(partial(serve, options), runner, settings)
         except DelegateError as error:
             log(str(error))
             os.environ["DELEGATE_PARENT"] = ""  # nothing is run, and no run can be joined
-            told = {**options, "problem": str(error)}
-            _serve(_over_stdio(adapter, client, told, keep=keep), lambda: None, Settings())
+            _serve(partial(serve, {**options, "problem": str(error)}), lambda: None, Settings())
 
 
-def _serve(serving: Serving, runner: MakeRunner, settings: Settings | None = None) -> None:
-    """Serve until the client leaves, or the first Ctrl-C or SIGTERM."""
-    from delegate.cli.work import stoppable  # both take long to load, and the first requests have been answered
-    from delegate.delegator import Delegator
+def _serve_http(
+    options: JsonObject, runner: MakeRunner, host: str, port: int, token: str | None, names: list[str]
+) -> None:
+    adapter = _adapter("listen", "serve_http", "server")
 
-    delegator = Delegator(settings, runner=runner())
-
-    def call(*, on_event: EventSink | None, cancellation: Cancellation) -> Coroutine[Any, Any, None]:
-        return serving(delegator, cancellation)
-
-    stoppable(delegator, call, titles=None)
-
-
-def _over_stdio(adapter: Any, client: StdioConnection, options: dict[str, Any], *, keep: bool) -> Serving:
-    async def serve(delegator: "Delegator", cancellation: Cancellation) -> None:
-        with suppress(TimeoutError):
-            async with cancellation.deadline():
-                before_end = delegator.background.join if keep else None
-                await adapter.serve_stdio(adapter.server(delegator, **options), client, before_end=before_end)
-
-    return serve
-
-
-def _over_http(
-    adapter: Any, host: str, port: int, token: str | None, names: list[str], options: dict[str, Any], *, keep: bool
-) -> Serving:
-    async def serve(delegator: "Delegator", cancellation: Cancellation) -> None:
+    async def serve(delegator: "Delegator", *, cancellation: Cancellation, **_: Any) -> None:
         listener = adapter.listen(host, port)
         bearer = token or secrets.token_urlsafe(32)
         address = f"[{host}]" if ":" in host else host
         log(f"serving MCP at http://{address}:{listener.getsockname()[1]}{adapter.PATH}")
         if token is None:
             log(f"clients must send `Authorization: Bearer {bearer}`; set {TOKEN} to choose the token")
-        allowed_names = (*adapter.LOOPBACK, *names)
-        server = adapter.server(delegator, **options)
-        await adapter.serve_http(
-            server, listener, token=bearer, names=allowed_names, cancellation=cancellation, keep=keep
-        )
+        known = {"names": (*adapter.LOOPBACK, *names), "token": bearer, "keep": options["keep"]}
+        await adapter.serve_http(adapter.server(delegator, **options), listener, cancellation=cancellation, **known)
 
-    return serve
+    _serve(serve, runner)
+
+
+def _serve(serving: Callable[..., Any], runner: MakeRunner, settings: Settings | None = None) -> None:
+    """Serve a delegator until the client leaves, or the first Ctrl-C or SIGTERM, which cancels the `cancellation`."""
+    from delegate.cli.work import stoppable  # both take long to load, and the first requests have been answered
+    from delegate.delegator import Delegator
+
+    delegator = Delegator(settings, runner=runner())
+    stoppable(delegator, partial(serving, delegator), titles=None)
 
 
 def _adapter(*needed: str) -> Any:

@@ -4,18 +4,18 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from delegate._util.similar import most_similar
 from delegate.cli import PROGRAM
+from delegate.cli.input.client_settings import block, edited, entry_in
 from delegate.cli.input.documents import replace_text
-from delegate.cli.mcp_clients import CLIENTS, SERVER, Launch, McpClient, config, yaml_block
+from delegate.cli.mcp_clients import CLIENTS, Launch, McpClient
 from delegate.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ _KEYS = (
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
     *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
 )
+_APPROVES = ("trust", "default_tools_approval_mode")
+"""Keys of entries that let the model call the tools without a question to the user."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
@@ -74,17 +76,16 @@ def install(
     known, keys = CLIENTS[client], key if key is not None else [name for name in _KEYS if os.environ.get(name)]
     launch = _this_command() if command is None else Launch(command)
     launch = replace(launch, args=(*launch.args, *(options or ())), keys=tuple(keys))
-    path, block = config(client, launch)
-    file = (file or Path(path)).expanduser()
+    file = (file or Path(known.path)).expanduser()
     if not write and not dry_run and not remove:
         _explain(known, known.block(launch), keys, options or ())
         print(f"{PROGRAM}: put this into {file}, or call this command with --write\n", file=sys.stderr)
-        print(block, end="")
+        print(block(known, launch), end="")
         return
     try:
         old = file.read_text(encoding="utf-8") if file.exists() else ""
-        entry = None if remove else _merged(known.block(launch), _entry(known, old), keep_options=not options)
-        new = _edited(known, old, entry)
+        entry = None if remove else _merged(known.block(launch), entry_in(known, old), keep_options=not options)
+        new = edited(known, old if remove or old.strip() else known.head, entry)
         if entry is not None:
             _explain(known, entry, keys, options or ())
         if dry_run:
@@ -105,10 +106,8 @@ def install(
 def _explain(client: McpClient, entry: "JsonObject", keys: Sequence[str], options: Sequence[str]) -> None:
     """Say which line spares the user a question, and where no key will reach the server."""
     lines: list[str] = []
-    if entry.get(client.approves) in (True, "approve"):
-        lines.append(
-            f"with `{client.approves}`, it doesn't ask its user before calls of these tools; remove it to be asked"
-        )
+    if approves := next((name for name in _APPROVES if entry.get(name) in (True, "approve")), None):
+        lines.append(f"with `{approves}`, it doesn't ask its user before calls of these tools; remove it to be asked")
     given = [*(entry.get("env") or ()), *(entry.get("environment") or ()), *(entry.get("env_vars") or ())]
     if not any(one.startswith("--runner") for one in (*options, *map(str, entry.get("args") or ()))):
         if client.hint and not given:
@@ -149,126 +148,6 @@ def _merged(block: "JsonObject", old: "JsonObject", *, keep_options: bool) -> "J
     elif not keep_options:
         merged["args"] = block["args"]
     return merged
-
-
-def _entry(client: McpClient, text: str) -> "JsonObject":
-    """The server's entry in a file; empty if there is none. Raises ValueError."""
-    found: Any = _parsed(client, text)
-    for key in client.keys:
-        found = cast("JsonObject", found).get(key) if isinstance(found, dict) else None
-    if isinstance(found, list):
-        servers = cast("list[JsonObject]", found)
-        found = next((one for one in servers if isinstance(cast("Any", one), dict) and one.get("name") == SERVER), None)
-    return {**cast("JsonObject", found)} if isinstance(found, dict) else {}
-
-
-def _edited(client: McpClient, old: str, entry: "JsonObject | None") -> str:
-    """The text with this entry, or without one. Raises ValueError if that can't be done without losing something."""
-    current = _entry(client, old)
-    if current == (entry or {}) and not (client.also and entry):
-        return old
-    if not old.strip():
-        old = client.head
-    before = _parsed(client, old)
-    expected = deepcopy(before)
-    if client.format == "yaml":
-        if entry is None or client.keys[0] in before:
-            raise ValueError("a list of servers in YAML has to be changed by hand")
-        expected[client.keys[0]] = [{"name": SERVER, **entry}]
-        new = f"{old.rstrip()}\n{yaml_block(client, entry)}"
-    elif client.format == "toml":
-        import tomlkit
-
-        _set(expected, client, entry)
-        whole = tomlkit.parse(old)
-        _set(whole, client, entry)
-        new = tomlkit.dumps(whole)
-    else:
-        _set(expected, client, entry)
-        new = _edited_json(client, old, current, entry)
-    if _parsed(client, new) != expected:
-        raise ValueError("its form is unusual")
-    return old if expected == before else new
-
-
-def _edited_json(client: McpClient, old: str, current: "JsonObject", entry: "JsonObject | None") -> str:
-    from delegate.cli.input import jsonc
-
-    if entry is None:
-        return jsonc.without(old, client.keys)
-    text = old if old.strip() else "{}\n"
-    if not current:
-        return jsonc.changed(text, client.keys, entry)
-    for name, value in entry.items():
-        if name not in current or current[name] != value:
-            text = jsonc.changed(text, (*client.keys, name), value)
-    return text
-
-
-def _set(whole: Any, client: McpClient, entry: "JsonObject | None") -> None:
-    """Set or remove the server's entry in the content of a file, and its name in the list that it has to be in."""
-    inside = _inside(whole, client.keys[:-1], create=entry is not None)
-    if inside is not None and entry is None:
-        inside.pop(SERVER, None)
-    elif inside is not None:
-        _update(inside, client.keys[-1], entry or {})
-    if client.also is None:
-        return
-    table, key, name = client.also
-    inside = _inside(whole, table, create=entry is not None)
-    listed: list[str] = []
-    if inside is not None:
-        listed = inside.setdefault(key, listed) if entry is not None else inside.get(key, listed)
-    if not isinstance(cast("object", listed), list):
-        raise ValueError(f"`{'.'.join((*table, key))}` isn't a list in it")
-    if (name in listed) != (entry is not None):
-        (listed.append if entry is not None else listed.remove)(name)
-
-
-def _update(servers: Any, key: str, entry: "JsonObject") -> None:
-    """Set the entry in a table, value by value: comments stay, and what is in an inline table is written inline."""
-    from tomlkit.items import InlineTable
-
-    if not isinstance(servers.get(key), MutableMapping):
-        from tomlkit import inline_table
-
-        servers[key] = inline_table() if isinstance(servers, InlineTable) else {}
-    current = servers[key]
-    for name, value in entry.items():
-        if name not in current or current[name] != value:
-            current[name] = value
-
-
-def _inside(whole: Any, keys: Sequence[str], *, create: bool) -> Any:
-    """What is under these keys, which are created if they don't exist, or else None."""
-    for n, key in enumerate(keys, start=1):
-        if key not in whole and not create:
-            return None
-        inside = whole.setdefault(key, {})
-        if not isinstance(inside, MutableMapping):
-            raise ValueError(f"`{'.'.join(keys[:n])}` isn't an object in it")
-        whole = cast("Any", inside)
-    return whole
-
-
-def _parsed(client: McpClient, text: str) -> "JsonObject":
-    """What a file says. Raises ValueError."""
-    if not text.strip():
-        return {}
-    import tomllib
-
-    import yaml
-
-    from delegate.cli.input import jsonc
-
-    parse: Callable[[str], Any] = {"json": jsonc.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[client.format]
-    try:
-        whole = parse(text)
-    except Exception as error:  # each parser has errors of its own
-        raise ValueError(f"it can't be read ({' '.join(str(error).split())[:200]})") from None
-    if not isinstance(whole, dict):
-        raise ValueError("it has no keys")
-    return whole  # pyright: ignore[reportUnknownVariableType]
 
 
 def _write(file: Path, text: str) -> Path | None:

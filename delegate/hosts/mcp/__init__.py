@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["LOOPBACK", "PATH", "listen", "serve_http", "serve_stdio", "server"]
 
 _MODULES = {
-    "delegate.hosts.mcp.http": ("PATH", "serve_http"),
-    "delegate.hosts.mcp.sdk": ("server",),
-    "delegate.hosts.mcp.stdio": ("serve_stdio",),
-    "delegate.hosts.web": ("LOOPBACK", "listen"),
+    **dict.fromkeys(("PATH", "serve_http"), "delegate.hosts.mcp.http"),
+    **dict.fromkeys(("LOOPBACK", "listen"), "delegate.hosts.web"),
+    "server": "delegate.hosts.mcp.sdk",
+    "serve_stdio": "delegate.hosts.mcp.stdio",
 }
 
 
@@ -43,9 +43,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use: the SDK takes longer to load than clients wait for their first answer."""
     from importlib import import_module
 
-    for module, names in _MODULES.items():
-        if name in names:
-            value = getattr(import_module(module), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
 
@@ -113,8 +113,7 @@ def _form_of(result: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """What a call is answered with, where the client's user has to be asked."""
 
     message: str
@@ -133,11 +132,17 @@ class HeldCall:
     report_progress: Any = None
     """Sends a notification with the request that waits now, if it wants any."""
     running: "asyncio.Task[JsonObject] | None" = None
-    _questions: "asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]]]" = field(
-        default_factory=lambda: asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]]]()
+    _questions: asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]] | None] = field(
+        default_factory=asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]] | None]
     )
+    """What the client is to be asked; None when the call has ended."""
     _reply: "asyncio.Future[Any] | None" = None
     """Of the question that the client was sent last."""
+
+    def start(self, call: Coroutine[Any, Any, JsonObject]) -> None:
+        """Start the call."""
+        self.running = asyncio.ensure_future(call)
+        self.running.add_done_callback(lambda _: self._questions.put_nowait(None))
 
     async def elicit(self, message: str, form: JsonObject) -> Any:
         """Have the client asked, and wait for what it sends."""
@@ -155,12 +160,13 @@ class HeldCall:
         if self._reply is not None and not self._reply.done():
             self._reply.set_result(answer)
 
-    async def next_question(self) -> tuple[str, JsonObject]:
-        """Wait until the client's user has to be asked something."""
-        while True:
-            message, form, self._reply = await self._questions.get()
+    async def next_question(self) -> tuple[str, JsonObject] | None:
+        """Wait until the client's user has to be asked something. None if the call has ended."""
+        while (asked := await self._questions.get()) is not None:
+            message, form, self._reply = asked
             if not self._reply.done():
                 return message, form
+        return None
 
 
 class HeldCalls:
@@ -174,27 +180,21 @@ class HeldCalls:
         held = self._held.get(state)
         return self._held.pop(state) if held is not None and held.client == client else None
 
-    async def answer(
-        self, held: HeldCall, start: Coroutine[Any, Any, JsonObject] | None, disconnected: Cancellation | None
-    ) -> JsonObject | Question:
-        """Start the call, or go on with it, until it is answered or its client's user has to be asked something."""
+    async def answer(self, held: HeldCall, disconnected: Cancellation | None) -> JsonObject | Question:
+        """Go on with a call until it is answered or its client's user has to be asked something."""
+        assert held.running is not None
         with (disconnected or Cancellation()).linked(held.cancellation):
-            running = held.running = asyncio.ensure_future(start) if start is not None else held.running
-            assert running is not None
-            asked = asyncio.ensure_future(held.next_question())
             try:
-                await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
+                question = await held.next_question()
             except asyncio.CancelledError:
-                running.cancel()
+                held.running.cancel()
                 with anyio.CancelScope(shield=True):  # children need time to end
-                    await asyncio.wait([running])
+                    await asyncio.wait([held.running])
                 raise
-            finally:
-                asked.cancel()
-        if running.done():
-            return running.result()
+        if question is None:
+            return held.running.result()
         state = secrets.token_urlsafe(24)
         self._held[state] = held
         if len(self._held) > _KEPT:
             self._held.popitem(last=False)[1].cancellation.cancel()
-        return Question(*asked.result(), state)
+        return Question(*question, state)

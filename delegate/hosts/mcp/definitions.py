@@ -23,6 +23,8 @@ INSTRUCTIONS = (
 _ALWAYS_LOADED: JsonObject = {"_meta": {"anthropic/alwaysLoad": True}}
 """Keeps a tool in the first request of Claude Code and its SDK, where others are left to a search."""
 _HANDLE: JsonObject = {"type": ["string", "null"], "description": "With it, read_delegation has the task's report"}
+_JUDGED = ("verdict", "level", "verified", "code")
+"""What results say of a verdict."""
 _RESULT_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
@@ -38,7 +40,7 @@ _RESULT_SCHEMA: JsonObject = {
                     "verified": {"type": ["boolean", "null"], "description": "Of a PASS: whether it is proven or seen"},
                     "code": {"type": ["string", "null"], "description": "Why the verdict is what it is"},
                 },
-                "required": ["handle", "status", "verdict", "level", "verified", "code"],
+                "required": ["handle", "status", *_JUDGED],
             },
         },
         "error": {"type": ["object", "null"], "description": "Why nothing was run"},
@@ -76,25 +78,16 @@ def listed(
 
 def structured(report: Report) -> JsonObject:
     """The `structuredContent` of a finished call."""
-    return {
-        "results": [
-            {
-                "handle": result.handle,
-                "status": result.status,
-                "verdict": result.verdict and result.verdict.verdict,
-                "level": result.verdict and result.verdict.level,
-                "verified": result.verdict and result.verdict.verified,
-                "code": result.verdict and result.verdict.code,
-            }
-            for result in report.results
-        ],
-        "error": report.error and report.error.model_dump(mode="json"),
-    }
+    results = [
+        {"handle": one.handle, "status": one.status, **{name: getattr(one.verdict, name, None) for name in _JUDGED}}
+        for one in report.results
+    ]
+    return {"results": results, "error": report.error and report.error.model_dump(mode="json")}
 
 
 def structured_running(handles: Sequence[str], questions: Sequence[ParentQuestion] = ()) -> JsonObject:
     """The `structuredContent` of a call that goes on in the background."""
     asking = {question.handle for question in questions}
-    unknown = {"verdict": None, "level": None, "verified": None, "code": None}
     states = ((handle, "needs_input" if handle in asking else "running") for handle in handles)
-    return {"results": [{"handle": handle, "status": state, **unknown} for handle, state in states], "error": None}
+    results = [{"handle": handle, "status": state, **dict.fromkeys(_JUDGED)} for handle, state in states]
+    return {"results": results, "error": None}

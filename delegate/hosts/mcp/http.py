@@ -93,7 +93,7 @@ class _AuthenticatedApp:
                         disconnected.cancel()
             if scope["method"] == "DELETE" and not self._keep:  # the end of a session
                 tools = tools_of(self._manager.app)
-                tools.stop(tools.client_of(HTTPConnection(scope)))
+                tools.stop(tools.clients.identify(HTTPConnection(scope)))
 
 
 def _with_cookie(scope: Scope, send: Send) -> Send:

@@ -8,11 +8,11 @@ of these requests in a known version of the protocol waits for it.
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Literal, cast
+from typing import Literal
 
 from delegate._util.redaction import logger
+from delegate.hosts.mcp.connection import object_in
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
 from delegate.types import JsonObject
 
@@ -45,15 +45,17 @@ class Opening:
         with self._lock:
             if self._protocol == "left to the SDK" or not line.strip():
                 return None
-            request = _request_in(line)
-            result = self._result(request) if request else None
-            if request is None or result is None:
-                self._protocol = "left to the SDK" if self._protocol == "unknown" else self._protocol
-                return None
+            message = object_in(line)
+            id, method, params = message.get("id"), message.get("method"), message.get("params", {})
+            is_request = isinstance(id, str | int) and isinstance(method, str) and isinstance(params, dict)
+            result = self._result(method, params) if is_request else None
             if self._protocol == "unknown":
-                self._protocol = "handshake" if request.method == "initialize" else "latest"
-            self._answered.add((type(request.id), request.id))
-            answer = {"jsonrpc": "2.0", "id": request.id, "result": result}
+                began = "handshake" if method == "initialize" else "latest"
+                self._protocol = "left to the SDK" if result is None else began
+            if result is None:
+                return None
+            self._answered.add((type(id), id))
+            answer = {"jsonrpc": "2.0", "id": id, "result": result}
             return json.dumps(answer, ensure_ascii=False, separators=(",", ":")) + "\n"
 
     def end(self) -> None:
@@ -66,7 +68,7 @@ class Opening:
         with self._lock:
             if not self._answered:
                 return False
-            message = json.loads(text)
+            message = object_in(text)
             key = (type(message.get("id")), message.get("id"))
             if "method" in message or key not in self._answered:
                 return False
@@ -75,18 +77,15 @@ class Opening:
             _log.warning("request %r of the client was answered, but the SDK refuses it: %s", key[1], message["error"])
         return True
 
-    def _result(self, request: "_Request") -> JsonObject | None:
+    def _result(self, method: str, params: JsonObject) -> JsonObject | None:
         if self._protocol == "handshake":
-            return {"ping": {}, "tools/list": {"tools": self._tools}}.get(request.method)
-        if self._protocol == "unknown" and request.method == "initialize":
-            requested = request.params.get("protocolVersion")
+            return {"ping": {}, "tools/list": {"tools": self._tools}}.get(method)
+        if self._protocol == "unknown" and method == "initialize":
+            requested = params.get("protocolVersion")
             capabilities: JsonObject = _CAPABILITIES if self._sdk > 1 else {"experimental": {}, **_CAPABILITIES}
             about = {"serverInfo": self._server, "instructions": INSTRUCTIONS}
             answer: JsonObject = {"protocolVersion": requested, "capabilities": capabilities, **about}
             return answer if requested in _HANDSHAKE_VERSIONS else None
-        return self._without_handshake(request.method, request.params)
-
-    def _without_handshake(self, method: str, params: JsonObject) -> JsonObject | None:
         meta = params.get("_meta")
         if self._sdk == 1 or not isinstance(meta, dict) or meta.get(f"{_META}protocolVersion") != _LATEST:
             return None
@@ -97,23 +96,3 @@ class Opening:
             about = {"supportedVersions": [_LATEST], "capabilities": capabilities, "instructions": INSTRUCTIONS}
             return about | shared
         return {"tools": self._tools, **shared} if method == "tools/list" else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    id: str | int
-    method: str
-    params: JsonObject
-
-
-def _request_in(line: str) -> _Request | None:
-    """The request that the line is; None if it is none."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    fields = cast("JsonObject", message) if isinstance(message, dict) else {}
-    id, method, params = fields.get("id"), fields.get("method"), fields.get("params", {})
-    if not isinstance(id, str | int) or not isinstance(method, str) or not isinstance(params, dict):
-        return None
-    return _Request(id, method, cast("JsonObject", params))

@@ -1,11 +1,11 @@
 """Finds the project of each call of an MCP client, which names it in the request, as Codex does, or as its roots."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from delegate.hosts.mcp.connection import object_in
 from delegate.hosts.projects import Project, Projects
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import JsonObject
@@ -46,8 +46,5 @@ class ClientProjects(Projects):
 def codex_turn(meta: Mapping[str, Any]) -> JsonObject:
     """The description of the turn, which is an object or its JSON text. Empty for other clients."""
     turn = meta.get(CODEX_TURN)
-    try:
-        turn = json.loads(turn) if isinstance(turn, str) else turn
-    except (ValueError, RecursionError):
-        return {}
+    turn = object_in(turn) if isinstance(turn, str) else turn
     return cast("JsonObject", turn) if isinstance(turn, dict) else {}

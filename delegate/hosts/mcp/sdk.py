@@ -7,7 +7,6 @@ Results and definitions are passed with the protocol's field names, which the mo
 # Only one of the two versions is installed, so names of the other are unknown.
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
 from weakref import WeakKeyDictionary
@@ -22,7 +21,7 @@ from delegate.hosts.mcp.approvals import HeldCall, HeldCalls, Question
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
 from delegate.hosts.mcp.projects import ListRoots
-from delegate.hosts.mcp.tasks import ProtocolTasks
+from delegate.hosts.mcp.tasks import ProtocolTask, ProtocolTasks
 from delegate.hosts.mcp.tools import ToolRequest, Tools
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.policy.settings import SettingsOptions
@@ -112,10 +111,10 @@ def _server_v2(tools: Tools) -> Server[Any]:
         if not _is_modern(context) or not _has_forms(context.session.client_capabilities):
             return await answer(context, params)
         # The client may have to be asked something before the call ends, and then repeats it.
-        client, start = tools.client_of(context.request), None
+        client = tools.clients.identify(context.request)
         if params.request_state is None:
             held = HeldCall(client)
-            start = answer(context, params, held)
+            held.start(answer(context, params, held))
         elif (known := held_calls.take(client, params.request_state)) is not None:
             held = known
             held.reply((params.input_responses or {}).get(_APPROVAL))
@@ -123,7 +122,7 @@ def _server_v2(tools: Tools) -> Server[Any]:
             text = "there is no call that waits for this answer; call again without it"
             return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
         held.report_progress = context.session.report_progress if "progress_token" in (context.meta or {}) else None
-        answered = await held_calls.answer(held, start, _disconnected(context))
+        answered = await held_calls.answer(held, _disconnected(context))
         if not isinstance(answered, Question):
             return answered
         form = types.ElicitRequestFormParams(message=answered.message, requested_schema=answered.form)
@@ -132,15 +131,13 @@ def _server_v2(tools: Tools) -> Server[Any]:
 
     async def answer(context: Any, params: Any, held: HeldCall | None = None) -> Any:
         meta, capabilities = cast("Mapping[str, Any]", context.meta or {}), context.session.client_capabilities
-        progress = held.progress if held else context.session.report_progress
         roots = partial(_request_roots, context, params)
-        request = replace(
-            _request(context, capabilities, params.name, params.arguments or {}, meta, roots),
-            report_progress=progress if "progress_token" in meta else None,
-            as_task=protocol_tasks.create if _declares_tasks(context) else None,
-        )
+        request = _request(context, capabilities, params.name, params.arguments or {}, meta, roots)
+        progress = held.progress if held else context.session.report_progress
+        request.report_progress = progress if "progress_token" in meta else None
+        request.as_task = protocol_tasks.create if _declares_tasks(context) else None
         if held is not None:
-            request = replace(request, disconnected=held.cancellation, elicit=held.elicit)
+            request.disconnected, request.elicit = held.cancellation, held.elicit
         try:
             result = await tools.answer(request)
         except _RootsNeeded:
@@ -194,21 +191,19 @@ def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
     class UpdateParams(TaskParams):
         inputResponses: dict[str, Any] | None = None
 
-    def handler(answer: Callable[[str, Any], Awaitable[JsonObject | None]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    def handler(answer: Callable[[ProtocolTask, Any], Awaitable[JsonObject]]) -> Callable[[Any, Any], Awaitable[Any]]:
         async def handle(context: Any, params: Any) -> Any:
             require_client_extension(context, TASKS_EXTENSION)
-            if (state := await answer(tools.client_of(context.request), params)) is None:
+            if (task := tasks.of(tools.clients.identify(context.request), params.taskId)) is None:
                 raise MCPError(types.INVALID_PARAMS, f"there is no task {redactor.beginning(params.taskId, 100)!r}")
-            return state
+            return await answer(task, params)
 
         return handle
 
-    update = handler(lambda client, sent: tasks.update(client, sent.taskId, sent.inputResponses or {}))
     server.extensions[TASKS_EXTENSION] = {}
-    server.add_request_handler("tasks/get", TaskParams, handler(lambda client, sent: tasks.get(client, sent.taskId)))
-    server.add_request_handler(
-        "tasks/cancel", TaskParams, handler(lambda client, sent: tasks.cancel(client, sent.taskId))
-    )
+    server.add_request_handler("tasks/get", TaskParams, handler(lambda task, _: task.get()))
+    server.add_request_handler("tasks/cancel", TaskParams, handler(lambda task, _: task.cancel()))
+    update = handler(lambda task, sent: task.update(sent.inputResponses or {}))
     server.add_request_handler("tasks/update", UpdateParams, update)
 
 
@@ -228,7 +223,7 @@ def _server_v1(tools: Tools) -> Server[Any]:
         if (token := context.meta.progressToken if context.meta else None) is not None:
             # Over HTTP, only a notification with a related request is sent in that request's response.
             send = partial(session.send_progress_notification, token, related_request_id=str(context.request_id))
-            request = replace(request, report_progress=send)
+            request.report_progress = send
         return types.CallToolResult.model_validate(await tools.answer(request))
 
     return server
@@ -238,19 +233,16 @@ def _request(
     context: Any, capabilities: Any, tool: str, arguments: JsonObject, meta: Any, roots: Callable[[], Awaitable[Any]]
 ) -> ToolRequest:
     """What both versions say of a call. `roots` requests the client's roots."""
-    session, elicit = context.session, None
-    if _has_forms(capabilities):
-        elicit = partial(session.elicit_form, related_request_id=context.request_id)
+    session, has_forms = context.session, _has_forms(capabilities)
     info = getattr(session.client_params, "client_info", None) or getattr(session.client_params, "clientInfo", None)
     return ToolRequest(
         tool=tool,
         arguments=arguments,
         http=context.request,
         meta=meta,
-        report_progress=None,
         disconnected=_disconnected(context),
         list_roots=_roots(capabilities, roots),
-        elicit=elicit,
+        elicit=partial(session.elicit_form, related_request_id=context.request_id) if has_forms else None,
         id=context.request_id,
         client_name=info.name if info else "",
     )

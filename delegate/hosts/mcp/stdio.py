@@ -1,6 +1,5 @@
 """Serves MCP on stdin and stdout, which are reserved for the protocol meanwhile."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_daemon_thread
 from delegate.contract.amounts import counted
-from delegate.hosts.mcp.connection import StdioConnection, reserved_stdio
+from delegate.hosts.mcp.connection import StdioConnection, object_in, reserved_stdio
 from delegate.hosts.mcp.sdk import is_notification_in, tools_of
 from delegate.hosts.mcp.tools import Tools
 from delegate.types import JsonObject
@@ -63,7 +62,6 @@ class _Lines:
         self._client = client
         self._tools = tools
         self._before_end = before_end
-        self._writing = asyncio.Lock()
         self._lost = ""
 
     async def __aiter__(self) -> AsyncGenerator[str]:
@@ -72,7 +70,7 @@ class _Lines:
                 continue
             if (refused := _refusal(line.text)) is None:
                 if '"tools/call"' in line.text and time.monotonic() - line.at > _LATE_SECONDS:
-                    self._tools.since[_fields(line.text).get("id")] = line.at
+                    self._tools.since[object_in(line.text).get("id")] = line.at
                 yield line.text
             else:
                 _log.warning("a message on stdin was refused: %s", refused["error"]["message"])
@@ -83,13 +81,12 @@ class _Lines:
             self._ends("the client closed stdin")
 
     async def write(self, text: str) -> None:
-        async with self._writing:
-            try:
-                await run_in_daemon_thread(self._client.send, text)
-            except BrokenPipeError:
-                if self._before_end is None:
-                    self._ends("the client has disconnected")
-                    raise
+        try:
+            await run_in_daemon_thread(self._client.send, text)
+        except BrokenPipeError:
+            if self._before_end is None:
+                self._ends("the client has disconnected")
+                raise
 
     async def flush(self) -> None:
         pass  # nothing is buffered
@@ -112,12 +109,12 @@ def _refusal(text: str) -> JsonObject | None:
     """
     try:
         # A notification to the SDK, which answers none.
-        if is_notification_in(text) and '"id"' in text and "id" in _fields(text):
+        if is_notification_in(text) and '"id"' in text and "id" in object_in(text):
             return _error(_INVALID_REQUEST, "the id of a request must be a text or a whole number", None)
         return None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-    fields = _fields(text)
+    fields = object_in(text)
     id = fields.get("id") if "method" in fields else None
     id = id if isinstance(id, str | int) and not isinstance(id, bool) else None
     if first["type"] != "json_invalid":
@@ -126,15 +123,6 @@ def _refusal(text: str) -> JsonObject | None:
     reason = first["msg"].removeprefix("Invalid JSON: ")
     hint = "; \\ud800 to \\udfff are valid in pairs only" if "hex escape" in reason else ""
     return _error(_PARSE_ERROR, f"this is no valid JSON: {reason}{hint}", id)
-
-
-def _fields(text: str) -> dict[str, Any]:
-    """The members of the object that the line is, or nothing."""
-    try:
-        value = json.loads(text)  # accepts more than the SDK does, such as half of a surrogate pair
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _error(code: int, message: str, id: str | int | None) -> JsonObject:

@@ -25,86 +25,80 @@ MakeResult = Callable[[], Awaitable[JsonObject]]
 
 
 @dataclass(slots=True)
-class _Task:
+class ProtocolTask:
+    """A task: a call that runs, or has ended."""
+
     client: str
     delegation: Delegation
     make_result: MakeResult
-    created: datetime
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
     cancelled: bool = False
     id: str = field(default_factory=lambda: uuid4().hex)
+
+    async def get(self) -> JsonObject:
+        """Its state, with its result once it has ended."""
+        requests = {
+            _key(question): {
+                "method": "elicitation/create",
+                "params": {"mode": "form", "message": describe(question), "requestedSchema": ANSWER_FORM},
+            }
+            for question in self.delegation.questions
+        }
+        if requests:
+            return {**self.state("input_required"), "inputRequests": requests}
+        if not self.delegation.done:
+            return self.state("working")
+        if self.cancelled:
+            return self.state("cancelled")
+        return {**self.state("completed"), "result": await self.make_result()}
+
+    async def cancel(self) -> JsonObject:
+        """Stop it. A task that has ended keeps its result."""
+        if not self.delegation.done:
+            self.cancelled = True
+            self.delegation.cancel()
+        return {}
+
+    async def update(self, responses: Mapping[str, Any]) -> JsonObject:
+        """Answer what its children ask."""
+        for question in self.delegation.questions:
+            if (response := responses.get(_key(question))) is not None:
+                self.delegation.answer(question.handle, answer_in(response))
+        return {}
+
+    def state(self, status: str) -> JsonObject:
+        """What the protocol says of a task with this status."""
+        return {
+            "taskId": self.id,
+            "status": status,
+            "statusMessage": self.delegation.progress.line(),
+            "createdAt": self.created.isoformat(),
+            "lastUpdatedAt": datetime.now(UTC).isoformat(),
+            "ttlMs": None,
+            "pollIntervalMs": _POLL_MS,
+        }
 
 
 class ProtocolTasks:
     """The tasks of one server. A client knows only its own."""
 
     def __init__(self) -> None:
-        self._tasks = OrderedDict[str, _Task]()
+        self._tasks = OrderedDict[str, ProtocolTask]()
 
     def create(self, client: str, delegation: Delegation, make_result: MakeResult) -> JsonObject:
         """Make a task of a call that runs. Returns the result that answers the call."""
-        task = _Task(client, delegation, make_result, _now())
+        task = ProtocolTask(client, delegation, make_result)
         self._tasks[task.id] = task
         ended = [id for id, one in self._tasks.items() if one.delegation.done]
         for id in ended[: max(0, len(self._tasks) - _KEPT)]:
             del self._tasks[id]
-        return {"resultType": "task", **_state(task, "working")}
+        return {"resultType": "task", **task.state("working")}
 
-    async def get(self, client: str, task_id: str) -> JsonObject | None:
-        """The state of a task, with its result once it has ended. None if the client has no such task."""
-        task = self._of(client, task_id)
-        if task is None:
-            return None
-        requests = {
-            _key(question): {
-                "method": "elicitation/create",
-                "params": {"mode": "form", "message": describe(question), "requestedSchema": ANSWER_FORM},
-            }
-            for question in task.delegation.questions
-        }
-        if requests:
-            return {**_state(task, "input_required"), "inputRequests": requests}
-        if not task.delegation.done:
-            return _state(task, "working")
-        if task.cancelled:
-            return _state(task, "cancelled")
-        return {**_state(task, "completed"), "result": await task.make_result()}
-
-    async def cancel(self, client: str, task_id: str) -> JsonObject | None:
-        """Stop a task. None if the client has no such task. A task that has ended keeps its result."""
-        task = self._of(client, task_id)
-        if task is not None and not task.delegation.done:
-            task.cancelled = True
-            task.delegation.cancel()
-        return None if task is None else {}
-
-    async def update(self, client: str, task_id: str, responses: Mapping[str, Any]) -> JsonObject | None:
-        """Answer what the children of a task ask. None if the client has no such task."""
-        task = self._of(client, task_id)
-        for question in task.delegation.questions if task is not None else ():
-            if (response := responses.get(_key(question))) is not None:
-                task.delegation.answer(question.handle, answer_in(response))
-        return None if task is None else {}
-
-    def _of(self, client: str, task_id: str) -> _Task | None:
+    def of(self, client: str, task_id: str) -> ProtocolTask | None:
+        """A task of this client; None if it has no such task."""
         task = self._tasks.get(task_id)
         return task if task is not None and task.client == client else None
 
 
 def _key(question: ParentQuestion) -> str:
     return f"{question.handle}-question-{question.n}"
-
-
-def _state(task: _Task, status: str) -> JsonObject:
-    return {
-        "taskId": task.id,
-        "status": status,
-        "statusMessage": task.delegation.progress.line(),
-        "createdAt": task.created.isoformat(),
-        "lastUpdatedAt": _now().isoformat(),
-        "ttlMs": None,
-        "pollIntervalMs": _POLL_MS,
-    }
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

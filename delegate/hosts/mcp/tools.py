@@ -42,7 +42,7 @@ _CLIENTS_OWN = frozenset({"wait_for_previous"})
 """Parameters that clients add to every tool for themselves, and send on: this one is of Gemini CLI."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolRequest:
     """One `tools/call` request."""
 
@@ -52,9 +52,9 @@ class ToolRequest:
     """The SDK's HTTP request that brought it; None over other transports."""
     meta: Mapping[str, Any]
     """What the client says besides the arguments, unvalidated."""
-    report_progress: ProgressCallback | None
+    report_progress: ProgressCallback | None = None
     """None if the client didn't request progress."""
-    disconnected: Cancellation | None
+    disconnected: Cancellation | None = None
     """Canceled when nobody can read the answer any more; None if the SDK cancels the handler itself."""
     as_task: Callable[[str, Delegation, Callable[[], Awaitable[JsonObject]]], JsonObject] | None = None
     """Turns a call into a task of the protocol, given its client and what makes its result. None if the client doesn't
@@ -93,7 +93,7 @@ class Tools:
         """When requests were made that are answered late, by their ids, in seconds of the monotonic clock."""
         self.open_calls = 0
         self._problem = problem
-        self._clients = clients
+        self.clients = clients
         self._projects = ClientProjects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
         self._answer_within = answer_within
         self._structured = structured
@@ -125,18 +125,18 @@ class Tools:
             return _text(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
         if self._problem:
             hint = "nothing was run; tell the user, who can fix it and then has to restart this MCP server"
-            return self._refused(tool, CallError("config_error", f"delegate isn't set up: {self._problem}", hint=hint))
-        client, as_task = self.client_of(request.http), request.as_task if tool is self._delegate else None
+            return self._refused(CallError("config_error", f"delegate isn't set up: {self._problem}", hint=hint))
+        client, as_task = self.clients.identify(request.http), request.as_task if tool is self._delegate else None
         project = Project()
         try:
-            parent = self._clients.parent(client, request.meta)
+            parent = self.clients.parent(client, request.meta)
             if tool is self._delegate:
                 project = await self._projects.of_call(client, request.meta, request.list_roots)
                 parent = parent.model_copy(update={"workspace": project.workspace})
             invocation = Invocation(
                 parent=parent,
                 session=client,
-                may_read=partial(self._clients.may_read, client),
+                may_read=partial(self.clients.may_read, client),
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 on_question=self._approvals.answerer(client) if request.elicit is not None else None,
                 asks=request.elicit is not None or (as_task is None and request.client_name not in ONE_CALL),
@@ -144,11 +144,11 @@ class Tools:
                 answer_within=self._seconds(request) if as_task is None else 0,
             )
         except CallError as error:
-            return self._refused(tool, error)
+            return self._refused(error)
         self.open_calls += 1
         with self._approvals.waits(client, request.elicit):
             try:
-                answer = await run_to_completion(asyncio.ensure_future(_answer(tool, request, invocation)))
+                answer = await run_to_completion(asyncio.ensure_future(_call(tool, request, invocation)))
             finally:
                 self.open_calls -= 1
         if not answer.is_error:
@@ -158,16 +158,12 @@ class Tools:
             refused = refused.model_copy(update={"hint": f"{refused.hint}; the user's next turn has limits of its own"})
             answer = replace(answer, text=tool.delegator.render(Report(error=refused)))
         if answer.report and answer.report.run_id:
-            self._clients.add_run(client, answer.report.run_id)
+            self.clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
             self._keep(client, answer.running)
             if as_task is not None:
                 return as_task(client, answer.running, partial(self._finished, answer.running))
         return self._result(answer)
-
-    def client_of(self, http: Any) -> str:
-        """Identify the client that sent an HTTP request of the SDK. None means the one that started the server."""
-        return self._clients.identify(http)
 
     def stop(self, client: str) -> None:
         """Stop what runs in the background for a client that has left."""
@@ -179,14 +175,14 @@ class Tools:
         kept.add(delegation)
         delegation.add_done_callback(lambda: kept.discard(delegation))
         for handle in delegation.handles:
-            self._clients.add_run(client, run_of(handle))
+            self.clients.add_run(client, run_of(handle))
 
     async def _finished(self, delegation: Delegation) -> JsonObject:
         """The result of a call in the background that has ended."""
         return self._result(host_tool.finished(self._delegate.delegator, await delegation))
 
-    def _refused(self, tool: HostTool, error: CallError) -> JsonObject:
-        return self._result(ToolAnswer(tool.delegator.render(refusal(error)), is_error=True))
+    def _refused(self, error: CallError) -> JsonObject:
+        return _text(self._delegate.delegator.render(refusal(error)), is_error=True)
 
     def _seconds(self, request: ToolRequest) -> float | None:
         """How long the client may still be kept waiting for an answer: from its request on, as long as it waits."""
@@ -199,7 +195,7 @@ class Tools:
             seconds = float(given)
         else:
             within = self._answer_within
-            seconds = self._clients.patience(request.client_name) if isinstance(within, str) else within
+            seconds = self.clients.patience(request.client_name) if isinstance(within, str) else within
         since = self.since.pop(request.id, None)
         return seconds if seconds is None or since is None else max(0.0, seconds - (time.monotonic() - since))
 
@@ -212,8 +208,7 @@ class Tools:
         return result
 
 
-async def _answer(tool: HostTool, request: ToolRequest, invocation: Invocation) -> ToolAnswer:
-    """Answer one call, with progress notifications if the client requested them."""
+async def _call(tool: HostTool, request: ToolRequest, invocation: Invocation) -> ToolAnswer:
     arguments = {name: value for name, value in request.arguments.items() if name not in _CLIENTS_OWN}
     async with _reported(request.report_progress) as sink:
         return await tool.call(arguments, replace(invocation, on_event=sink))
@@ -234,30 +229,28 @@ async def _reported(send: ProgressCallback | None) -> AsyncGenerator[EventSink |
         progress.add(event)
         changed.set()
 
-    reporting = asyncio.create_task(_report(progress, changed, send))
+    async def report() -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
+            await send(progress.advance(), progress.total, progress.line())
+
+    async def report_changes() -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await changed.wait()
+            if progress.total and not progress.is_done:
+                changed.clear()
+                await report()
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    reporting = asyncio.create_task(report_changes())
     try:
         yield Consumer(sink, direct=True)
     finally:
         reporting.cancel()
         await asyncio.wait([reporting])
     if changed.is_set():
-        await _send(send, progress)
-
-
-async def _report(progress: CallProgress, changed: asyncio.Event, send: ProgressCallback) -> None:
-    while True:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HEARTBEAT_SECONDS):
-                await changed.wait()
-        if progress.total and not progress.is_done:
-            changed.clear()
-            await _send(send, progress)
-        await asyncio.sleep(_PAUSE_SECONDS)
-
-
-async def _send(send: ProgressCallback, progress: CallProgress) -> None:
-    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client has disconnected
-        await send(progress.advance(), progress.total, progress.line())
+        await report()
 
 
 def _text(text: str, *, is_error: bool) -> JsonObject:

@@ -37,6 +37,10 @@ class FileState(NamedTuple):
     inode: int
     mode: int
 
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileState":
+        return cls(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
+
 
 class Changes(NamedTuple):
     """The first artifacts, sorted by path, how many more there are, and the state of each file before it was read."""
@@ -52,7 +56,7 @@ class Changes(NamedTuple):
 
 def snapshot(root: Path) -> dict[str, FileState]:
     """The state of all files before the child starts. Raises `CallError` if there are too many to compare."""
-    states = dict(itertools.islice(_scan(root), MAX_FILES))
+    states = dict(itertools.islice(scan(root), MAX_FILES))
     if len(states) == MAX_FILES:
         message = f"workspace {root} has {MAX_FILES:,} files or more; name a smaller folder"
         raise CallError("workspace_too_large", message, field="workspace")
@@ -62,7 +66,7 @@ def snapshot(root: Path) -> dict[str, FileState]:
 def changes_since(before: Mapping[str, FileState], root: Path, *, without: Collection[Path] = ()) -> Changes:
     """What changed since `before`, except the paths in `without`. Never raises, whatever a child left there."""
     unseen: set[str] = set()
-    now = dict(itertools.islice(_scan(root, unseen), MAX_FILES))
+    now = dict(itertools.islice(scan(root, unseen), MAX_FILES))
     changes: dict[str, Change] = {
         path: "changed" if path in before else "created" for path, state in now.items() if before.get(path) != state
     }
@@ -86,12 +90,12 @@ def changes_since(before: Mapping[str, FileState], root: Path, *, without: Colle
 def has_changes(before: Mapping[str, FileState], root: Path) -> bool:
     """Whether anything was created or changed, or can't be read. Stops at the first such file."""
     unseen: set[str] = set()
-    return any(before.get(path) != state for path, state in _scan(root, unseen)) or bool(unseen)
+    return any(before.get(path) != state for path, state in scan(root, unseen)) or bool(unseen)
 
 
 def changed_paths(before: Mapping[str, FileState], root: Path, most: int) -> list[str]:
     """Files that were created, changed or deleted since they were in these states, at most so many."""
-    now = dict(itertools.islice(_scan(root), MAX_FILES))
+    now = dict(itertools.islice(scan(root), MAX_FILES))
     changed = (path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
     return sorted(itertools.islice(changed, most)) if len(now) < MAX_FILES else []
 
@@ -103,8 +107,11 @@ def _is_in(path: str, folders: Collection[str]) -> bool:
     return any(path[: n + 1] in folders for n, char in enumerate(path) if char == "/") if folders else False
 
 
-def _scan(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, FileState]]:
-    for path, entry in files.walk(root, unseen):
+def scan(
+    root: Path, unseen: set[str] | None = None, *, without: Collection[str] = files.IGNORED_FOLDERS
+) -> Iterator[tuple[str, FileState]]:
+    """The state of every file and link. What can't be looked at is added to `unseen`. See `files.walk`."""
+    for path, entry in files.walk(root, unseen, without=without):
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:  # deleted in the meantime
@@ -113,7 +120,7 @@ def _scan(root: Path, unseen: set[str] | None = None) -> Iterator[tuple[str, Fil
             if unseen is not None:
                 unseen.add(path)
             continue
-        yield path, FileState(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
+        yield path, FileState.of(status)
 
 
 def _artifacts(
@@ -181,4 +188,4 @@ def state_of(root: Path, path: str) -> FileState | None:
         status = os.lstat(os.path.join(root, path))
     except (OSError, ValueError):
         return None
-    return FileState(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
+    return FileState.of(status)

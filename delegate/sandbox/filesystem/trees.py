@@ -133,9 +133,13 @@ async def remove_soon(root: Path) -> None:
     """Remove a folder like `remove_tree`, but wait only a moment: a child may have left a million files.
 
     Nothing is at `root` afterwards. What isn't removed before the process ends is left to `remove_rest`. Raises
-    `OSError` if the folder isn't there, or can't be moved.
+    `OSError` if the folder can't be moved.
     """
-    aside = root.rename(root.with_name(f"{secrets.token_hex(8)}{_REMOVED}"))  # noqa: ASYNC240 - one system call
+    aside = root.with_name(f"{secrets.token_hex(8)}{_REMOVED}")
+    try:
+        root.rename(aside)  # noqa: ASYNC240 - one system call
+    except FileNotFoundError:
+        return
     removing = asyncio.ensure_future(run_in_daemon_thread(_remove, aside))
     _removing.add(removing)
     removing.add_done_callback(_removing.discard)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -70,11 +70,12 @@ class Folder:
     """What other tasks left that the child was given, in a folder that isn't its work."""
     max_bytes: float = math.inf
     """How much a child may add to it."""
+    exists: bool = True
+    """Whether there is anything to look at: a fresh one isn't made before something is written to it."""
     _bytes_before: int = 0
     _added: int = 0
     """How much was added when that was last looked at, and by `write` since."""
     _next_look: float = 0
-    _exists: bool = True
     _started_empty: bool = False
     """Whether it is a fresh one, so that everything in it is the child's."""
     _only_written: bool = False
@@ -111,17 +112,15 @@ class Folder:
         nothing is left behind then.
         """
         home = _real(home)
+        folder = cls(home / secrets.token_hex(8), owned=True, max_bytes=max_bytes, exists=False, _home=home)
         if workspace is None or workspace.path is None:
-            fresh = cls(home / secrets.token_hex(8), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
-            fresh._started_empty = fresh._only_written = True
-            return fresh
+            folder._started_empty = folder._only_written = True
+            return folder
         given = existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
             writer = write_locks.join(who) if write_locks is not None else None
-            folder = cls(given, owned=False, max_bytes=max_bytes, _home=home, _writer=writer)
-        else:
-            folder = cls(home / secrets.token_hex(8), owned=True, max_bytes=max_bytes, _exists=False, _home=home)
+            folder = replace(folder, root=given, owned=False, exists=True, _writer=writer)
         try:
             folder.make()
             await folder._fill(given, workspace)
@@ -134,11 +133,6 @@ class Folder:
     def of_existing(cls, path: Path) -> "Folder":
         """An existing folder with finished work: every file in it counts as created. Raises `CallError`."""
         return cls(existing(path), owned=False)
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is anything to look at: a fresh one isn't made before something is written to it."""
-        return self._exists
 
     def make(self) -> Path:
         """Create the folder if it is a fresh one that doesn't exist yet, and return its path. Raises `OSError`.
@@ -156,8 +150,7 @@ class Folder:
         await run_in_thread(inputs.place)
         self.inputs, self._started_empty = inputs, False
         self._before = {**self._before, **inputs.states}
-        if self.max_bytes < math.inf:
-            self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
+        await self._measure()
 
     def is_given(self, path: str) -> bool:
         """Whether a path in the folder is of what other tasks left, and so isn't the child's work."""
@@ -177,9 +170,8 @@ class Folder:
         Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder.
         """
         if self._worktree is not None and path == f"../{self._worktree.diff_path.name}":
-            from delegate.sandbox.workspace.worktree import MAX_DIFF_BYTES, without_binary  # loaded only for worktrees
-
-            shown = without_binary(files.read(self.root.parent, self._worktree.diff_path, MAX_DIFF_BYTES).data)
+            whole = files.read(self.root.parent, self._worktree.diff_path, worktree.MAX_DIFF_BYTES)
+            shown = worktree.without_binary(whole.data)
             return Excerpt(shown[:limit], len(shown))
         return files.read(self.root, self.resolve(path), limit)
 
@@ -251,7 +243,7 @@ class Folder:
         """
         if not self.owned or len(self._before) > _SMALL_FOLDER:
             return False
-        if not self._exists:
+        if not self.exists:
             return True
         with suppress(OSError), os.scandir(self.root) as entries:
             few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
@@ -264,7 +256,7 @@ class Folder:
     @property
     def may_be_too_large(self) -> bool:
         """Whether more than `max_bytes` may have been added, as far as is known without looking."""
-        if self.max_bytes == math.inf or not self._exists:
+        if self.max_bytes == math.inf or not self.exists:
             return False
         return not self._only_written or self._most_added > self.max_bytes
 
@@ -284,11 +276,11 @@ class Folder:
             raise WorkspaceTooLarge(self._too_large("has"))
 
     def _make(self) -> None:
-        if not self._exists:
+        if not self.exists:
             self.root.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):  # by another tool call, at the same time
                 self.root.mkdir(0o700)
-            self._exists = True
+            self.exists = True
 
     def _too_large(self, have: str) -> str:
         return f"the child {have} added more than {self.max_bytes / 1e6:,.6g} MB to its workspace"
@@ -302,7 +294,7 @@ class Folder:
 
         Blocks; `artifacts` uses a thread.
         """
-        if not self._exists:
+        if not self.exists:
             return ()
         found = changes.changes_since(self._before, self.root, without=self._foreign)
         self.unlisted, self._states, self._contents = found.unlisted, found.states, found.contents
@@ -328,7 +320,7 @@ class Folder:
 
     def changed_since_left(self, most: int) -> list[str]:
         """Files that changed since `artifacts` listed them, and new and missing ones, at most so many. Blocks."""
-        if self._left is None or not self._exists:
+        if self._left is None or not self.exists:
             return []
         foreign = {str(path) for path in self._foreign}
         found = changes.changed_paths(self._left, self.root, most + len(foreign))
@@ -344,7 +336,7 @@ class Folder:
         For a worktree with changes, the first artifact is the diff, which is stored next to the folder. Links in git
         folders that weren't there before are removed, and what the child did to its inputs is undone.
         """
-        if not self._exists:
+        if not self.exists:
             return ()
         if self.inputs is not None and await run_in_thread(self.inputs.put_back):
             others = {path: state for path, state in self._before.items() if not is_in_inputs(path)}
@@ -411,17 +403,23 @@ class Folder:
         its repository doesn't know. What takes long to remove is removed in the background.
         """
         await self._leave()
-        if self._exists and self.owned:
+        if self.exists and self.owned:
             if keep or await run_in_thread(partial(changes.has_changes, self._before, self.root)):
                 self._unregister()
             else:
-                await self._remove()
+                await self.remove()
 
     async def remove(self) -> None:
         """Remove an owned folder, whatever is in it, and what is kept of its start."""
         await self._leave()
         if self.owned:
-            await self._remove()
+            try:
+                self._unregister()
+                if self._worktree is not None:
+                    self._worktree.diff_path.unlink(missing_ok=True)
+                await remove_soon(self.root)
+            except OSError as problem:
+                _log.warning("the workspace %s can't be removed: %s", self.root, problem)
 
     async def _leave(self) -> None:
         if self._writer is not None:
@@ -440,24 +438,17 @@ class Folder:
             await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
         self.repository = await run_in_thread(partial(Repository.of, self.root, nested=True))
         self._before = await run_in_thread(partial(changes.snapshot, self.root))
+        await self._measure()
+
+    async def _measure(self) -> None:
         if self.max_bytes < math.inf:
             self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
-
-    async def _remove(self) -> None:
-        try:
-            self._unregister()
-            if self._worktree is not None:
-                self._worktree.diff_path.unlink(missing_ok=True)
-            with suppress(FileNotFoundError):  # the child removed it
-                await remove_soon(self.root)
-        except OSError as problem:
-            _log.warning("the workspace %s can't be removed: %s", self.root, problem)
 
     def _unregister(self) -> None:
         """Let a worktree's repository forget it, and the commit of uncommitted work that it was made from."""
         if self._worktree is not None:
             try:
-                self._worktree.unregister()
+                worktree.remove_entry(self._worktree.admin)
                 if (pointer := self.root / ".git").is_file():
                     pointer.unlink()
             except OSError as problem:

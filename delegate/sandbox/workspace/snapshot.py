@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from delegate._util.threads import run_in_thread
-from delegate.sandbox.filesystem import files
+from delegate.sandbox.filesystem import changes, files
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon, remove_tree
 from delegate.types import JsonObject
@@ -72,8 +72,7 @@ class Snapshot:
         try:
             return await run_in_thread(partial(cls._take, root, tree, stop), stop=stop)
         except BaseException:
-            with suppress(FileNotFoundError):
-                await remove_soon(tree)
+            await remove_soon(tree)
             raise
 
     @classmethod
@@ -103,8 +102,7 @@ class Snapshot:
 
     async def remove(self) -> None:
         """Remove the copies."""
-        with suppress(FileNotFoundError):
-            await remove_soon(self.tree)
+        await remove_soon(self.tree)
 
 
 def differences(start: Snapshot | None, end: Snapshot) -> list[Difference]:
@@ -184,26 +182,22 @@ class Frozen:
         the time that it had, and what changed is newer than that. Raises `CallError` and OSError.
         """
         async with copy_of(self.end if kept is None else self.start, self.home) as tree:
-            if kept is not None:
-                await run_in_thread(partial(self._apply, tree, kept))
-            elif self.knows_start:
-                await run_in_thread(partial(self._set_times, tree))
+            if kept is not None or self.knows_start:
+                await run_in_thread(partial(self._finish, tree, kept))
             yield tree
 
-    def _apply(self, tree: Path, kept: Collection[str]) -> None:
-        applied = [one for one in self.changes if one.path in kept]
-        for one in sorted(applied, key=lambda one: one.change != "deleted"):  # a folder may have taken a file's place
-            _apply(one, self.end.tree, tree)
-        self._set_times(tree, applied)
-
-    def _set_times(self, tree: Path, applied: Sequence[Difference] | None = None) -> None:
+    def _finish(self, tree: Path, kept: Collection[str] | None) -> None:
+        """Apply the changes that are kept, if not all are there already, and set the times."""
         before: Mapping[str, FileState] = self.start.origin if self.start is not None else {}
-        now, times = time.time_ns(), dict[str, int]()
-        if applied is None:  # a copy of the files as they were left, with the times that they had then
+        applied, now, times = self.changes, time.time_ns(), dict[str, int]()
+        if kept is None:  # a copy of the files as they were left, with the times that they had then
             end = self.end.origin
             times = {path: one.modified_ns for path, one in before.items() if path in end and end[path] != one}
-        changes = self.changes if applied is None else applied
-        times |= {one.path: now for one in changes if one.change != "deleted"}
+        else:
+            applied = [one for one in applied if one.path in kept]
+            for one in sorted(applied, key=lambda one: one.change != "deleted"):  # a folder may take a file's place
+                _apply(one, self.end.tree, tree)
+        times |= {one.path: now for one in applied if one.change != "deleted"}
         for path, at in times.items():
             if not (tree / path).is_symlink():
                 os.utime(tree / path, ns=(at, at))
@@ -222,8 +216,7 @@ async def copy_of(snapshot: Snapshot | None, home: Path) -> AsyncGenerator[Path]
             await run_in_thread(partial(copy_tree, snapshot.tree, tree, stop), stop=stop)
         yield tree
     finally:
-        with suppress(FileNotFoundError):
-            await remove_soon(tree)
+        await remove_soon(tree)
 
 
 def _apply(one: Difference, source: Path, tree: Path) -> None:
@@ -257,14 +250,11 @@ def _make_folder(tree: Path) -> None:
 
 def _states(root: Path) -> dict[str, FileState]:
     """The state of every file and link in `root`, without caches. Raises `CallError` or OSError if one can't be."""
-    states, unseen = dict[str, FileState](), set[str]()
-    for path, entry in files.walk(root, unseen, without=CACHES):
-        with suppress(FileNotFoundError):  # deleted in the meantime
-            found = entry.stat(follow_symlinks=False)
-            states[path] = FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
-        if len(states) > MAX_FILES:
-            message = f"{root} has over {MAX_FILES:,} files"
-            raise CallError("workspace_too_large", message, field="workspace", hint="name a smaller folder")
+    unseen = set[str]()
+    states = dict(itertools.islice(changes.scan(root, unseen, without=CACHES), MAX_FILES + 1))
+    if len(states) > MAX_FILES:
+        message = f"{root} has over {MAX_FILES:,} files"
+        raise CallError("workspace_too_large", message, field="workspace", hint="name a smaller folder")
     if unseen:
         raise OSError(f"{files.shown(min(unseen))} can't be read")
     return states

@@ -7,7 +7,6 @@ from pathlib import Path
 from delegate.sandbox.processes.environment import find_program
 
 APPLY_SECONDS = 120.0
-_APPLY = ("apply", "--whitespace=nowarn")
 
 
 def apply(diffs: Sequence[bytes], checkout: Path, *, undo: bool = False) -> str:
@@ -15,16 +14,15 @@ def apply(diffs: Sequence[bytes], checkout: Path, *, undo: bool = False) -> str:
 
     With `undo`, they are taken back.
     """
-    way = ("--reverse",) if undo else ()
-    git, together = find_program("git"), b"".join(diffs)
+    git, way = find_program("git"), ("--reverse",) if undo else ()
     if git is None:
         return "git isn't installed"
 
     def run(*options: str) -> str:
+        argv = [git, "apply", "--whitespace=nowarn", *options]
         done = subprocess.run(
-            [git, *_APPLY, *options], cwd=checkout, input=together, capture_output=True, timeout=APPLY_SECONDS,
-            check=False,
-        )  # fmt: skip
+            argv, cwd=checkout, input=b"".join(diffs), capture_output=True, timeout=APPLY_SECONDS, check=False
+        )
         return done.stderr.decode(errors="replace").strip() or "git failed" if done.returncode else ""
 
     try:

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -27,8 +27,7 @@ from delegate.sandbox.processes.process import ProcessResult, run_process
 from delegate.sandbox.workspace.snapshot import CACHES
 from delegate.types.errors import CallError, ToolError
 
-ADD_SECONDS = 120.0
-DIFF_SECONDS = 60.0
+GIT_SECONDS = 120.0
 MAX_DIFF_BYTES = 16 << 20
 MAX_UNCOMMITTED_BYTES = 50_000_000
 _MAX_OUTPUT_BYTES = 64_000
@@ -85,31 +84,29 @@ class Worktree:
 
         Raises `CallError` if that fails; nothing is left of it in the repository then.
         """
-        env = await _environment(repository)
-        common = await _common_folder(repository, env)
-        commit = await _commit(repository, base, env)
+        git = await _Git.of(repository)
+        common = await git.common_folder()
+        commit = await git.commit(base)
         worktree = cls(root, repository, commit, common / "worktrees" / root.name)
         try:
             async with _add_locks.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
-                args = ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(root), commit)
-                added = await _git(args, repository, env, ADD_SECONDS)
+                added = await git.run("worktree", "add", "--quiet", "--detach", "--no-checkout", str(root), commit)
                 if added.exit_code == 0:  # other configuration may apply there: `includeIf "gitdir:…"`
-                    env = await _environment(root)
                     if only:
                         (worktree.admin / "info").mkdir(exist_ok=True)
                         escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", only)
                         (worktree.admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
-                    reset = (*(_SPARSE if only else ()), "reset", "--hard", "--quiet")
-                    added = await _git(reset, root, env, ADD_SECONDS)
+                    inside = await _Git.of(root)
+                    added = await inside.run(*(_SPARSE if only else ()), "reset", "--hard", "--quiet")
             if added.exit_code != 0:
-                message = f"git can't create a worktree of {repository}: {_failure(added, ADD_SECONDS)}"
+                message = f"git can't create a worktree of {repository}: {_failure(added)}"
                 raise CallError("workspace_git_failed", message, field="workspace")
             # The diff uses a copy of the index: in its own, the child can mark files as unchanged.
             with suppress(FileNotFoundError):  # the commit is empty
                 copy = partial(shutil.copyfile, worktree.admin / "index", worktree.admin / _INDEX)
                 await run_in_thread(copy)
         except BaseException:
-            await run_in_thread(worktree.unregister)
+            await run_in_thread(partial(remove_entry, worktree.admin))
             raise
         return worktree
 
@@ -137,29 +134,21 @@ class Worktree:
 
     async def _diff(self, paths: Sequence[str]) -> str:
         """Write the diff, limited to what `paths` leave. Returns what went wrong, if anything."""
-        folders = ("--git-dir", str(self.admin), "--work-tree", str(self.root))
         # The configuration may have changed while the child worked.
-        env = {**await _environment(self.root, *folders), "GIT_INDEX_FILE": str(self.admin / _INDEX)}
-        new = await _git((*folders, *_NEW_FILES, *paths), self.root, env, DIFF_SECONDS)
+        git = await _Git.of(self.root, "--git-dir", str(self.admin), "--work-tree", str(self.root))
+        git = git.with_env(GIT_INDEX_FILE=str(self.admin / _INDEX))
+        new = await git.run(*_NEW_FILES, *paths)
         if new.exit_code not in (0, 1):  # 1: some files can't be added, such as a repository without commits
-            return _failure(new, DIFF_SECONDS)
-        args = (*folders, *_DIFF, f"--output={self.diff_path}", self.base, "--", *paths)
-        written = await _git(args, self.root, env, DIFF_SECONDS)
+            return _failure(new)
+        written = await git.run(*_DIFF, f"--output={self.diff_path}", self.base, "--", *paths)
         if written.exit_code != 0:
-            return _failure(written, DIFF_SECONDS)
+            return _failure(written)
         size = self.diff_path.stat().st_size
         if size > MAX_DIFF_BYTES:
             return f"it has {size:,} bytes, over {MAX_DIFF_BYTES:,}"
         if not (self.repository / ".git").exists():
             return "its repository is bare: it has no checkout"
         return "" if size else "only files changed that git ignores, or caches"
-
-    def unregister(self) -> None:
-        """Remove the worktree's entry from the repository. Raises `OSError`.
-
-        Git isn't used: it refuses an incomplete worktree, and `git worktree prune` would remove other entries too.
-        """
-        _remove_entry(self.admin)
 
 
 def without_binary(diff: bytes) -> bytes:
@@ -173,10 +162,14 @@ def unregister(root: Path) -> None:
         pointer = files.read(root, root / ".git", 4_096).text.rstrip("\n")
         admin = Path(pointer.removeprefix("gitdir: "))
         if admin.is_absolute() and files.read(admin, admin / "gitdir", 4_096).text.rstrip("\n") == str(root / ".git"):
-            _remove_entry(admin)
+            remove_entry(admin)
 
 
-def _remove_entry(admin: Path) -> None:
+def remove_entry(admin: Path) -> None:
+    """Remove a worktree's entry from its repository. Raises `OSError`.
+
+    Git isn't used: it refuses an incomplete worktree, and `git worktree prune` would remove other entries too.
+    """
     if admin.is_dir() and not admin.is_symlink():
         remove_tree(admin)
 
@@ -190,24 +183,24 @@ async def snapshot(repository: Path) -> str:
         CallError: The folder is no repository with a commit, git fails, or too much is uncommitted
             (`workspace_too_large`).
     """
-    env = await _environment(repository)
-    await _common_folder(repository, env)
-    head = await _commit(repository, "HEAD", env)
-    index = repository / (await _asked(("rev-parse", "--git-path", "index"), repository, env)).strip()
+    git = await _Git.of(repository)
+    await git.common_folder()
+    head = await git.commit("HEAD")
+    index = repository / (await git.ask("rev-parse", "--git-path", "index")).strip()
     with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
         copied = Path(folder) / "index"
         with suppress(FileNotFoundError):  # nothing has been added yet
             await run_in_thread(partial(shutil.copyfile, index, copied))
         # The repository's own setting for its working folder could name any folder of the user.
-        env = {**env, **_SNAPSHOT_AUTHOR, "GIT_INDEX_FILE": str(copied), "GIT_WORK_TREE": str(repository)}
-        changed = await _asked(_UNCOMMITTED, repository, env)
+        git = git.with_env(GIT_INDEX_FILE=str(copied), GIT_WORK_TREE=str(repository), **_SNAPSHOT_AUTHOR)
+        changed = await git.ask(*_UNCOMMITTED)
         await run_in_thread(partial(_refuse_too_much, repository, changed))
         if not changed:
             return head
-        await _asked(("add", "--all", "--ignore-errors", "--", "."), repository, env, or_code=1)
-        tree = (await _asked(("write-tree",), repository, env)).strip()
-        commit = ("commit-tree", tree, "-p", head, "-m", "Uncommitted changes, for a worktree of delegate")
-        return (await _asked(commit, repository, env)).strip()
+        await git.ask("add", "--all", "--ignore-errors", "--", ".", or_code=1)
+        tree = (await git.ask("write-tree")).strip()
+        message = "Uncommitted changes, for a worktree of delegate"
+        return (await git.ask("commit-tree", tree, "-p", head, "-m", message)).strip()
 
 
 def _refuse_too_much(repository: Path, status: str) -> None:
@@ -227,25 +220,23 @@ def _refuse_too_much(repository: Path, status: str) -> None:
 
 async def merge_diff(root: Path, diff: bytes) -> str:
     """Merge a diff into the worktree at `root`, by three ways. Returns what conflicts; empty if all of it is there."""
-    env = await _environment(root)
+    git = await _Git.of(root)
     with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
         path = Path(folder) / "diff"
         await run_in_thread(partial(path.write_bytes, diff))
-        done = await _git(("apply", "--3way", "--whitespace=nowarn", str(path)), root, env, ADD_SECONDS)
+        done = await git.run("apply", "--3way", "--whitespace=nowarn", str(path))
     if done.exit_code == 0:
         return ""
-    conflicts = _CONFLICT.findall(done.stderr)
-    return (
-        f"it conflicts with what is there now in {', '.join(conflicts)}" if conflicts else _failure(done, ADD_SECONDS)
-    )
+    conflicts = ", ".join(_CONFLICT.findall(done.stderr))
+    return f"it conflicts with what is there now in {conflicts}" if conflicts else _failure(done)
 
 
 async def branch_commit(repository: Path, branch: str) -> str:
     """The commit of a branch. Raises `CallError` if there is none, or if it is checked out somewhere."""
-    env = await _environment(repository)
-    await _common_folder(repository, env)
-    commit = await _commit(repository, f"refs/heads/{branch}", env)
-    listed = await _asked(("worktree", "list", "--porcelain"), repository, env)
+    git = await _Git.of(repository)
+    await git.common_folder()
+    commit = await git.commit(f"refs/heads/{branch}")
+    listed = await git.ask("worktree", "list", "--porcelain")
     if f"branch refs/heads/{branch}" in listed.splitlines():
         message = f"the branch {branch} is checked out"
         raise CallError("cannot_merge", message, field="onto", hint="merge into its checkout, without a branch")
@@ -254,100 +245,105 @@ async def branch_commit(repository: Path, branch: str) -> str:
 
 async def commit_files_of(repository: Path, files_of: str, parent: str, message: str) -> str:
     """A commit by the user of the files of another one. Returns its hash. Raises `CallError`."""
-    args = ("commit-tree", f"{files_of}^{{tree}}", "-p", parent, "-m", message)
-    return (await _asked(args, repository, await _environment(repository))).strip()
+    git = await _Git.of(repository)
+    return (await git.ask("commit-tree", f"{files_of}^{{tree}}", "-p", parent, "-m", message)).strip()
 
 
 async def move_branch(repository: Path, branch: str, commit: str, *, expected: str) -> None:
     """Let a branch point to a commit, in one step. Raises `CallError` if it isn't at `expected` anymore."""
     await branch_commit(repository, branch)
-    args = ("update-ref", "-m", "delegate merge", f"refs/heads/{branch}", commit, expected)
-    done = await _git(args, repository, await _environment(repository), ADD_SECONDS)
+    git = await _Git.of(repository)
+    done = await git.run("update-ref", "-m", "delegate merge", f"refs/heads/{branch}", commit, expected)
     if done.exit_code != 0:
-        message = f"the branch {branch} has other commits now: {_failure(done, ADD_SECONDS)}"
+        message = f"the branch {branch} has other commits now: {_failure(done)}"
         raise CallError("cannot_merge", message, hint="nothing was changed")
 
 
 async def diff_between(repository: Path, first: str, last: str, path: Path) -> None:
     """Write the diff of two commits to a new file. Raises `CallError` and OSError."""
     await run_in_thread(partial(path.touch, 0o600, exist_ok=False))
-    await _asked((*_DIFF, f"--output={path}", first, last, "--"), repository, await _environment(repository))
+    await (await _Git.of(repository)).ask(*_DIFF, f"--output={path}", first, last, "--")
 
 
 async def have_same_files(repository: Path, first: str, second: str) -> bool:
     """Whether two commits have the same files. Raises `CallError`."""
-    asked = ("rev-parse", f"{first}^{{tree}}", f"{second}^{{tree}}")
-    return len(set((await _asked(asked, repository, await _environment(repository))).split())) == 1
+    asked = await (await _Git.of(repository)).ask("rev-parse", f"{first}^{{tree}}", f"{second}^{{tree}}")
+    return len(set(asked.split())) == 1
 
 
 # -------------------------------------------------------------------------------------------------- running git
 
 
-async def _environment(repository: Path, *options: str) -> Mapping[str, str]:
-    """The environment for git, run in `repository` with `options`, with every filter disabled that is configured now.
+@dataclass(frozen=True, slots=True)
+class _Git:
+    """Git in `folder`, with `options`. Make it with `of`."""
 
-    Git has no setting that disables all of them.
-    """
-    env = {**command_environment(os.environ), **_QUIET}
-    asked = (*options, "config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-    listed = await _git(asked, repository, env, ADD_SECONDS)
-    drivers = sorted({name.rpartition(".")[0] for name in listed.stdout.split("\0") if name})
-    off = {"clean": "", "smudge": "", "process": "", "required": "false"}
-    settings = [(f"{driver}.{key}", value) for driver in drivers for key, value in off.items()]
-    env["GIT_CONFIG_COUNT"] = str(len(settings))
-    for n, (key, value) in enumerate(settings):
-        env |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value}
-    return env
+    folder: Path
+    options: tuple[str, ...]
+    env: Mapping[str, str]
 
+    @classmethod
+    async def of(cls, folder: Path, *options: str) -> "_Git":
+        """Disables every filter that is configured now, since git has no setting that disables all of them."""
+        git = cls(folder, options, {**command_environment(os.environ), **_QUIET})
+        listed = await git.run("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+        drivers = sorted({name.rpartition(".")[0] for name in listed.stdout.split("\0") if name})
+        off = {"clean": "", "smudge": "", "process": "", "required": "false"}
+        settings = [(f"{driver}.{key}", value) for driver in drivers for key, value in off.items()]
+        keys = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(settings)}
+        values = {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(settings)}
+        return git.with_env(GIT_CONFIG_COUNT=str(len(settings)), **keys, **values)
 
-async def _common_folder(repository: Path, env: Mapping[str, str]) -> Path:
-    """The folder that all worktrees of a repository share: its `.git`, or the repository itself if it is bare."""
-    asked = await _git(("rev-parse", "--git-common-dir", "--show-prefix"), repository, env, ADD_SECONDS)
-    common, _, prefix = asked.stdout.partition("\n")
-    if asked.exit_code != 0:
-        raise CallError(
-            "workspace_not_a_repository",
-            f"workspace {repository} can't be used as a git repository: {_failure(asked, ADD_SECONDS)}",
-            field="workspace",
-            hint="name the top folder of a git repository, or use mode copy or shared",
+    def with_env(self, **more: str) -> "_Git":
+        """The same with more variables."""
+        return replace(self, env={**self.env, **more})
+
+    async def common_folder(self) -> Path:
+        """The folder that all worktrees of a repository share: its `.git`, or the repository itself if it is bare."""
+        asked = await self.run("rev-parse", "--git-common-dir", "--show-prefix")
+        common, _, prefix = asked.stdout.partition("\n")
+        if asked.exit_code != 0:
+            message = f"workspace {self.folder} can't be used as a git repository: {_failure(asked)}"
+            hint = "name the top folder of a git repository, or use mode copy or shared"
+            raise CallError("workspace_not_a_repository", message, field="workspace", hint=hint)
+        if prefix.strip():
+            top = self.folder.parents[prefix.strip().count("/") - 1]
+            message = f"workspace {self.folder} is a folder inside the repository {top}"
+            raise CallError("workspace_not_a_repository", message, field="workspace", hint="name the repository itself")
+        return Path(os.path.realpath(self.folder / common))  # noqa: ASYNC240 - a few lstat calls
+
+    async def commit(self, base: str) -> str:
+        """The hash of a commit. Raises CallError if there is none."""
+        asked = await self.run("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
+        if asked.exit_code != 0:
+            message = f"the repository {self.folder} has no commit {base}"
+            hint = "commit something first" if base == "HEAD" else "name a branch, a tag or a commit"
+            raise CallError("workspace_base_not_found", message, field="workspace", hint=hint)
+        return asked.stdout.strip()
+
+    async def ask(self, *args: str, or_code: int = 0) -> str:
+        """What git prints. Raises CallError if it fails, with any other code than `or_code`."""
+        done = await self.run(*args)
+        if done.exit_code not in (0, or_code):
+            message = f"git can't read the checkout {self.folder}: {_failure(done)}"
+            raise CallError("workspace_git_failed", message, field="workspace")
+        return done.stdout
+
+    async def run(self, *args: str) -> ProcessResult:
+        """Run it. Raises CallError if it isn't installed."""
+        if (git := find_program("git")) is None:
+            message, hint = "mode worktree needs git, which isn't installed", "install git, or use mode copy or shared"
+            raise CallError("workspace_git_missing", message, field="workspace", hint=hint)
+        return await run_process(
+            (git, *_HARMLESS, *self.options, *args),
+            cwd=self.folder,
+            env=self.env,
+            timeout_seconds=GIT_SECONDS,
+            max_output_bytes=_MAX_OUTPUT_BYTES,
         )
-    if prefix.strip():
-        top = repository.parents[prefix.strip().count("/") - 1]
-        message = f"workspace {repository} is a folder inside the repository {top}"
-        raise CallError("workspace_not_a_repository", message, field="workspace", hint="name the repository itself")
-    return Path(os.path.realpath(repository / common))  # noqa: ASYNC240 - a few lstat calls
 
 
-async def _commit(repository: Path, base: str, env: Mapping[str, str]) -> str:
-    asked = await _git(("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"), repository, env, ADD_SECONDS)
-    if asked.exit_code != 0:
-        message = f"the repository {repository} has no commit {base}"
-        hint = "commit something first" if base == "HEAD" else "name a branch, a tag or a commit"
-        raise CallError("workspace_base_not_found", message, field="workspace", hint=hint)
-    return asked.stdout.strip()
-
-
-async def _asked(args: Sequence[str], repository: Path, env: Mapping[str, str], *, or_code: int = 0) -> str:
-    """What git prints. Raises CallError if it fails, with any other code than `or_code`."""
-    done = await _git(args, repository, env, ADD_SECONDS)
-    if done.exit_code not in (0, or_code):
-        message = f"git can't read the checkout {repository}: {_failure(done, ADD_SECONDS)}"
-        raise CallError("workspace_git_failed", message, field="workspace")
-    return done.stdout
-
-
-async def _git(args: Sequence[str], cwd: Path, env: Mapping[str, str], seconds: float) -> ProcessResult:
-    git = find_program("git")
-    if git is None:
-        hint = "install git, or use mode copy or shared"
-        raise CallError("workspace_git_missing", "mode worktree needs git, which isn't installed", field="workspace",
-                        hint=hint)  # fmt: skip
-    return await run_process(
-        (git, *_HARMLESS, *args), cwd=cwd, env=env, timeout_seconds=seconds, max_output_bytes=_MAX_OUTPUT_BYTES
-    )
-
-
-def _failure(finished: ProcessResult, seconds: float) -> str:
+def _failure(finished: ProcessResult) -> str:
     if finished.timed_out:
-        return f"git took longer than {seconds:g} s"
+        return f"git took longer than {GIT_SECONDS:g} s"
     return " ".join(finished.stderr.split())[-400:] or f"git exited with code {finished.exit_code}"
