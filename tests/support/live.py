@@ -67,7 +67,7 @@ class Run:
         said = self.row["judge" if is_judge(request) else "replies"]
         turn = said[sum(message.role == "assistant" for message in request.messages)]
         if not turn.get("calls"):
-            return _answers(turn["text"], request) if is_judge(request) else str(turn["text"])
+            return answers(turn["text"], request) if is_judge(request) else str(turn["text"])
         calls = ((call["name"], call.get("arguments", {})) for call in turn["calls"])
         return Scripted.calls(*calls, text=turn.get("text") or "")
 
@@ -85,7 +85,7 @@ def rows(name: str) -> list[Row]:
     return [json.loads(line) for line in (LIVE / name).read_text(encoding="utf-8").splitlines()]
 
 
-def _answers(text: str, request: ChatRequest) -> str:
+def answers(text: str, request: ChatRequest) -> str:
     """A judge's answers, without those about what code has come to decide alone.
 
     Times and counts in what commands print differ from run to run: a quote is looked for with other numbers.
@@ -93,14 +93,14 @@ def _answers(text: str, request: ChatRequest) -> str:
     shown = "\n".join(
         part for message in request.messages for part in (message.text, *(reply.text for reply in message.tool_replies))
     )
-    answers = [one for one in json.loads(text)["answers"] if one["id"] in asked_ids(request)]
-    for one in answers:
+    given = [one for one in json.loads(text)["answers"] if one["id"] in asked_ids(request)]
+    for one in given:
         piece = shown.partition(f"<<<{one['source']} ")[2].partition(f"<<<end {one['source']} ")[0]
         if one["evidence"] and one["evidence"] not in piece:
             pattern = re.sub(r"\d+(?:\\?\.\d+)?", r"\\d+(?:\\.\\d+)?", re.escape(one["evidence"]))
             found = re.search(pattern, piece)
             one["evidence"] = found[0] if found else one["evidence"]
-    return json.dumps({"answers": answers})
+    return json.dumps({"answers": given})
 
 
 def _key(tool: str, args: Mapping[str, Any]) -> str:
