@@ -2,6 +2,7 @@
 check for leaks.
 """
 
+import asyncio
 import gc
 import ipaddress
 import os
@@ -12,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -143,10 +144,12 @@ def nothing_is_left(
 
 
 @pytest.fixture
-async def no_task_is_left(request: pytest.FixtureRequest, nothing_is_left: None) -> AsyncGenerator[None]:
-    """Fail if a task is still running on the test's event loop."""
+def no_task_is_left(
+    request: pytest.FixtureRequest, nothing_is_left: None, _function_scoped_runner: asyncio.Runner
+) -> Generator[None]:
+    """Fail if a task is still running on the test's event loop, which pytest-asyncio's own fixture runs."""
     yield
-    _fail_if_left(await leaks.left_tasks(), request)
+    _fail_if_left(_function_scoped_runner.run(leaks.left_tasks()), request)
 
 
 def _fail_if_left(left: list[str], request: pytest.FixtureRequest) -> None:
