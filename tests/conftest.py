@@ -2,6 +2,7 @@
 check for leaks.
 """
 
+import asyncio
 import gc
 import ipaddress
 import os
@@ -9,9 +10,10 @@ import re
 import shutil
 import signal
 import sys
+import sysconfig
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -40,6 +42,8 @@ def _refuse_remote_connections(event: str, args: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_remote_connections)
+# The Python that commands find. A launcher of several versions, like pyenv's, is a script that starts others before it.
+os.environ["PATH"] = os.pathsep.join([str(sysconfig.get_config_var("BINDIR")), os.environ["PATH"]])
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
 leaks.adopt_orphans()
@@ -49,8 +53,35 @@ _OF_CI = frozenset({"CI", "GITHUB_ACTIONS", "BUILDKITE", "TF_BUILD", "TEAMCITY_V
 gc.disable()  # until everything is collected: what is loaded by then stays
 
 
+class _Users:
+    """Folders of users, one per test. What a test left as it was is given to the next: making folders takes longer than
+    most tests do.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._made = 0
+
+    def next(self) -> Path:
+        """A folder with nothing but an empty `cwd` in it."""
+        around = self._place / str(self._made)
+        if os.path.isdir(around):
+            if os.listdir(around) == ["cwd"] and not os.listdir(around / "cwd"):
+                return around
+            shutil.rmtree(around, ignore_errors=True)
+            self._made += 1
+            around = self._place / str(self._made)
+        (around / "cwd").mkdir(parents=True)
+        return around
+
+
+@pytest.fixture(scope="session")
+def users(tmp_path_factory: pytest.TempPathFactory) -> _Users:
+    return _Users(tmp_path_factory.mktemp("user"))
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+def home(users: _Users, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test its own DELEGATE_HOME, configuration and working folder, without the developer's keys.
 
     They are outside of `tmp_path`, which many tests use as the workspace: records that are written there would be work.
@@ -58,20 +89,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     for name in list(os.environ):
         if _OURS.search(name) or name in _OF_CI:
             monkeypatch.delenv(name)
-    around = tmp_path.with_name(f"{tmp_path.name}.user")
-    folder, work = around / "home", around / "cwd"
-    work.mkdir(parents=True)
-    monkeypatch.setenv("DELEGATE_HOME", str(folder))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(around / "config"))
-    monkeypatch.chdir(work)
-    yield folder
     os.chdir(tempfile.gettempdir())  # the system frees a folder when nobody is in it
-    shutil.rmtree(around, ignore_errors=True)
+    around = users.next()
+    monkeypatch.setenv("DELEGATE_HOME", str(around / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(around / "config"))
+    os.chdir(around / "cwd")
+    return around / "home"
 
 
 def pytest_collection_finish() -> None:
     """Leave what is loaded by now out of garbage collections: with thousands of tests, each full one takes a second."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
@@ -117,10 +144,12 @@ def nothing_is_left(
 
 
 @pytest.fixture
-async def no_task_is_left(request: pytest.FixtureRequest, nothing_is_left: None) -> AsyncGenerator[None]:
-    """Fail if a task is still running on the test's event loop."""
+def no_task_is_left(
+    request: pytest.FixtureRequest, nothing_is_left: None, _function_scoped_runner: asyncio.Runner
+) -> Generator[None]:
+    """Fail if a task is still running on the test's event loop, which pytest-asyncio's own fixture runs."""
     yield
-    _fail_if_left(await leaks.left_tasks(), request)
+    _fail_if_left(_function_scoped_runner.run(leaks.left_tasks()), request)
 
 
 def _fail_if_left(left: list[str], request: pytest.FixtureRequest) -> None:

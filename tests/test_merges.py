@@ -78,11 +78,11 @@ class Children:
         self.project = project
 
     async def work(self, edit: Edit, *criteria: str | dict[str, str], base: str | None = None) -> str:
-        """The handle of a child's work."""
+        """The handle of a child's work. Unless there are other criteria, no process is started to check it."""
         self._edit = edit
         place = Workspace(mode="worktree", path=self.project, base=base)
         report = await self.delegator.run(
-            Task(goal="g", acceptance_criteria=criteria or ("shell: true",), workspace=place)
+            Task(goal="g", acceptance_criteria=criteria or ({"kind": "regex", "pattern": "done"},), workspace=place)
         )
         assert report.results
         assert report.results[0].handle

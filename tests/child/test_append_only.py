@@ -88,7 +88,7 @@ async def test_thinking_stays_valid_through_thirty_turns_with_compaction(long: A
 
 
 @pytest.mark.parametrize(("long", "most"), [("results", SHORTENED), ("notes", SUMMARIZED)])
-@pytest.mark.parametrize(("protocol", "api"), sampled(WIRES, 2))
+@pytest.mark.parametrize(("protocol", "api"), sampled(WIRES, 1))
 async def test_caches_stay_warm(protocol: Any, api: Any, long: Any, most: int) -> None:
     prefixes = Prefixes(Worker(long))
     result = await run(prefixes, protocol, api)

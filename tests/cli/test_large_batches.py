@@ -11,35 +11,38 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
+from delegate.report import reading
 from delegate.report.page import report_page
-from delegate.report.reading import PAGE_TASKS, Reports
+from delegate.report.reading import Reports
 from tests.batch.rows import Children, tasks
 from tests.cli.command import delegate
 from tests.report.recorded import large_batch
 
-ROWS = PAGE_TASKS + 200
+PAGE_TASKS = 160
+"""Of a page of the report, which usually has room for more."""
+ROWS = PAGE_TASKS + 80
 FAILED = ROWS // 4
 
 
 @pytest.fixture
-def run_id(home: Path) -> str:
+def run_id(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(reading, "PAGE_TASKS", PAGE_TASKS)
     return asyncio.run(large_batch(home, ROWS))
 
 
-@pytest.mark.timeout(180)
 def test_a_long_run_has_pages_of_which_the_reports_first_has_what_did_not_pass(run_id: str, home: Path) -> None:
-    first, last = delegate("show", "last").stdout, delegate("show", "last", "--page", "12").stdout
+    first, last = delegate("show", "last").stdout, delegate("show", "last", "--page", "3").stdout
     assert len(first.splitlines()) < 110
     assert len(first) < 20_000
-    assert "1 to 100 of 1,200 tasks, 900 of them PASS; the next: delegate show last --page 2" in first
+    assert "1 to 100 of 240 tasks, 180 of them PASS; the next: delegate show last --page 2" in first
     assert first.splitlines()[2].split()[0] == "1"
-    assert "1,101 to 1,200 of 1,200 tasks" in last
+    assert "201 to 240 of 240 tasks" in last
     assert "the next" not in last
     failed = delegate("show", "last", "--failed").stdout
     assert failed.count("FAIL  ") == 20
     assert f"1 to 20 of {FAILED} tasks; the next: delegate show last --failed --page 2" in failed
-    refused = delegate("show", "last", "--page", "13")
-    assert (refused.returncode, "the last one is 12" in refused.stderr) == (2, True)
+    refused = delegate("show", "last", "--page", "4")
+    assert (refused.returncode, "the last one is 3" in refused.stderr) == (2, True)
     assert len(json.loads(delegate("show", "last", "--format", "json").stdout)) == ROWS
     page = json.loads(delegate("show", "last", "--format", "json", "--page", "2").stdout)
     assert [task["task_index"] for task in page] == list(range(100, 200))
@@ -52,10 +55,9 @@ def test_a_long_run_has_pages_of_which_the_reports_first_has_what_did_not_pass(r
     assert f"`delegate report {run_id} --page 2` writes the next one" in page
     assert page.count('<details class="task ') == PAGE_TASKS
     assert page.count('<span class="chip fail">FAIL') == FAILED
-    assert len(page) < 3_000_000
     assert delegate("report", "last", "--page", "2", "-o", "2.html").returncode == 0
     second = Path("2.html").read_text()
-    assert (second.count('<details class="task '), second.count('<span class="chip fail">FAIL')) == (200, 0)
+    assert (second.count('<details class="task '), second.count('<span class="chip fail">FAIL')) == (80, 0)
     assert "the last one is 2" in delegate("report", "last", "--page", "3", "-o", "3.html").stderr
     assert re.findall(r'<a href="\?page=(\d)">', asyncio.run(served(home, run_id, 2))) == ["1"]
 

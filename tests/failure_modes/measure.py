@@ -193,9 +193,9 @@ def once_by_another_judge(row: int, wire: WireName) -> Sequence[Scene]:
 
 
 def on_one_api(row: int, wire: WireName) -> Sequence[Scene]:
-    """With this, each row is measured on one API, with one of the judges."""
-    first, rest = divmod(row, len(WIRES))
-    return ("child", SCENES[1 + first % 2]) if WIRES.index(wire) == rest else ()
+    """With this, each row is measured on one API, at a child or at one of the judges."""
+    scene, api = divmod(row, len(WIRES))
+    return (SCENES[scene % len(SCENES)],) if WIRES.index(wire) == api else ()
 
 
 async def _measure_groups(groups: Sequence[Group], bench: Bench) -> list[Measured]:

@@ -118,7 +118,6 @@ def warm_up() -> None:
     import_module("delegate.models.catalog").Catalog.shipped()
     import_module("delegate._util.redaction").Redactor({}).text(f"{string.printable} " * 2)  # compiles all patterns
     import_module("tests.support.unsynced").leave_unsynced()
-    gc.collect()
     gc.freeze()
 
 
@@ -203,7 +202,9 @@ def _text(path: str) -> bytes:
 
 if __name__ == "__main__":
     SOURCES = sys.path[0]
+    gc.disable()
     warm_up()
+    gc.enable()
     with socket.socket(fileno=int(sys.argv[1])) as listening:
         request = serve(listening)
         listening.detach()
