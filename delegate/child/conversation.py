@@ -215,7 +215,6 @@ class Conversation:
                 if is_moved or not isinstance(error, ThinkingRefused):
                     raise
                 self._start(self._messages, self._tokens)
-        incoming.end()
         reply, usage, served = call.reply, call.charge.usage, call.served
         self._sent, self._tokens = usage.input_tokens, usage.total_tokens
         model_called = job.recorder.model_called
