@@ -106,9 +106,10 @@ class TaskRun:
         """Run the task and store its result, however it ends. An error inside delegate fails only this task, never the
         host.
         """
-        start, context, has_files = time.monotonic(), self._child_context(), False
+        start, has_files = time.monotonic(), False
         with self.call.cancellation.linked(self.cancellation), self._traced() as operation:
             try:
+                context = self._child_context()
                 try:
                     child = await self._run_child(context)
                     has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
