@@ -69,7 +69,8 @@ class ClaimReply:
 class Claims(Protocol):
     """Judges the claims of a child in goal mode."""
 
-    max_claims: int
+    @property
+    def max_claims(self) -> int: ...
 
     @property
     def left(self) -> int:

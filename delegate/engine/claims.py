@@ -9,7 +9,8 @@ claim ──▶ nothing changed since the last one was refused: refused again, a
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from delegate._util.cancellation import reraise_pending_cancel
 from delegate.budget import costs
@@ -27,35 +28,30 @@ Judge = Callable[[ChildRun, Task], Awaitable[Verdict | None]]
 RATIONALE_CHARS = 4_000
 
 
+@dataclass(slots=True)
 class TaskClaims:
-    """The claims of one task.
+    """The claims of one task."""
 
-    `judge` gives the verdict on a run, by the task or by a part of its criteria. `store` stores what judges refused for
-    another process. `before` are claims that were judged by a process that was lost.
-    """
+    task: Task
+    recorder: Recorder
+    folder: Folder
+    verdict_of: Judge
+    """Gives the verdict on a run, by the task or by a part of its criteria."""
+    notify: Notify
+    refusals: Refusals
+    store: Callable[[list[JsonObject]], Awaitable[None]]
+    """Stores what judges refused for another process."""
+    only_reads: Callable[[str], bool]
+    made: list[Claim]
+    """At first those that were judged by a process that was lost."""
+    _refused_state: str | None = None
+    """The state of the latest claim that was examined and refused."""
+    _latest: tuple[ChildRun, Verdict] | None = None
+    """The run of the latest claim, with its verdict."""
 
-    def __init__(
-        self,
-        task: Task,
-        recorder: Recorder,
-        folder: Folder,
-        judge: Judge,
-        notify: Notify,
-        *,
-        refusals: Refusals,
-        store: Callable[[list[JsonObject]], Awaitable[None]],
-        only_reads: Callable[[str], bool],
-        before: Sequence[Claim] = (),
-    ) -> None:
-        self.max_claims = task.max_claims
-        self.made: list[Claim] = list(before)
-        self._recorder, self._folder, self._judge, self._notify = recorder, folder, judge, notify
-        self._task, self._refusals, self._store = task, refusals, store
-        self._only_reads = only_reads
-        self._refused_state: str | None = None
-        """The state of the latest claim that was examined and refused."""
-        self._latest: tuple[ChildRun, Verdict] | None = None
-        """The run of the latest claim, with its verdict."""
+    @property
+    def max_claims(self) -> int:
+        return self.task.max_claims
 
     @property
     def left(self) -> int:
@@ -63,13 +59,13 @@ class TaskClaims:
 
     async def make(self, rationale: str) -> MadeClaim:
         """Record a claim, with the files as they are now."""
-        run = self._recorder.finish("completed", output=rationale)
-        artifacts = await self._folder.artifacts()
+        run = self.recorder.finish("completed", output=rationale)
+        artifacts = await self.folder.artifacts()
         if artifacts:
             run = run.model_copy(update={"artifacts": artifacts})
         n = len(self.made) + 1
-        self._notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
-        calls = {text_of_call(receipt) for receipt in run.receipts if not self._only_reads(receipt.tool)}
+        self.notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
+        calls = {text_of_call(receipt) for receipt in run.receipts if not self.only_reads(receipt.tool)}
         state = "\0".join([run.output, *map(text_of_file, run.artifacts), *sorted(calls)])
         return MadeClaim(n, run, hashlib.blake2b(state.encode("utf-8", "replace"), digest_size=16).hexdigest())
 
@@ -115,14 +111,14 @@ class TaskClaims:
 
     async def _judged(self, run: ChildRun) -> Verdict:
         """The verdict on a claim. What a judge refused of the same work isn't put to it again, and stays refused."""
-        refusals = self._refusals.of(run)
-        task = self._refusals.task_without(refusals) if refusals else self._task
-        verdict = await self._judge(run, task) if task is not None else None
+        refusals = self.refusals.of(run)
+        task = self.refusals.task_without(refusals) if refusals else self.task
+        verdict = await self.verdict_of(run, task) if task is not None else None
         if refusals:
-            verdict = self._refusals.added_to(verdict, refusals)
+            verdict = self.refusals.added_to(verdict, refusals)
         assert verdict is not None, "a task in goal mode has criteria"
-        if self._refusals.keep(verdict.criteria, run):
-            await self._store(self._refusals.as_json())
+        if self.refusals.keep(verdict.criteria, run):
+            await self.store(self.refusals.as_json())
         return verdict
 
     def artifacts_of(self, child: ChildRun) -> tuple[Artifact, ...] | None:
@@ -151,7 +147,7 @@ class TaskClaims:
 
     def _note(self, claim: Claim) -> None:
         self.made.append(claim)
-        self._notify(ClaimJudged, **claim.model_dump(mode="json"))
+        self.notify(ClaimJudged, **claim.model_dump(mode="json"))
 
     def _only_verified(self, verdict: Verdict) -> Verdict:
         """The verdict, refused if it is a PASS that doesn't rest on evidence of the work: no goal is reached by it."""

@@ -25,7 +25,14 @@ from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
 from delegate.engine.needs import given, obstacle
 from delegate.engine.questions import Heard, Questions
-from delegate.engine.results import build_result, internal_error_result
+from delegate.engine.results import (
+    goal_end,
+    internal_error_result,
+    program,
+    receipt_counts,
+    structured_output,
+    summary_of,
+)
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.engine.task_folder import fill_from, open_folder, start_of
@@ -77,6 +84,10 @@ class TaskRun:
     needs: Mapping[str, "asyncio.Future[TaskResult]"] = field(default_factory=dict[str, "asyncio.Future[TaskResult]"])
     """The results of the tasks that must have a PASS before its child starts, by their names."""
     events: TaskEvents = field(init=False)
+    permit: Permit = field(init=False)
+    """The child's permit to run."""
+    context: RunContext = field(init=False)
+    """That of the calls that the child makes."""
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Stops this task alone."""
     folder: Folder | None = None
@@ -98,9 +109,21 @@ class TaskRun:
 
     def __post_init__(self) -> None:
         self.events = TaskEvents(self.call, self.index, self.handle)
+        caller = self.call.context
+        spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
         # What a child with a model of its own spends is known only from a ledger of its own.
         ledger = self.ledger if self.connection else Ledger(parent=self.ledger)
-        self.ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=self._spent.get("cost_usd", 0))
+        self.ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
+        self.permit = Permit(caller.run.permits)
+        self.context = RunContext(
+            caller.run,
+            self.ledger.within("tokens", self.call.services.settings.max_tokens, spent=spent.get("tokens", 0)),
+            caller.depth + 1,
+            weaker(self._model.tier if self._model else None, caller.tier),
+            self.permit,
+            deadline=caller.deadline,
+            on_approval=caller.on_approval,
+        )
 
     async def run(self) -> TaskResult:
         """Run the task and store its result, however it ends. An error inside delegate fails only this task, never the
@@ -109,9 +132,8 @@ class TaskRun:
         start, has_files = time.monotonic(), False
         with self.call.cancellation.linked(self.cancellation), self._traced() as operation:
             try:
-                context = self._child_context()
                 try:
-                    child = await self._run_child(context)
+                    child = await self._run_child()
                     has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
                     self._report_run(child)
                     child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
@@ -122,7 +144,7 @@ class TaskRun:
                         await self._before.close()
                     if self.folder is not None:
                         await self.folder.close(keep=has_files)
-                build = partial(self._built, child, verdict, context, time.monotonic() - start)
+                build = partial(self._built, child, verdict, start)
                 result = await run_in_thread_if(is_large(child), build)
                 if self.call.context.depth:  # the costs of the root's tasks are in the report
                     self.call.context.delegated.append(costs.of_result(result))
@@ -149,24 +171,6 @@ class TaskRun:
             role=self.task.role, index=self.index, handle=self.handle, connection=self.connection, tier=tier
         )
 
-    @property
-    def _spent(self) -> Amounts:
-        """What it spent before it was resumed, which the run has counted."""
-        return self.resumed.spent if self.resumed else {}
-
-    def _child_context(self) -> RunContext:
-        """What holds for the calls of the child."""
-        caller, max_tokens = self.call.context, self.call.services.settings.max_tokens
-        return RunContext(
-            caller.run,
-            self.ledger.within("tokens", max_tokens, spent=self._spent.get("tokens", 0)),
-            caller.depth + 1,
-            weaker(self._model.tier if self._model else None, caller.tier),
-            Permit(caller.run.permits),
-            deadline=caller.deadline,
-            on_approval=caller.on_approval,
-        )
-
     def _report_run(self, child: ChildRun) -> None:
         self.events.notify(
             ChildDone,
@@ -188,24 +192,43 @@ class TaskRun:
             verified=verdict is not None and verdict.verified,
         )
 
-    def _built(self, child: ChildRun, verdict: Verdict | None, context: RunContext, seconds: float) -> TaskResult:
-        folder, services = self.folder, self.call.services
-        return build_result(
-            self.task,
-            child,
-            verdict,
-            claims=self._claims.made if self._claims else (),
-            index=self.index,
+    def _built(self, child: ChildRun, verdict: Verdict | None, start: float) -> TaskResult:
+        """The result of a task whose child has finished and, if the task has criteria, was judged."""
+        settings, folder, requested, served = self.call.services.settings, self.folder, self._model, self._served(child)
+        claims = tuple(self._claims.made) if self._claims else ()
+        delegated = self.context.delegated
+        below = costs.combined(delegated, sum(totals.seconds for totals in delegated)) if delegated else None
+        judging = costs.of_judging(verdict, claims)
+        whole = costs.of_task(child, judging, below)
+        judging_usd = costs.sum_usd((judging.cost_usd, below.judge_cost_usd if below else 0))
+        no_take_over = folder.no_take_over if folder else None
+        return TaskResult(
+            verdict=verdict,
+            task_index=self.index,
+            status=child.status,
+            summary=summary_of(child, self.handle, settings.result_chars),
+            structured_output=structured_output(self.task, child),
+            artifacts=tuple(one for one in child.artifacts if one.path[:3] != "../"),  # without the diff of a worktree
+            receipts=receipt_counts(child.receipts, recorded=self.call.services.runner_has("records_tools")),
+            error=child.error,
+            model=child.model or (requested.id if requested else None),
+            requested_model=requested.id if requested else None,
+            substituted=child.substituted,
+            failed_models=tuple(self._fallback.failed) if self._fallback else (),
+            tier=served.tier if served else None,
+            usage=child.usage,
+            cost_usd=whole.cost_usd,
+            cost_known_usd=whole.known_usd,
+            cost_provenance=whole.provenance,
+            verification_share=costs.share(judging_usd, whole.cost_usd),
+            delegated=below,
+            seconds=round(time.monotonic() - start, 6),
+            goal_end=goal_end(self.task, child, verdict),
+            claims=claims,
+            workspace=str(folder.root) if folder and folder.root.is_dir() else None,
+            take_over=f"{program()} take-over {self.handle}" if no_take_over == "" else None,
+            no_take_over=no_take_over or None,
             handle=self.handle,
-            requested=self._model,
-            failed_models=self._fallback.failed if self._fallback else (),
-            served=self._served(child),
-            workspace=folder.root if folder else None,
-            no_take_over=folder.no_take_over if folder else None,
-            delegated=context.delegated,
-            tools_recorded=services.runner_has("records_tools"),
-            seconds=seconds,
-            summary_chars=services.settings.result_chars,
         )
 
     async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
@@ -248,11 +271,10 @@ class TaskRun:
         """Under which the criteria are read, once for all attempts."""
         return self.attempts[0].handle if self.attempts else self.handle
 
-    async def _judge_claim(self, child: ChildRun, task: Task, *, context: RunContext) -> Verdict | None:
+    async def _judge_claim(self, child: ChildRun, task: Task) -> Verdict | None:
         """Judge a claim, on the ledger of the child that waits for it. Others may run meanwhile."""
-        assert context.permit is not None
-        async with context.permit.released():
-            return await self._judge(child, context.ledger, task)
+        async with self.permit.released():
+            return await self._judge(child, self.context.ledger, task)
 
     async def _store_refusals(self, refusals: list[JsonObject]) -> None:
         """Store what judges refused, for another process that may have to go on with this task."""
@@ -260,17 +282,16 @@ class TaskRun:
             self._start["refusals"] = redactor.value(refusals)
             await self.call.services.records.started(self.handle, self._start)
 
-    async def _run_child(self, context: RunContext) -> ChildRun:
+    async def _run_child(self) -> ChildRun:
         """Run the child in its workspace, under its deadline: anew on another model, if one fails before the child has
         done anything.
 
         No exception of the runner gets past this method: it becomes the run's status, with everything recorded so far.
         This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
-        resumed, recorder, permit = self.resumed, self._recorder(), context.permit
-        assert permit is not None
+        resumed, recorder = self.resumed, self._recorder()
         try:
-            job = await self._prepare(context, permit, recorder)
+            job = await self._prepare(recorder)
             if isinstance(job, ChildRun):
                 return job
             folder, deadline = job.folder, self._deadline
@@ -279,12 +300,12 @@ class TaskRun:
                 async with deadline:
                     await self.call.services.records.opened(self.handle, folder.root, self._start)
                     child = recorder.finish("completed") if resumed and resumed.has_reported else None
-                    with use_context(context):
+                    with use_context(self.context):
                         while child is None:
                             try:
                                 child = await self._started(job)
                             except ProviderError as error:
-                                job = await self._job_on_other_model(job, context, error)
+                                job = await self._job_on_other_model(job, error)
                 child = await self._refuse_too_large(child, folder)
             except (Exception, asyncio.CancelledError) as error:
                 status, detail = error_mapping.while_running(error, deadline, self.cancellation)
@@ -301,7 +322,7 @@ class TaskRun:
         finally:
             if self._running_child is not None:
                 self._running_child.leave()
-            permit.release()
+            self.permit.release()
 
     def _recorder(self) -> Recorder:
         recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
@@ -311,7 +332,7 @@ class TaskRun:
             )
         return recorder
 
-    async def _prepare(self, context: RunContext, permit: Permit, recorder: Recorder) -> Job | ChildRun:
+    async def _prepare(self, recorder: Recorder) -> Job | ChildRun:
         """Wait for a permit, and open the workspace. Returns what the child is to do, or why it can't start."""
         caller, cancellation, resumed = self.call.context, self.cancellation, self.resumed
         deadline = cancellation.deadline(caller.seconds_left())
@@ -320,11 +341,11 @@ class TaskRun:
             async with deadline:
                 if self.needs and (why := await self._why_blocked()):
                     return recorder.finish("failed", error=ErrorDetail(code="blocked", message=why))
-                with self.events.reporting_wait("permit" if context.run.permits.is_full else None):
-                    await permit.acquire()
+                with self.events.reporting_wait("permit" if caller.run.permits.is_full else None):
+                    await self.permit.acquire()
                 if self.connection is None:
-                    self._running_child = await context.ledger.start_child(
-                        may_wait=not caller.depth, while_waiting=partial(self._waiting_for_budget, permit)
+                    self._running_child = await self.context.ledger.start_child(
+                        may_wait=not caller.depth, while_waiting=self._waiting_for_budget
                     )
                 folder = await self._open_folder()
         except (asyncio.CancelledError, DelegateError, OSError) as error:
@@ -333,9 +354,9 @@ class TaskRun:
         own_seconds = min(self.task.timeout_seconds or math.inf, self.call.services.settings.timeout_seconds)
         own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
         self._deadline = ChildDeadline(folder, cancellation, own_seconds, caller.seconds_left())
-        self._questions = self._asking(permit)
-        with use_context(context):
-            job = self._job(context, folder, recorder, self._deadline.seconds)
+        self._questions = self._asking()
+        with use_context(self.context):
+            job = self._job(folder, recorder, self._deadline.seconds)
         self.events.notify(ChildStarted, model=self._model.id if self._model else None, instead_of=None, reason=None)
         return job
 
@@ -359,23 +380,23 @@ class TaskRun:
         running = asyncio.ensure_future(runner.run(job))
         return run_stoppable(running, grace_seconds=GRACE_SECONDS, on_left_behind=left_behind)
 
-    async def _job_on_other_model(self, job: Job, context: RunContext, error: ProviderError) -> Job:
+    async def _job_on_other_model(self, job: Job, error: ProviderError) -> Job:
         """The job on another model of the tier. Raises the error of this one if there is none, or if the child may have
         done something.
         """
         services, connection = self.call.services, job.connection
         records_all = services.uses_job_tools and services.runner_has("records_tools")
-        may_have_acted = context.delegated or not has_done_nothing(job.recorder.receipts, job.tools)
+        may_have_acted = self.context.delegated or not has_done_nothing(job.recorder.receipts, job.tools)
         if connection is None or not connection.others or not records_all or may_have_acted:
             raise error
-        self._fallback = self._fallback or Fallback(services.connections, context.ledger)
+        self._fallback = self._fallback or Fallback(services.connections, self.context.ledger)
         if (other := await self._fallback.next(connection, error)) is None:
             raise error
         failed = self._fallback.failed[-1]
         self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
         self.connection = other
         seconds = self._deadline.seconds_left if self._deadline else None
-        return self._job(context, job.folder, job.recorder, job.seconds if seconds is None else seconds)
+        return self._job(job.folder, job.recorder, job.seconds if seconds is None else seconds)
 
     @property
     def _is_built_in(self) -> bool:
@@ -407,9 +428,9 @@ class TaskRun:
             yield
 
     @asynccontextmanager
-    async def _waiting_for_budget(self, permit: Permit) -> AsyncGenerator[None]:
+    async def _waiting_for_budget(self) -> AsyncGenerator[None]:
         with self.events.reporting_wait("budget"):
-            async with permit.released():
+            async with self.permit.released():
                 yield
 
     @property
@@ -452,27 +473,26 @@ class TaskRun:
             self._notes = await run_in_thread(partial(read_notes, folder.root))
         return folder
 
-    def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
+    def _job(self, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings
         self._tools = ChildTools(self.call, self.task, self.connection, folder)
-        tools = self._tools.offer(context, recorder, self.events, self._waiting, seconds)
+        tools = self._tools.offer(self.context, recorder, self.events, self._waiting, seconds)
         if self.task.mode == "goal":
             from delegate.engine.claims import TaskClaims  # loaded only in goal mode
             from delegate.engine.refusals import Refusals
 
             refused_before = self._start.get("refusals", ()) if self._start else ()
-            judge = partial(self._judge_claim, context=context)
             read_only = frozenset(tool.name for tool in tools if tool.read_only)
             self._claims = TaskClaims(
                 self.task,
                 recorder,
                 folder,
-                judge,
+                self._judge_claim,
                 self.events.notify,
                 refusals=Refusals(self.task, tools, refused_before),
                 store=self._store_refusals,
                 only_reads=read_only.__contains__,
-                before=self.resumed.claims if self.resumed else (),
+                made=list(self.resumed.claims) if self.resumed else [],
             )
         incoming = Incoming()
         if self.call.consumers_of("child.text"):
@@ -483,13 +503,13 @@ class TaskRun:
             task=self.task,
             notes=self._notes,
             task_index=self.index,
-            run_id=context.run.id,
+            run_id=self.context.run.id,
             connection=self.connection,
             ceiling=self.call.ceiling,
             folder=folder,
             tools=tools,
             recorder=recorder,
-            ledger=context.ledger,
+            ledger=self.context.ledger,
             max_steps=min(self.task.max_steps or settings.max_steps, settings.max_steps),
             seconds=seconds,
             max_output_tokens=settings.max_output_tokens,
@@ -523,7 +543,7 @@ class TaskRun:
         """The messages that the child has read, also those of before it was resumed."""
         return (*(self.resumed.heard if self.resumed else ()), *self._heard)
 
-    def _asking(self, permit: Permit) -> Questions | None:
+    def _asking(self) -> Questions | None:
         """By what the child asks its parent. None if its runner can't, or nobody could answer."""
         services, caller = self.call.services, self.call.context
         on_question, seconds = caller.on_question or services.on_question, services.settings.parent_answer_seconds
@@ -536,5 +556,5 @@ class TaskRun:
 
         asked = list(self.resumed.asked) if self.resumed else []
         return Questions(
-            self.task.goal, self.events, services.records, on_question, most, self._waiting, permit.released, asked
+            self.task.goal, self.events, services.records, on_question, most, self._waiting, self.permit.released, asked
         )
