@@ -71,7 +71,8 @@ class _Notice:
 class _GoalChild:
     def __init__(self, job: Job, claims: Claims) -> None:
         self._job, self._claims = job, claims
-        self._conversation, self._tools, self._recovery = Conversation(job), ToolCalls(job), Recovery()
+        self._conversation, self._recovery = Conversation(job), Recovery()
+        self._tools = ToolCalls(job, self._conversation.own_tools)
         self._turn: _Turn | None = None
         """The latest turn with tool calls, until the conversation has its results."""
         self._rationale = ""
@@ -128,7 +129,7 @@ class _GoalChild:
             return
         self._turn, calls = action, action.reply.tool_calls
         others = [call for call in calls if call.name not in GOAL_TOOLS]
-        outputs = iter(await self._tools.run(others, self._conversation.own_tools) if others else ())
+        outputs = iter(await self._tools.run(others) if others else ())
         for n, call in enumerate(calls):
             action.outputs.append(self._goal_tool(action, n, call) if call.name in GOAL_TOOLS else next(outputs))
 

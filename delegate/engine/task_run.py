@@ -129,8 +129,9 @@ class TaskRun:
         """Run the task and store its result, however it ends. An error inside delegate fails only this task, never the
         host.
         """
-        start, has_files = time.monotonic(), False
-        with self.call.cancellation.linked(self.cancellation), self._traced() as operation:
+        start, has_files, role = time.monotonic(), False, self.task.role
+        traced = operations.agent(role=role, index=self.index, handle=self.handle, connection=self.connection)
+        with self.call.cancellation.linked(self.cancellation), traced as operation:
             try:
                 try:
                     child = await self._run_child()
@@ -164,12 +165,6 @@ class TaskRun:
         """Look how large the workspace of the running child is."""
         if self._deadline is not None:
             self._deadline.look()
-
-    def _traced(self) -> operations.Operation:
-        tier = self._model.tier if self._model else None
-        return operations.agent(
-            role=self.task.role, index=self.index, handle=self.handle, connection=self.connection, tier=tier
-        )
 
     def _report_run(self, child: ChildRun) -> None:
         self.events.notify(
