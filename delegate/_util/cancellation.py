@@ -5,7 +5,7 @@ that uses `Cancellation` gets the report instead, with a terminal result for eve
 """
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -42,12 +42,9 @@ class Cancellation:
         for target in list(self._linked):
             target.cancel()
 
-    def deadline(self, seconds: float | None = None, *, at_most: float | None = None) -> "Deadline":
-        """An async context manager: an `asyncio.timeout` of `seconds` that also expires immediately on `cancel`.
-
-        Waits inside `Deadline.paused` don't count, but it expires after `at_most` seconds in any case.
-        """
-        return Deadline(self, seconds, at_most)
+    def deadline(self, seconds: float | None = None) -> "Deadline":
+        """An async context manager: an `asyncio.timeout` of `seconds` that also expires immediately on `cancel`."""
+        return Deadline(self, seconds)
 
     def part(self) -> "_Link[Cancellation]":
         """A linked cancellation: canceled together with this one, and also able to be canceled alone."""
@@ -88,12 +85,13 @@ class _Link(Generic[S]):
 class Deadline:
     """Raises TimeoutError on exit if it has expired, whether by time or by cancellation.
 
+    Waits inside `paused` don't count, but it expires after `at_most` seconds in any case.
     If it has expired before it is entered, entering raises TimeoutError and the block doesn't run.
     """
 
     def __init__(self, cancellation: Cancellation, seconds: float | None, at_most: float | None = None) -> None:
         self._cancellation = cancellation
-        self._seconds = seconds if at_most is None else at_most if seconds is None else min(seconds, at_most)
+        self._seconds = seconds
         self._at_most = at_most
         self._end: float | None = None
         """The loop's time at which it expires in any case."""
@@ -179,18 +177,13 @@ async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancella
     return running.result()
 
 
-class LeftBehind(Exception):
-    """Work went on although it was canceled. It still runs, and its caller doesn't wait for it anymore."""
-
-
-async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float) -> T:
-    """Await a task of its own, which is left behind if it hasn't ended `grace_seconds` after a cancel.
-
-    Raises what it raises, and CancelledError from `LeftBehind` if it was left behind.
+async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, on_left_behind: Callable[[], None]) -> T:
+    """Await a task of its own, which is left behind if it hasn't ended `grace_seconds` after a cancel: it still runs
+    then, and nobody waits for it anymore. Raises what it raises.
     """
     try:
         await _EndOf(running)
-    except asyncio.CancelledError as cancel:
+    except asyncio.CancelledError:
         running.cancel()
         loop = asyncio.get_running_loop()
         until = loop.time() + grace_seconds
@@ -202,7 +195,8 @@ async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float) -
         if not running.done():
             _left_behind.add(running)
             running.add_done_callback(_forget)
-            raise cancel from LeftBehind()
+            on_left_behind()
+            raise
         if running.cancelled():
             raise
     return running.result()

@@ -146,14 +146,12 @@ class Ledger:
         return ledger
 
     def join(self, tasks: int) -> None:
-        """Count tasks that spend from this ledger and its parents: several of them leave each other room."""
+        """Count tasks that spend from this ledger and its parents, or with a negative number, that did: several of them
+        leave each other room.
+        """
         with self._tree.lock:
             for ledger in self._chain:
                 ledger._tasks += tasks
-
-    def leave(self) -> None:
-        """Take back one of the tasks that joined, at its end."""
-        self.join(-1)
 
     def reserve(self, sure: Amounts, output: Output = _NO_OUTPUT) -> "Reservation":
         """Reserve amounts here and in every parent ledger, or raise BudgetExceeded and reserve nothing."""

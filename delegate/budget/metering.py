@@ -120,6 +120,7 @@ async def complete(
                 raise
             reservation.settle(_amounts(metered.charge))
             attempt.accepted(reply.quota)
+            incoming.end()
             return metered
     raise AssertionError("attempts end with a reply or an error")
 

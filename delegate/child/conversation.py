@@ -120,28 +120,47 @@ class Conversation:
             self._effort = self._effort if self._effort in ("none", "minimal") else "low"
         self.output_limit = min(2 * self.output_limit, self._model.max_output_tokens)
 
-    async def ask(self) -> ChatReply:
+    async def ask(self, *appended: Message, tools: bool = True, may_shrink: bool = True) -> ChatReply:
         """Make the next model call, within the ledger's limits and the context window, and record it.
 
         The last call that the child may make offers no tools, so that it ends with a report. In goal mode it does, so
-        that it can end with a claim.
+        that it can end with a claim. If the thinking of the conversation is refused, it starts anew with the same
+        messages; if it is too long and `may_shrink`, with shorter ones. Raises `TierExceeded` if a model of a higher
+        tier than the parent's answered.
         """
-        if self._tokens > FILL_SHARE * self._room:
+        job, overflows = self._job, 0
+        if may_shrink and self._tokens > FILL_SHARE * self._room:
             await self._shrink()
-        for overflows in range(1, MAX_OVERFLOWS + 1):
+        while True:
             try:
-                reply = await self._send()
+                call = await metering.complete(
+                    self._connection,
+                    self._request([*self._messages, *appended], tools=tools),
+                    input_tokens=self._tokens,
+                    ledger=job.ledger,
+                    on_wait=job.waiting,
+                    on_lost=job.recorder.call_lost,
+                    incoming=job.incoming,
+                )
+                reply = await self._recorded(call)
                 if reply.stop != "context" or reply.tool_calls or reply.text.strip():
                     return reply
                 text = f"{self._model.id}: the conversation fills the context window"
                 raise ProviderError("context_overflow", text, provider=self._model.provider)
-            except ProviderError as error:
-                if error.fault != "context_overflow" or overflows == MAX_OVERFLOWS:
+            except BaseException as error:
+                if (unfinished := job.incoming.so_far()) is not None:
+                    job.recorder.reply_broke_off(unfinished.text)
+                is_moved = all(message.moved for message in self._messages if message.role == "assistant")
+                if isinstance(error, ThinkingRefused) and not is_moved:
+                    self._start(self._messages, self._tokens)
+                    continue
+                overflows += 1
+                is_too_long = isinstance(error, ProviderError) and error.fault == "context_overflow"
+                if not (is_too_long and may_shrink) or overflows == MAX_OVERFLOWS:
                     raise
                 self._window = min(self._window, self._tokens)
                 if not await self._shrink():
                     raise
-        raise AssertionError("the loop ends with a reply or an error")
 
     def add_results(self, reply: ChatReply, outputs: Sequence[ToolOutput]) -> None:
         replies = [_tool_reply(*both, self._mark) for both in zip(reply.tool_calls, outputs, strict=True)]
@@ -191,31 +210,8 @@ class Conversation:
             conversation=f"{self._job.run_id}-{self._job.task_index}",
         )
 
-    async def _send(self, *appended: Message, tools: bool = True) -> ChatReply:
-        """Ask for a reply to the conversation, and record it. If its thinking is refused, the conversation starts anew
-        with the same messages. Raises `TierExceeded` if a model of a higher tier than the parent's answered.
-        """
-        job, incoming = self._job, self._job.incoming
-        while True:
-            try:
-                call = await metering.complete(
-                    self._connection,
-                    self._request([*self._messages, *appended], tools=tools),
-                    input_tokens=self._tokens,
-                    ledger=job.ledger,
-                    on_wait=job.waiting,
-                    on_lost=job.recorder.call_lost,
-                    incoming=incoming,
-                )
-                break
-            except BaseException as error:
-                if (unfinished := incoming.so_far()) is not None:
-                    job.recorder.reply_broke_off(unfinished.text)
-                is_moved = all(message.moved for message in self._messages if message.role == "assistant")
-                if is_moved or not isinstance(error, ThinkingRefused):
-                    raise
-                self._start(self._messages, self._tokens)
-        incoming.end()
+    async def _recorded(self, call: metering.MeteredReply) -> ChatReply:
+        job = self._job
         reply, usage, served = call.reply, call.charge.usage, call.served
         self._sent, self._tokens = usage.input_tokens, usage.total_tokens
         model_called = job.recorder.model_called
@@ -294,7 +290,7 @@ class Conversation:
             if self._job.recorder.steps >= self._job.max_steps - 1:
                 break
             try:
-                reply = await self._send(Message("user", _SUMMARIZE), tools=tools)
+                reply = await self.ask(Message("user", _SUMMARIZE), tools=tools, may_shrink=False)
             except ProviderError as error:
                 if error.fault == "context_overflow":
                     return None

@@ -41,7 +41,8 @@ async def run(job: Job, claims: Claims) -> ChildRun:
 class _GoalChild:
     def __init__(self, job: Job, claims: Claims) -> None:
         self._job, self._claims = job, claims
-        self._conversation, self._tools, self._recovery = Conversation(job), ToolCalls(job), Recovery()
+        self._conversation, self._recovery = Conversation(job), Recovery()
+        self._tools = ToolCalls(job, self._conversation.own_tools)
         self._rationale = ""
         self._reply: ClaimReply | None = None
         """What came of the latest claim."""
@@ -90,7 +91,7 @@ class _GoalChild:
     async def _call_tools(self, reply: ChatReply) -> ChildRun | None:
         """Call the tools of a turn. A claim among them waits until the others have ended."""
         others = [call for call in reply.tool_calls if call.name not in GOAL_TOOLS]
-        outputs = iter(await self._tools.run(others, self._conversation.own_tools) if others else ())
+        outputs = iter(await self._tools.run(others) if others else ())
         results, claim_at, rationale = list[ToolOutput](), None, ""
         for n, call in enumerate(reply.tool_calls):
             name = "reason" if call.name == ABORT else "rationale"

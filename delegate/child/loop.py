@@ -23,7 +23,8 @@ class AgentLoop:
             from delegate.child import goal  # loaded only where it is used
 
             return await goal.run(job, job.claims)
-        conversation, tools, recovery = Conversation(job), ToolCalls(job), Recovery()
+        conversation, recovery = Conversation(job), Recovery()
+        tools = ToolCalls(job, conversation.own_tools)
         while job.recorder.steps < job.max_steps:
             await conversation.hear()
             reply = await conversation.ask()
@@ -39,7 +40,7 @@ class AgentLoop:
             if (count := len(reply.tool_calls)) > MAX_REPLIES_PER_TURN:
                 message = f"the model called {count:,} tools in one turn; at most {MAX_REPLIES_PER_TURN} are allowed"
                 return failed(job, "too_many_tool_calls", message)
-            conversation.add_results(reply, await tools.run(reply.tool_calls, conversation.own_tools))
+            conversation.add_results(reply, await tools.run(reply.tool_calls))
             if tools.in_circles:
                 return failed(job, "no_progress", f"the child made the same tool call {END_AT} times, with one result")
         return failed(job, "max_steps", f"the child still called tools after {job.max_steps} turns", "max_steps")

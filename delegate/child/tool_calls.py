@@ -29,10 +29,11 @@ class ToolCalls:
 
     __slots__ = ("_counts", "_job", "_own", "_tools")
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, own_tools: Sequence[Tool] = ()) -> None:
+        """`own_tools` only concern the conversation itself, so their calls have no receipts."""
         self._job = job
         self._tools = {name: tool for tool in job.tools for name in (tool.name, tool.spec.name)}
-        self._own: dict[str, Tool] = {}
+        self._own = {tool.name: tool for tool in own_tools}
         self._counts: dict[bytes, int] = {}
         """How often each call with its result was made since there was progress; 0 for those before."""
 
@@ -41,12 +42,8 @@ class ToolCalls:
         """Whether the last calls only repeated earlier ones, with the same results."""
         return max(self._counts.values(), default=0) >= END_AT
 
-    async def run(self, calls: Sequence[ToolCall], own_tools: Sequence[Tool] = ()) -> list[ToolOutput]:
-        """Call the tools, and return their outputs in the order of the calls.
-
-        `own_tools` only concern the conversation itself, so their calls have no receipts.
-        """
-        self._own = {tool.name: tool for tool in own_tools}
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
+        """Call the tools, and return their outputs in the order of the calls."""
         outputs: list[ToolOutput] = []
         if not all(self._is_read_only(call) for call in calls):
             await self._job.flush()

@@ -57,12 +57,12 @@ def toolbox(
     are. `approve` asks a person about commands, where the settings say so.
     """
     definitions = toolbox_definitions(commands, can_ask=approve is not None)
-    has_shell = _RUN_SHELL in definitions
+    has_shell = _run_shell in definitions
     context = _Context(folder, commands, fetch_hosts, frozenset(attachments), has_shell, approve)
     tools: list[Tool] = []
     for definition in definitions:
         description, effects = definition.description, definition.effects
-        if definition is _RUN_SHELL:
+        if definition is _run_shell:
             description, effects = _shell_under(commands)
         # Smaller than a partial, and there are seven per child.
         call, parallel, read_only = MethodType(definition, context), definition.parallel, definition.read_only
@@ -83,7 +83,7 @@ def toolbox_definitions(commands: Commands | None = None, *, can_ask: bool = Fal
     `can_ask`: whether a person can be asked about commands.
     """
     has_shell = commands is None or commands.refusal("model", can_ask=can_ask) is None
-    return tuple(definition for definition in _DEFINITIONS if definition is not _RUN_SHELL or has_shell)
+    return tuple(definition for definition in _DEFINITIONS if definition is not _run_shell or has_shell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,18 @@ class _Context:
     approve: Approve | None = None
 
 
+_FILES: frozenset[Effect] = frozenset({"files"})
+_NETWORK: frozenset[Effect] = frozenset({"network"})
+_COMMANDS: frozenset[Effect] = frozenset({"files", "commands"})
+
+
 class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 @dataclass(frozen=True, eq=False)
 class _Definition:
-    """A tool without a workspace. `run` gets the context and the validated arguments."""
+    """A tool without a workspace. `run`, which it is written above, gets the context and the validated arguments."""
 
     name: str
     description: str
@@ -141,7 +146,7 @@ def _shell_under(commands: Commands) -> tuple[str, frozenset[Effect]]:
         where = f" {_IN_SANDBOX if is_open else _WITHOUT_NETWORK}"
     elif commands.known_mechanism() == "process":
         is_open, where = True, f" {_WITHOUT_SANDBOX}"
-    return f"{_RUN_SHELL.description}{where}", _COMMANDS | _NETWORK if is_open else _COMMANDS
+    return f"{_run_shell.description}{where}", _COMMANDS | _NETWORK if is_open else _COMMANDS
 
 
 class _ReadFile(_Arguments):
@@ -150,6 +155,13 @@ class _ReadFile(_Arguments):
     limit: int = Field(default=2000, ge=1, le=10_000, description="Number of lines to read.")
 
 
+@partial(
+    _Definition,
+    "read_file",
+    "Read a file in the workspace: text, or an image or PDF if you can read these.",
+    _ReadFile,
+    read_only=True,
+)
 async def _read_file(context: _Context, args: _ReadFile) -> str | ToolOutput:
     folder = context.folder
 
@@ -212,6 +224,14 @@ class _WriteFile(_Arguments):
     content: str = Field(description="The whole new content of the file.")
 
 
+@partial(
+    _Definition,
+    "write_file",
+    "Create or overwrite a file in the workspace.",
+    _WriteFile,
+    parallel=False,
+    effects=_FILES,
+)
 async def _write_file(context: _Context, args: _WriteFile) -> str:
     data = _encoded(args.content)
     await run_in_thread_if(len(data) > LARGE_BYTES, partial(context.folder.write, args.path, data))
@@ -224,6 +244,7 @@ class _EditFile(_Arguments):
     new_text: str = Field(description="Text that replaces it.")
 
 
+@partial(_Definition, "edit_file", "Replace one passage of a text file.", _EditFile, parallel=False, effects=_FILES)
 async def _edit_file(context: _Context, args: _EditFile) -> str:
     def edit() -> str:
         text = _text_of(context.folder.read(args.path, MAX_READ_BYTES), args.path)
@@ -258,6 +279,7 @@ class _ListFiles(_Arguments):
     )
 
 
+@partial(_Definition, "list_files", "List files in the workspace, with sizes.", _ListFiles, read_only=True)
 async def _list_files(context: _Context, args: _ListFiles) -> str:
     root = _folder_path(context.folder, args.path)
 
@@ -275,6 +297,7 @@ class _SearchFiles(_Arguments):
     glob: str = Field(default="**", description="Files to search, for example *.py or src/**/*.md.")
 
 
+@partial(_Definition, "search_files", "Find lines in the workspace's text files.", _SearchFiles, read_only=True)
 async def _search_files(context: _Context, args: _SearchFiles) -> str:
     root = _folder_path(context.folder, args.path)
 
@@ -310,6 +333,15 @@ class _RunShell(_Arguments):
     timeout_seconds: float = Field(default=120, gt=0, le=600, description="The command is killed after this time.")
 
 
+@partial(
+    _Definition,
+    "run_shell",
+    "Run a command in a new shell and wait until it ends: `cd` and variables don't last, what it started ends with it, "
+    "and it has no stdin or terminal.",
+    _RunShell,
+    parallel=False,
+    effects=_COMMANDS,
+)
 async def _run_shell(context: _Context, args: _RunShell) -> ToolOutput:
     try:
         cwd = context.folder.make()
@@ -342,6 +374,9 @@ class _FetchUrl(_Arguments):
     url: str = Field(description="http or https URL of a text or HTML page. Private addresses may be refused.")
 
 
+@partial(
+    _Definition, "fetch_url", "Fetch a web page as text, with its links as [text](url).", _FetchUrl, effects=_NETWORK
+)
 async def _fetch_url(context: _Context, args: _FetchUrl) -> str:
     from delegate.child.fetch import fetch_url  # an HTTP client, which most children never need
 
@@ -357,18 +392,6 @@ async def _think(arguments: Mapping[str, Any]) -> str:
         raise ToolError(f"{problem.message}: {problem.hint}" if problem.hint else problem.message) from problem
 
 
-_FILES: frozenset[Effect] = frozenset({"files"})
-_NETWORK: frozenset[Effect] = frozenset({"network"})
-_COMMANDS: frozenset[Effect] = frozenset({"files", "commands"})
-_RUN_SHELL = _Definition(
-    "run_shell",
-    "Run a command in a new shell and wait until it ends: `cd` and variables don't last, what it started ends with it, "
-    "and it has no stdin or terminal.",
-    _RunShell,
-    _run_shell,
-    parallel=False,
-    effects=_COMMANDS,
-)
 _IN_SANDBOX = "It runs in a sandbox with network and can write only in the workspace and in $TMPDIR."
 _WITHOUT_NETWORK = (
     "It runs in a sandbox without network, so nothing can be downloaded or installed, and can write only in the "
@@ -376,38 +399,7 @@ _WITHOUT_NETWORK = (
 )
 _WITHOUT_SANDBOX = "It runs without a sandbox on someone's machine: change nothing outside the workspace."
 
-_DEFINITIONS = (
-    _Definition(
-        "read_file",
-        "Read a file in the workspace: text, or an image or PDF if you can read these.",
-        _ReadFile,
-        _read_file,
-        read_only=True,
-    ),
-    _Definition(
-        "write_file",
-        "Create or overwrite a file in the workspace.",
-        _WriteFile,
-        _write_file,
-        parallel=False,
-        effects=_FILES,
-    ),
-    _Definition(
-        "edit_file", "Replace one passage of a text file.", _EditFile, _edit_file, parallel=False, effects=_FILES
-    ),
-    _Definition("list_files", "List files in the workspace, with sizes.", _ListFiles, _list_files, read_only=True),
-    _Definition(
-        "search_files", "Find lines in the workspace's text files.", _SearchFiles, _search_files, read_only=True
-    ),
-    _RUN_SHELL,
-    _Definition(
-        "fetch_url",
-        "Fetch a web page as text, with its links as [text](url).",
-        _FetchUrl,
-        _fetch_url,
-        effects=_NETWORK,
-    ),
-)
+_DEFINITIONS = (_read_file, _write_file, _edit_file, _list_files, _search_files, _run_shell, _fetch_url)
 
 
 @cache

@@ -8,6 +8,7 @@ from datetime import date
 from itertools import cycle, islice
 from typing import cast
 
+from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
@@ -28,6 +29,7 @@ from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
 from delegate.policy.settings import Settings
+from delegate.telemetry import operations
 from delegate.types import CONDITIONS, Author, ReceiptCriterion, Report, Task
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import BudgetExceeded, CallError
@@ -64,6 +66,35 @@ class Admission:
         Raises:
             CallError: A task can't be run. None of them was started.
         """
+        context, services = options.context, self.executor.services
+        tasks, connections = await self._admitted(tasks, options)
+        # The operator's consumer receives only the events of top-level tasks.
+        receivers = (self.consumer if context.depth == 0 else None, consumer)
+        consumers = tuple(receiver for receiver in receivers if receiver is not None)
+        servers = services.servers if services.uses_job_tools else None
+        name, run = self.settings.tool_name, context.run
+        async with (
+            servers.of_run(run, tasks, context.tools) if servers else nullcontext(()) as server_tools,
+            context.permit.released() if context.permit else nullcontext(),
+        ):
+            if options.resumed is None or not options.resumed.process:  # it was counted when it began
+                _reserve_children(sum(map(len, connections)), options.author, context)
+            with (
+                operations.workflow(name, run_id=run.id, tasks=len(tasks), depth=context.depth),
+                (options.cancellation or Cancellation()).part() as own,
+            ):
+                work = self.executor.run(
+                    tasks, connections, options, own, consumers=consumers, server_tools=server_tools
+                )
+                report = await run_to_completion(work, own)
+        if options.is_run:
+            await settle(consumers)
+        return report
+
+    async def _admitted(
+        self, tasks: Sequence[Task], options: CallOptions
+    ) -> tuple[Sequence[Task], list[list[Connection | None]]]:
+        """The tasks as they are run, and the connections of the attempts at each of them. Raises CallError."""
         author, context, resumed = options.author, options.context, options.resumed
         services = self.executor.services
         if context.depth >= (deepest := context.run.settings.max_depth):
@@ -90,26 +121,10 @@ class Admission:
 
             each = list(zip(tasks, models, strict=True))
             await refuse_unapproved(each, context, services, self.settings.ask_above_usd)
-        connections = [
+        return tasks, [
             [await self._connect(model, task, context) if model else None for model in of_task]
             for of_task, task in zip(models, tasks, strict=True)
         ]
-        # The operator's consumer receives only the events of top-level tasks.
-        receivers = (self.consumer if context.depth == 0 else None, consumer)
-        consumers = tuple(receiver for receiver in receivers if receiver is not None)
-        servers = services.servers if services.uses_job_tools else None
-        async with (
-            servers.of_run(context.run, tasks, context.tools) if servers else nullcontext(()) as server_tools,
-            context.permit.released() if context.permit else nullcontext(),
-        ):
-            if resumed is None or not resumed.process:  # it was counted when it began
-                _reserve_children(sum(map(len, models)), author, context)
-            report = await self.executor.run(
-                tasks, connections, options, consumers=consumers, server_tools=server_tools
-            )
-        if options.is_run:
-            await settle(consumers)
-        return report
 
     def admit(self, task: Task, context: RunContext) -> Model | None:
         """Return the model selected for the task, or None if the runner brings its own.

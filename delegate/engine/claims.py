@@ -31,18 +31,18 @@ RATIONALE_CHARS = 4_000
 class TaskClaims:
     """The claims of one task."""
 
-    _task: Task
-    _recorder: Recorder
-    _folder: Folder
-    _judge: Callable[[ChildRun, Task], Awaitable[Verdict | None]]
+    task: Task
+    recorder: Recorder
+    folder: Folder
+    verdict_of: Callable[[ChildRun, Task], Awaitable[Verdict | None]]
     """Gives the verdict on a run, by the task or by a part of its criteria."""
-    _notify: Notify
-    _refusals: Refusals
-    _store: Callable[[list[JsonObject]], Awaitable[None]]
+    notify: Notify
+    refusals: Refusals
+    store: Callable[[list[JsonObject]], Awaitable[None]]
     """Stores what judges refused for another process."""
-    _only_reads: Callable[[str], bool]
+    only_reads: Callable[[str], bool]
     made: list[Claim]
-    """Also those that were judged by a process that was lost."""
+    """At first those that were judged by a process that was lost."""
     _refused_state: str | None = None
     """The state of the latest claim that was examined and refused."""
     _latest: tuple[ChildRun, Verdict] | None = None
@@ -50,7 +50,7 @@ class TaskClaims:
 
     @property
     def max_claims(self) -> int:
-        return self._task.max_claims
+        return self.task.max_claims
 
     @property
     def left(self) -> int:
@@ -59,11 +59,11 @@ class TaskClaims:
     async def judge(self, rationale: str) -> ClaimReply:
         """Judge a claim by the files as they are now, unless it only repeats the one before."""
         n = len(self.made) + 1
-        run = self._recorder.finish("completed", output=rationale)
-        artifacts = await self._folder.artifacts()
+        run = self.recorder.finish("completed", output=rationale)
+        artifacts = await self.folder.artifacts()
         if artifacts:
             run = run.model_copy(update={"artifacts": artifacts})
-        self._notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
+        self.notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
         state = self._state_of(run)
         if self._latest is not None and state == self._refused_state:
             self._latest = run, self._latest[1]
@@ -100,19 +100,19 @@ class TaskClaims:
 
     def _state_of(self, run: ChildRun) -> str:
         """The report, the files, and the calls that may have changed anything."""
-        calls = {text_of_call(receipt) for receipt in run.receipts if not self._only_reads(receipt.tool)}
+        calls = {text_of_call(receipt) for receipt in run.receipts if not self.only_reads(receipt.tool)}
         return "\0".join([run.output, *map(text_of_file, run.artifacts), *sorted(calls)])
 
     async def _judged(self, run: ChildRun) -> Verdict:
         """The verdict on a claim. What a judge refused of the same work isn't put to it again, and stays refused."""
-        refusals = self._refusals.of(run)
-        task = self._refusals.task_without(refusals) if refusals else self._task
-        verdict = await self._judge(run, task) if task is not None else None
+        refusals = self.refusals.of(run)
+        task = self.refusals.task_without(refusals) if refusals else self.task
+        verdict = await self.verdict_of(run, task) if task is not None else None
         if refusals:
-            verdict = self._refusals.added_to(verdict, refusals)
+            verdict = self.refusals.added_to(verdict, refusals)
         assert verdict is not None, "a task in goal mode has criteria"
-        if self._refusals.keep(verdict.criteria, run):
-            await self._store(self._refusals.as_json())
+        if self.refusals.keep(verdict.criteria, run):
+            await self.store(self.refusals.as_json())
         return verdict
 
     def artifacts_of(self, child: ChildRun) -> tuple[Artifact, ...] | None:
@@ -141,7 +141,7 @@ class TaskClaims:
 
     def _note(self, claim: Claim) -> None:
         self.made.append(claim)
-        self._notify(ClaimJudged, **claim.model_dump(mode="json"))
+        self.notify(ClaimJudged, **claim.model_dump(mode="json"))
 
     def _only_verified(self, verdict: Verdict) -> Verdict:
         """The verdict, refused if it is a PASS that doesn't rest on evidence of the work: no goal is reached by it."""

@@ -59,8 +59,8 @@ class Consumer(Generic[T]):
         self._queue: deque[Any] = deque()
         """Events, or coroutines that the sink has returned for them."""
         self._lock = threading.Lock()
-        self._idle: Future[None] | None = None
-        """Done when the queue is empty. None while no events are passed on."""
+        self.pending: Future[None] | None = None
+        """Done when the queue is empty, so that it has got all events. None while no events are passed on."""
         self._worker: asyncio.Task[None] | None = None
         self._dropped = 0
         self._has_failed = False
@@ -97,7 +97,7 @@ class Consumer(Generic[T]):
             worker = self._worker if self._is_async else None
             # It was stopped, or its event loop was, so that it won't continue.
             is_lost = worker is not None and (worker.done() or worker.get_loop().is_closed())
-            if self._idle is None or is_lost:
+            if self.pending is None or is_lost:
                 self._start()
         if is_full:
             text = "the event consumer %s is %d events behind: what doesn't fit into its queue is dropped"
@@ -105,7 +105,7 @@ class Consumer(Generic[T]):
 
     def _start(self) -> None:
         """Start to pass on what is in the queue. The caller holds the lock."""
-        self._idle = idle = Future[None]()
+        self.pending = idle = Future[None]()
         idle.set_running_or_notify_cancel()  # so that a caller that waits for it can't cancel it
         if self._is_async:
             self._worker = asyncio.get_running_loop().create_task(self._pass_on_async(idle))
@@ -136,7 +136,7 @@ class Consumer(Generic[T]):
         with self._lock:
             if self._queue:
                 return True
-            self._idle = self._worker = None
+            self.pending = self._worker = None
             dropped, self._dropped = self._dropped, 0
         idle.set_result(None)
         if dropped > 1:
@@ -147,11 +147,6 @@ class Consumer(Generic[T]):
         if not self._has_failed:
             self._has_failed = True
             _log.exception("the event consumer %s failed; further failures of it aren't logged", self._name)
-
-    @property
-    def pending(self) -> "Future[None] | None":
-        """Done when it has got all events. None if there is nothing to wait for."""
-        return self._idle
 
 
 def as_consumer(sink: EventSink | None) -> Consumer[Event] | None:

@@ -15,7 +15,8 @@ class ChildDeadline(Deadline):
     """
 
     def __init__(self, folder: Folder, cancellation: Cancellation, seconds: float, at_most: float | None) -> None:
-        super().__init__(cancellation, seconds, at_most)
+        self.seconds = seconds if at_most is None else min(seconds, at_most)
+        super().__init__(cancellation, self.seconds, at_most)
         self._folder = folder
         self._error: WorkspaceTooLarge | None = None
         self._is_running = False
@@ -39,6 +40,11 @@ class ChildDeadline(Deadline):
             if self._looking is not None:
                 self._looking.cancel()
                 await asyncio.wait([self._looking])
+
+    @property
+    def allowed(self) -> str:
+        """Its time, in words."""
+        return f"{self.seconds:.6g} s{', the time that the run had left' if self.seconds == self._at_most else ''}"
 
     def look(self) -> None:
         """Look how large the workspace is, unless that is being done."""

@@ -4,6 +4,7 @@ import asyncio
 from typing import cast
 
 from delegate._util.cancellation import Cancellation, Deadline
+from delegate.engine.deadline import ChildDeadline
 from delegate.types import ErrorDetail, Report, RunStatus
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
@@ -35,8 +36,8 @@ def before_start(error: BaseException, limit: Deadline, cancellation: Cancellati
     return "failed", ErrorDetail(code="workspace", message=str(error))
 
 
-def while_running(error: BaseException, limit: Deadline, cancellation: Cancellation, *, allowed: str) -> MappedError:
-    """Map an exception raised while the child was running. `limit` is its deadline, `allowed` its time as text.
+def while_running(error: BaseException, limit: ChildDeadline, cancellation: Cancellation) -> MappedError:
+    """Map an exception raised while the child was running. `limit` is its deadline.
 
     The code `crashed` is used for any other exception, which points to a bug in the runner.
     """
@@ -54,7 +55,7 @@ def while_running(error: BaseException, limit: Deadline, cancellation: Cancellat
         case _ if limit.expired() and cancellation.cancelled:
             return _CANCELLED
         case _ if limit.expired():
-            return "timeout", ErrorDetail(code="timeout", message=f"ran longer than {allowed}")
+            return "timeout", ErrorDetail(code="timeout", message=f"ran longer than {limit.allowed}")
         case _:
             return "failed", ErrorDetail(code="crashed", message=f"{type(error).__name__}: {error}")
 

@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from delegate._util.cancellation import Cancellation, run_to_completion
+from delegate._util.cancellation import Cancellation
 from delegate._util.threads import run_in_thread
 from delegate.budget import costs
 from delegate.engine.attempts import TaskAttempts
@@ -34,14 +33,10 @@ from delegate.engine.scope import CallScope, Services
 from delegate.engine.task_run import TaskRun
 from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.models.connections import Connection
-from delegate.telemetry import operations
-from delegate.types import TIERS, Report, Task, TaskResult, Totals
+from delegate.types import TIERS, Report, Task, Totals
 from delegate.types.errors import CallError
 from delegate.types.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.types.ports import Tool
-
-if TYPE_CHECKING:
-    from delegate.engine.resume import Resumed
 
 WATCH_SECONDS = 2.0
 """Between two looks at the sizes of workspaces, while commands may be writing to them."""
@@ -59,113 +54,113 @@ class Executor:
         tasks: Sequence[Task],
         connections: Sequence[Sequence[Connection | None]],
         options: CallOptions,
+        cancellation: Cancellation,
         *,
         consumers: tuple[Consumer[Event], ...] = (),
         server_tools: tuple[Tool, ...] = (),
     ) -> Report:
-        """Run all tasks. The report has their results in the same order. A task with several `connections` is attempted
-        with each of them, side by side. `server_tools` are those of MCP servers.
+        """Run all tasks side by side. All of them are recorded before the first one starts.
+
+        The report has their results in the same order. A task with several `connections` is attempted with each of
+        them. `server_tools` are those of MCP servers. It must not be canceled: `cancellation` stops it.
         """
-        start, context, resumed = time.monotonic(), options.context, options.resumed
-        settings, run = self.services.settings, context.run
-        ceiling = context.bounds(settings).ceiling
-        traced = operations.workflow(settings.tool_name, run_id=run.id, tasks=len(tasks), depth=context.depth)
-        with traced, (options.cancellation or Cancellation()).part() as own:
-            handle = resumed.handle if resumed else options.handle
-            handles = [[handle or run.next_handle() for _ in attempts] for attempts in connections]
-            told = (*(heard.text for heard in resumed.heard), resumed.message) if resumed else ()
-            to_read = [
-                TaskToRead(of_task[0], task, options.template, messages=told)
-                for of_task, task in zip(handles, tasks, strict=True)
-            ]
-            shared, tools = None, server_tools
-            if options.scratch:
-                from delegate.child.scratch import Scratch  # loaded only where it is asked for
-
-                shared = Scratch()
-                tools = (*tools, shared.tool(options.first_index))
-            models = [one.model for attempts in connections for one in attempts if one is not None]
-            reading = CallReading(
-                self.services.judging.reader,
-                to_read,
-                self.services.tools_to_read(tools),
-                # No model above the lowest tier may read or judge the work.
-                worker=max(models, key=lambda model: TIERS.index(model.tier), default=None),
-                ceiling=ceiling,
-                ledger=context.ledger,
-            )
-            call = CallScope(
-                self.services, context, options.author, ceiling, own, reading, consumers, server_tools, shared
-            )
-            each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
-            groups = [
-                TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)
-                for n, (task, attempts, of_task) in each
-            ]
-            outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
-            for group in () if resumed else groups:
-                for run in group.runs:
-                    run.needs = {name: outcomes[name] for name in group.task.needs}
-            runs = [run for group in groups for run in group.runs]
-            self.running.update((run.handle, run) for run in runs)
-            call.unfinished.update(run.handle for run in runs)
-            try:
-                results = await run_to_completion(self._run_all(call, groups, options), own)
-            finally:
-                for run in runs:
-                    self.running.pop(run.handle, None)
-        totals = _totals(groups, time.monotonic() - start)
-        return Report(results=results, totals=totals, run_id=context.run.id)
-
-    async def _run_all(
-        self, call: CallScope, groups: Sequence[TaskAttempts], options: CallOptions
-    ) -> tuple[TaskResult, ...]:
-        """Run all tasks concurrently. All of them are recorded before the first one starts."""
-        start, run_id, resumed = time.monotonic(), call.context.run.id, options.resumed
+        start, run_id = time.monotonic(), options.context.run.id
+        call, groups = self._groups(tasks, connections, options, cancellation, consumers, server_tools)
         runs = [run for group in groups for run in group.runs]
-        if resumed is not None and resumed.process:
-            await self._take_over(resumed)
-        else:
+        reports_run = options.is_run and bool(consumers)
+        self.running.update((run.handle, run) for run in runs)
+        try:
+            await self._record(runs, call, options)
+            if reports_run:
+                call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(groups)))
+            for run in runs:
+                run.events.notify(TaskQueued, goal=run.task.goal)
+            watch = _Watch(runs)
+            call.reading.start()
+            try:
+                async with asyncio.TaskGroup() as group_tasks:
+                    for group in groups:  # before the first may reserve all that is left
+                        group.ledger.join(len(group.runs))
+                    running = [group_tasks.create_task(group.run()) for group in groups]
+                    for task, group in zip(running, groups, strict=True):
+                        task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
+                results = tuple(task.result() for task in running)
+            finally:
+                watch.timer.cancel()
+                await call.reading.close()
+                totals = _totals(groups, time.monotonic() - start)
+                if reports_run:
+                    sums = totals.model_dump(include={"tasks", "passed", "failed", "cost_usd", "seconds"})
+                    call.deliver(RunDone(run_id=run_id, at=time.time(), **sums))
+        finally:
+            for run in runs:
+                self.running.pop(run.handle, None)
+        return Report(results=results, totals=totals, run_id=run_id)
+
+    def _groups(
+        self,
+        tasks: Sequence[Task],
+        connections: Sequence[Sequence[Connection | None]],
+        options: CallOptions,
+        cancellation: Cancellation,
+        consumers: tuple[Consumer[Event], ...],
+        server_tools: tuple[Tool, ...],
+    ) -> tuple[CallScope, list[TaskAttempts]]:
+        """The attempts at each task, and what all of them share."""
+        context, resumed = options.context, options.resumed
+        ceiling = context.bounds(self.services.settings).ceiling
+        handle = resumed.handle if resumed else options.handle
+        handles = [[handle or context.run.next_handle() for _ in attempts] for attempts in connections]
+        told = (*(heard.text for heard in resumed.heard), resumed.message) if resumed else ()
+        to_read = [
+            TaskToRead(of_task[0], task, options.template, messages=told)
+            for of_task, task in zip(handles, tasks, strict=True)
+        ]
+        shared, tools = None, server_tools
+        if options.scratch:
+            from delegate.child.scratch import Scratch  # loaded only where it is asked for
+
+            shared = Scratch()
+            tools = (*tools, shared.tool(options.first_index))
+        models = [one.model for attempts in connections for one in attempts if one is not None]
+        reading = CallReading(
+            self.services.judging.reader,
+            to_read,
+            self.services.tools_to_read(tools),
+            # No model above the lowest tier may read or judge the work.
+            worker=max(models, key=lambda model: TIERS.index(model.tier), default=None),
+            ceiling=ceiling,
+            ledger=context.ledger,
+        )
+        call = CallScope(
+            self.services, context, options.author, ceiling, cancellation, reading, consumers, server_tools, shared
+        )
+        each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
+        groups = [
+            TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)
+            for n, (task, attempts, of_task) in each
+        ]
+        outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
+        for group in groups:
+            for run in group.runs:
+                run.needs = {} if resumed else {name: outcomes[name] for name in group.task.needs}
+                call.unfinished.add(run.handle)
+        return call, groups
+
+    async def _record(self, runs: Sequence[TaskRun], call: CallScope, options: CallOptions) -> None:
+        """Record that the tasks begin, or make one whose process was lost one of this process.
+
+        Raises CallError if that isn't possible.
+        """
+        if (resumed := options.resumed) is None or not resumed.process:
             await self.services.records.begin(
-                run_id,
+                call.context.run.id,
                 [(run.handle, run.index, run.task) for run in runs],
                 depth=call.context.depth,
                 mailbox_of=call.author if self.services.runner_has("takes_messages") else None,
                 message=resumed.message if resumed else "",
             )
-        if options.is_run and call.consumers:
-            call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(groups)))
-        for run in runs:
-            run.events.notify(TaskQueued, goal=run.task.goal)
-        watch = _Watch(runs)
-        call.reading.start()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for group in groups:  # before the first may reserve all that is left
-                    group.ledger.join(len(group.runs))
-                running = [tasks.create_task(group.run()) for group in groups]
-                for task, group in zip(running, groups, strict=True):
-                    task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
-            return tuple(task.result() for task in running)
-        finally:
-            watch.timer.cancel()
-            await call.reading.close()
-            if options.is_run and call.consumers:
-                totals = _totals(groups, time.monotonic() - start)
-                call.deliver(
-                    RunDone(
-                        run_id=run_id,
-                        at=time.time(),
-                        tasks=totals.tasks,
-                        passed=totals.passed,
-                        failed=totals.failed,
-                        cost_usd=totals.cost_usd,
-                        seconds=totals.seconds,
-                    )
-                )
-
-    async def _take_over(self, resumed: "Resumed") -> None:
-        """Make a task whose process was lost one of this process. Raises CallError if that isn't possible."""
+            return
         if resumed.start is not None and resumed.workspace:
             from delegate.sandbox.workspace.start_state import refuse_lost  # loaded only where it is needed
 

@@ -35,6 +35,7 @@ class LiveText(Incoming):
         self._due = 0.0
 
     def end(self) -> None:
+        super().end()
         self._show(self._redact(self._text), is_end=True)
 
     def _add(self, text: str) -> None:

@@ -3,18 +3,13 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from delegate._util.cancellation import (
-    Cancellation,
-    LeftBehind,
-    reraise_pending_cancel,
-    run_stoppable,
-)
+from delegate._util.cancellation import Cancellation, reraise_pending_cancel, run_stoppable
 from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate._util.threads import run_in_thread, run_in_thread_if
@@ -30,7 +25,14 @@ from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
 from delegate.engine.needs import given, obstacle
 from delegate.engine.questions import Heard, Questions
-from delegate.engine.results import build_result, internal_error_result
+from delegate.engine.results import (
+    goal_end,
+    internal_error_result,
+    program,
+    receipt_counts,
+    structured_output,
+    summary_of,
+)
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.engine.task_folder import fill_from, open_folder, start_of
@@ -75,13 +77,17 @@ class TaskRun:
     connection: Connection | None
     """The selected model and its client. None for runners that bring their own model."""
     handle: str
-    resumed: "Resumed | None" = None
-    ledger: Ledger | None = None
-    """What it spends from, with other attempts at the task; None for the caller's."""
+    resumed: "Resumed | None"
+    ledger: Ledger
+    """What it spends from, with other attempts at the task; within its own limits once it is created."""
     attempts: "Sequence[TaskRun]" = ()
     needs: Mapping[str, "asyncio.Future[TaskResult]"] = field(default_factory=dict[str, "asyncio.Future[TaskResult]"])
     """The results of the tasks that must have a PASS before its child starts, by their names."""
     events: TaskEvents = field(init=False)
+    permit: Permit = field(init=False)
+    """The child's permit to run."""
+    context: RunContext = field(init=False)
+    """That of the calls that the child makes."""
     cancellation: Cancellation = field(default_factory=Cancellation)
     """Stops this task alone."""
     folder: Folder | None = None
@@ -98,104 +104,127 @@ class TaskRun:
     """The messages that the child has read, for another model that takes its place."""
     _questions: Questions | None = None
     _fallback: Fallback | None = None
+    _running_child: RunningChild | None = None
+    """Its place among the children that make their own model calls."""
 
     def __post_init__(self) -> None:
         self.events = TaskEvents(self.call, self.index, self.handle)
+        caller = self.call.context
+        spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
+        # What a child with a model of its own spends is known only from a ledger of its own.
+        ledger = self.ledger if self.connection else Ledger(parent=self.ledger)
+        self.ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
+        self.permit = Permit(caller.run.permits)
+        self.context = RunContext(
+            caller.run,
+            self.ledger.within("tokens", self.call.services.settings.max_tokens, spent=spent.get("tokens", 0)),
+            caller.depth + 1,
+            weaker(self._model.tier if self._model else None, caller.tier),
+            self.permit,
+            deadline=caller.deadline,
+            on_approval=caller.on_approval,
+        )
 
     async def run(self) -> TaskResult:
-        """Run the task and store its result, however it ends."""
-        tier = self._model.tier if self._model else None
-        traced = operations.agent(
-            role=self.task.role, index=self.index, handle=self.handle, connection=self.connection, tier=tier
-        )
+        """Run the task and store its result, however it ends. An error inside delegate fails only this task, never the
+        host.
+        """
+        start, has_files, role = time.monotonic(), False, self.task.role
+        traced = operations.agent(role=role, index=self.index, handle=self.handle, connection=self.connection)
         with self.call.cancellation.linked(self.cancellation), traced as operation:
             try:
-                result = await self._run()
-                operation.finished(result)
-                return result
+                try:
+                    child = await self._run_child()
+                    has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
+                    self._report_run(child)
+                    child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
+                    verdict = verdict or await self._judge(child, self.ledger)
+                    self._report_verdict(verdict)
+                finally:
+                    if self._before is not None:
+                        await self._before.close()
+                    if self.folder is not None:
+                        await self.folder.close(keep=has_files)
+                build = partial(self._built, child, verdict, start)
+                result = await run_in_thread_if(is_large(child), build)
+                if self.call.context.depth:  # the costs of the root's tasks are in the report
+                    self.call.context.delegated.append(costs.of_result(result))
+                self.result = result = await self._save(child, result)
+            except Exception as error:
+                _log.exception("task %d failed inside delegate", self.index + 1)
+                result = internal_error_result(error, index=self.index, handle=self.handle)
+                result = await self._save(ChildRun(status="failed", error=result.error), result)
+            else:
+                reraise_pending_cancel()
             finally:
                 self.events.done(self.result)
+            operation.finished(result)
+            return result
 
     def look(self) -> None:
         """Look how large the workspace of the running child is."""
         if self._deadline is not None:
             self._deadline.look()
 
-    async def _run(self) -> TaskResult:
-        """Run the task and store its result. An error inside delegate fails only this task, never the host."""
-        services, context, start = self.call.services, self.call.context, time.monotonic()
-        has_files = False
-        try:
-            # What a child with a model of its own spends is known only from a ledger of its own.
-            ledger = self.ledger or context.ledger
-            ledger = ledger if self.connection else Ledger(parent=ledger)
-            spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
-            ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
-            permit = Permit(context.run.permits)
-            child_context = RunContext(
-                context.run,
-                ledger.within("tokens", services.settings.max_tokens, spent=spent.get("tokens", 0)),
-                context.depth + 1,
-                weaker(self._model.tier if self._model else None, context.tier),
-                permit,
-                deadline=context.deadline,
-                on_approval=context.on_approval,
-            )
-            try:
-                child = await self._run_child(child_context, permit)
-                has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
-                self.events.notify(
-                    ChildDone,
-                    status=child.status,
-                    error=child.error.code if child.error else None,
-                    steps=child.steps,
-                    artifacts=len(child.artifacts),
-                    cost_usd=child.cost_usd,
-                    seconds=child.seconds,
-                )
-                child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
-                verdict = verdict or await self._judge(child, ledger)
-                self.events.notify(
-                    VerdictGiven,
-                    verdict=verdict.verdict if verdict else None,
-                    code=verdict.code if verdict else None,
-                    decided_by=verdict.decided_by if verdict else None,
-                    level=verdict.level if verdict else None,
-                    verified=verdict is not None and verdict.verified,
-                )
-            finally:
-                if self._before is not None:
-                    await self._before.close()
-                if self.folder is not None:
-                    await self.folder.close(keep=has_files)
-            build = partial(
-                build_result,
-                self.task,
-                child,
-                verdict,
-                claims=self._claims.made if self._claims else (),
-                index=self.index,
-                handle=self.handle,
-                requested=self._model,
-                failed_models=self._fallback.failed if self._fallback else (),
-                served=self._served(child),
-                workspace=self.folder.root if self.folder else None,
-                no_take_over=self.folder.no_take_over if self.folder else None,
-                delegated=child_context.delegated,
-                tools_recorded=services.runner_has("records_tools"),
-                seconds=time.monotonic() - start,
-                summary_chars=services.settings.result_chars,
-            )
-            result = await run_in_thread_if(is_large(child), build)
-            if context.depth:  # the costs of the root's tasks are in the report
-                context.delegated.append(costs.of_result(result))
-            self.result = result = await self._save(child, result)
-        except Exception as error:
-            _log.exception("task %d failed inside delegate", self.index + 1)
-            result = internal_error_result(error, index=self.index, handle=self.handle)
-            return await self._save(ChildRun(status="failed", error=result.error), result)
-        reraise_pending_cancel()
-        return result
+    def _report_run(self, child: ChildRun) -> None:
+        self.events.notify(
+            ChildDone,
+            status=child.status,
+            error=child.error.code if child.error else None,
+            steps=child.steps,
+            artifacts=len(child.artifacts),
+            cost_usd=child.cost_usd,
+            seconds=child.seconds,
+        )
+
+    def _report_verdict(self, verdict: Verdict | None) -> None:
+        self.events.notify(
+            VerdictGiven,
+            verdict=verdict.verdict if verdict else None,
+            code=verdict.code if verdict else None,
+            decided_by=verdict.decided_by if verdict else None,
+            level=verdict.level if verdict else None,
+            verified=verdict is not None and verdict.verified,
+        )
+
+    def _built(self, child: ChildRun, verdict: Verdict | None, start: float) -> TaskResult:
+        """The result of a task whose child has finished and, if the task has criteria, was judged."""
+        settings, folder, requested, served = self.call.services.settings, self.folder, self._model, self._served(child)
+        claims = tuple(self._claims.made) if self._claims else ()
+        delegated = self.context.delegated
+        below = costs.combined(delegated, sum(totals.seconds for totals in delegated)) if delegated else None
+        judging = costs.of_judging(verdict, claims)
+        whole = costs.of_task(child, judging, below)
+        judging_usd = costs.sum_usd((judging.cost_usd, below.judge_cost_usd if below else 0))
+        no_take_over = folder.no_take_over if folder else None
+        return TaskResult(
+            verdict=verdict,
+            task_index=self.index,
+            status=child.status,
+            summary=summary_of(child, self.handle, settings.result_chars),
+            structured_output=structured_output(self.task, child),
+            artifacts=tuple(one for one in child.artifacts if one.path[:3] != "../"),  # without the diff of a worktree
+            receipts=receipt_counts(child.receipts, recorded=self.call.services.runner_has("records_tools")),
+            error=child.error,
+            model=child.model or (requested.id if requested else None),
+            requested_model=requested.id if requested else None,
+            substituted=child.substituted,
+            failed_models=tuple(self._fallback.failed) if self._fallback else (),
+            tier=served.tier if served else None,
+            usage=child.usage,
+            cost_usd=whole.cost_usd,
+            cost_known_usd=whole.known_usd,
+            cost_provenance=whole.provenance,
+            verification_share=costs.share(judging_usd, whole.cost_usd),
+            delegated=below,
+            seconds=round(time.monotonic() - start, 6),
+            goal_end=goal_end(self.task, child, verdict),
+            claims=claims,
+            workspace=str(folder.root) if folder and folder.root.is_dir() else None,
+            take_over=f"{program()} take-over {self.handle}" if no_take_over == "" else None,
+            no_take_over=no_take_over or None,
+            handle=self.handle,
+        )
 
     async def _save(self, child: ChildRun, result: TaskResult) -> TaskResult:
         self.result = result
@@ -203,7 +232,7 @@ class TaskRun:
         self.call.unfinished.discard(self.handle)
         return await self.call.services.records.save(child, result, now=not self.call.unfinished)
 
-    async def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Verdict | None:
+    def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Awaitable[Verdict | None]:
         services, tools = self.call.services, self._tools
         others = [attempt for attempt in self.attempts if attempt is not self]
         is_last = self._claims is None and all(other.result is not None for other in others)
@@ -223,7 +252,7 @@ class TaskRun:
             approve=tools.permissions.check_approval() if tools and tools.permissions else None,
             messages=tuple(heard.text for heard in self._all_heard),
         )
-        return await services.judging.verdict(
+        return services.judging.verdict(
             submission,
             ledger,
             self.events.notify,
@@ -237,11 +266,10 @@ class TaskRun:
         """Under which the criteria are read, once for all attempts."""
         return self.attempts[0].handle if self.attempts else self.handle
 
-    async def _judge_claim(self, child: ChildRun, task: Task, *, context: RunContext) -> Verdict | None:
+    async def _judge_claim(self, child: ChildRun, task: Task) -> Verdict | None:
         """Judge a claim, on the ledger of the child that waits for it. Others may run meanwhile."""
-        assert context.permit is not None
-        async with context.permit.released():
-            return await self._judge(child, context.ledger, task)
+        async with self.permit.released():
+            return await self._judge(child, self.context.ledger, task)
 
     async def _store_refusals(self, refusals: list[JsonObject]) -> None:
         """Store what judges refused, for another process that may have to go on with this task."""
@@ -249,55 +277,33 @@ class TaskRun:
             self._start["refusals"] = redactor.value(refusals)
             await self.call.services.records.opened(self.handle, self.folder.root, self._start)
 
-    async def _run_child(self, context: RunContext, permit: Permit) -> ChildRun:
-        """Wait for a permit, open the workspace, and run the child in it under its deadline.
+    async def _run_child(self) -> ChildRun:
+        """Run the child in its workspace, under its deadline: anew on another model, if one fails before the child has
+        done anything.
 
         No exception of the runner gets past this method: it becomes the run's status, with everything recorded so far.
         This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
-        services, cancellation, caller = self.call.services, self.cancellation, self.call.context
-        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
-        if (resumed := self.resumed) is not None:
-            recorder.restore(
-                resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
-            )
-        running_child: RunningChild | None = None
+        resumed, recorder = self.resumed, self._recorder()
         try:
-            deadline = cancellation.deadline(caller.seconds_left())
-            try:
-                caller.refuse_if_over()
-                async with deadline:
-                    if self.needs and (why := await self._why_blocked()):
-                        return recorder.finish("failed", error=ErrorDetail(code="blocked", message=why))
-                    with self.events.reporting_wait("permit" if context.run.permits.is_full else None):
-                        await permit.acquire()
-                    if self.connection is None:
-                        running_child = await context.ledger.start_child(
-                            may_wait=not caller.depth, while_waiting=partial(self._waiting_for_budget, permit)
-                        )
-                    folder = await self._open_folder()
-            except (asyncio.CancelledError, DelegateError, OSError) as error:
-                status, detail = error_mapping.before_start(error, deadline, cancellation)
-                return recorder.finish(status, error=detail)
-            run_seconds = caller.seconds_left()
-            own_seconds = min(self.task.timeout_seconds or math.inf, services.settings.timeout_seconds)
-            own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
-            seconds = own_seconds if run_seconds is None else min(own_seconds, run_seconds)
-            self._deadline = deadline = ChildDeadline(folder, cancellation, own_seconds, run_seconds)
-            self._questions = self._asking(permit)
-            with use_context(context):
-                job = self._job(context, folder, recorder, seconds)
-            model = self._model.id if self._model else None
-            self.events.notify(ChildStarted, model=model, instead_of=None, reason=None)
+            job = await self._prepare(recorder)
+            if isinstance(job, ChildRun):
+                return job
+            folder, deadline = job.folder, self._deadline
+            assert deadline is not None
             try:
                 async with deadline:
-                    await services.records.opened(self.handle, folder.root, self._start)
-                    with use_context(context):
-                        child = await self._run_on_any(job, context, deadline)
+                    await self.call.services.records.opened(self.handle, folder.root, self._start)
+                    child = recorder.finish("completed") if resumed and resumed.has_reported else None
+                    with use_context(self.context):
+                        while child is None:
+                            try:
+                                child = await self._started(job)
+                            except ProviderError as error:
+                                job = await self._job_on_other_model(job, error)
                 child = await self._refuse_too_large(child, folder)
             except (Exception, asyncio.CancelledError) as error:
-                allowed = f"{seconds:.6g} s{', the time that the run had left' if seconds == run_seconds else ''}"
-                status, detail = error_mapping.while_running(error, deadline, cancellation, allowed=allowed)
+                status, detail = error_mapping.while_running(error, deadline, self.cancellation)
                 if detail.code == "crashed":
                     _log.exception("the child of task %d crashed", self.index + 1)
                 child = recorder.finish(status, error=detail)
@@ -309,9 +315,45 @@ class TaskRun:
             found |= {"project_notes": self._notes.name} if self._notes else {}
             return child.model_copy(update=found) if found else child
         finally:
-            if running_child is not None:
-                running_child.leave()
-            permit.release()
+            if self._running_child is not None:
+                self._running_child.leave()
+            self.permit.release()
+
+    def _recorder(self) -> Recorder:
+        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
+        if (before := self.resumed) is not None:
+            recorder.restore(
+                before.receipts, before.charge, steps=before.steps, output=before.output, seconds=before.seconds
+            )
+        return recorder
+
+    async def _prepare(self, recorder: Recorder) -> Job | ChildRun:
+        """Wait for a permit, and open the workspace. Returns what the child is to do, or why it can't start."""
+        caller, cancellation, resumed = self.call.context, self.cancellation, self.resumed
+        deadline = cancellation.deadline(caller.seconds_left())
+        try:
+            caller.refuse_if_over()
+            async with deadline:
+                if self.needs and (why := await self._why_blocked()):
+                    return recorder.finish("failed", error=ErrorDetail(code="blocked", message=why))
+                with self.events.reporting_wait("permit" if caller.run.permits.is_full else None):
+                    await self.permit.acquire()
+                if self.connection is None:
+                    self._running_child = await self.context.ledger.start_child(
+                        may_wait=not caller.depth, while_waiting=self._waiting_for_budget
+                    )
+                folder = await self._open_folder()
+        except (asyncio.CancelledError, DelegateError, OSError) as error:
+            status, detail = error_mapping.before_start(error, deadline, cancellation)
+            return recorder.finish(status, error=detail)
+        own_seconds = min(self.task.timeout_seconds or math.inf, self.call.services.settings.timeout_seconds)
+        own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
+        self._deadline = ChildDeadline(folder, cancellation, own_seconds, caller.seconds_left())
+        self._questions = self._asking()
+        with use_context(self.context):
+            job = self._job(folder, recorder, self._deadline.seconds)
+        self.events.notify(ChildStarted, model=self._model.id if self._model else None, instead_of=None, reason=None)
+        return job
 
     async def _why_blocked(self) -> str:
         """Wait for the tasks that this one needs. Returns why it can't start; empty if it can."""
@@ -319,46 +361,37 @@ class TaskRun:
             await asyncio.wait(self.needs.values())
         return "; ".join(why for name, needed in self.needs.items() if (why := obstacle(name, needed.result())))
 
-    async def _run_on_any(self, job: Job, context: RunContext, deadline: ChildDeadline) -> ChildRun:
-        """Run the child: anew on another model, if the first one fails before the child has done anything."""
-        if self.resumed is not None and self.resumed.has_reported:
-            return job.recorder.finish("completed")
+    def _started(self, job: Job) -> Awaitable[ChildRun]:
+        """The run of the child, which is awaited."""
         runner = self.call.services.runner
-        while True:
-            try:
-                if self._is_built_in:
-                    return await runner.run(job)
-                # A task of its own can be left behind if it ignores a cancel.
-                return await run_stoppable(asyncio.ensure_future(runner.run(job)), grace_seconds=GRACE_SECONDS)
-            except asyncio.CancelledError as cancel:
-                if isinstance(cancel.__cause__, LeftBehind):
-                    text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
-                    name = getattr(runner, "name", type(runner).__qualname__)
-                    _log.warning(text, name, self.index + 1, GRACE_SECONDS)
-                raise
-            except ProviderError as error:
-                other = await self._other_model(job, context, error)
-                if other is None:
-                    raise
-            self.connection = other
-            seconds = deadline.seconds_left
-            job = self._job(context, job.folder, job.recorder, job.seconds if seconds is None else seconds)
+        if self._is_built_in:
+            return runner.run(job)
 
-    async def _other_model(self, job: Job, context: RunContext, error: ProviderError) -> Connection | None:
-        """A connection to another model of the tier. None if there is none, or if the child may have done something."""
+        def left_behind() -> None:
+            text = "the runner %s of task %d swallowed its cancel and was left behind after %g s"
+            _log.warning(text, getattr(runner, "name", type(runner).__qualname__), self.index + 1, GRACE_SECONDS)
+
+        # A task of its own can be left behind if it ignores a cancel.
+        running = asyncio.ensure_future(runner.run(job))
+        return run_stoppable(running, grace_seconds=GRACE_SECONDS, on_left_behind=left_behind)
+
+    async def _job_on_other_model(self, job: Job, error: ProviderError) -> Job:
+        """The job on another model of the tier. Raises the error of this one if there is none, or if the child may have
+        done something.
+        """
         services, connection = self.call.services, job.connection
-        if connection is None or not connection.others:
-            return None
-        if not (services.uses_job_tools and services.runner_has("records_tools")):
-            return None
-        if context.delegated or not has_done_nothing(job.recorder.receipts, job.tools):
-            return None
-        self._fallback = self._fallback or Fallback(services.connections, context.ledger)
-        other = await self._fallback.next(connection, error)
-        if other is not None:
-            failed = self._fallback.failed[-1]
-            self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
-        return other
+        records_all = services.uses_job_tools and services.runner_has("records_tools")
+        may_have_acted = self.context.delegated or not has_done_nothing(job.recorder.receipts, job.tools)
+        if connection is None or not connection.others or not records_all or may_have_acted:
+            raise error
+        self._fallback = self._fallback or Fallback(services.connections, self.context.ledger)
+        if (other := await self._fallback.next(connection, error)) is None:
+            raise error
+        failed = self._fallback.failed[-1]
+        self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
+        self.connection = other
+        seconds = self._deadline.seconds_left if self._deadline else None
+        return self._job(job.folder, job.recorder, job.seconds if seconds is None else seconds)
 
     @property
     def _is_built_in(self) -> bool:
@@ -390,9 +423,9 @@ class TaskRun:
             yield
 
     @asynccontextmanager
-    async def _waiting_for_budget(self, permit: Permit) -> AsyncGenerator[None]:
+    async def _waiting_for_budget(self) -> AsyncGenerator[None]:
         with self.events.reporting_wait("budget"):
-            async with permit.released():
+            async with self.permit.released():
                 yield
 
     @property
@@ -435,27 +468,26 @@ class TaskRun:
             self._notes = await run_in_thread(partial(read_notes, folder.root))
         return folder
 
-    def _job(self, context: RunContext, folder: Folder, recorder: Recorder, seconds: float) -> Job:
+    def _job(self, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings
         self._tools = ChildTools(self.call, self.task, self.connection, folder)
-        tools = self._tools.offer(context, recorder, self.events, self._waiting, seconds)
+        tools = self._tools.offer(self.context, recorder, self.events, self._waiting, seconds)
         if self.task.mode == "goal":
             from delegate.engine.claims import TaskClaims  # loaded only in goal mode
             from delegate.engine.refusals import Refusals
 
             refused_before = self._start.get("refusals", ()) if self._start else ()
-            judge = partial(self._judge_claim, context=context)
             read_only = frozenset(tool.name for tool in tools if tool.read_only)
             self._claims = TaskClaims(
                 self.task,
                 recorder,
                 folder,
-                judge,
+                self._judge_claim,
                 self.events.notify,
-                Refusals(self.task, tools, refused_before),
-                self._store_refusals,
-                read_only.__contains__,
-                list(self.resumed.claims if self.resumed else ()),
+                refusals=Refusals(self.task, tools, refused_before),
+                store=self._store_refusals,
+                only_reads=read_only.__contains__,
+                made=list(self.resumed.claims) if self.resumed else [],
             )
         incoming = Incoming()
         if self.call.consumers_of("child.text"):
@@ -466,13 +498,13 @@ class TaskRun:
             task=self.task,
             notes=self._notes,
             task_index=self.index,
-            run_id=context.run.id,
+            run_id=self.context.run.id,
             connection=self.connection,
             ceiling=self.call.ceiling,
             folder=folder,
             tools=tools,
             recorder=recorder,
-            ledger=context.ledger,
+            ledger=self.context.ledger,
             max_steps=min(self.task.max_steps or settings.max_steps, settings.max_steps),
             seconds=seconds,
             max_output_tokens=settings.max_output_tokens,
@@ -506,7 +538,7 @@ class TaskRun:
         """The messages that the child has read, also those of before it was resumed."""
         return (*(self.resumed.heard if self.resumed else ()), *self._heard)
 
-    def _asking(self, permit: Permit) -> Questions | None:
+    def _asking(self) -> Questions | None:
         """By what the child asks its parent. None if its runner can't, or nobody could answer."""
         services, caller = self.call.services, self.call.context
         on_question, seconds = caller.on_question or services.on_question, services.settings.parent_answer_seconds
@@ -519,5 +551,5 @@ class TaskRun:
 
         asked = list(self.resumed.asked) if self.resumed else []
         return Questions(
-            self.task.goal, self.events, services.records, on_question, most, self._waiting, permit.released, asked
+            self.task.goal, self.events, services.records, on_question, most, self._waiting, self.permit.released, asked
         )

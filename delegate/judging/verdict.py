@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from delegate._util.cancellation import Cancellation
+from delegate._util.cancellation import Cancellation, Deadline
 from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_thread_if
@@ -119,18 +119,20 @@ class Judging:
                 return judgment.refused("gate", rejection.code, rejection.reason)
             async with deadline:
                 with operations.judging():
-                    results = await judgment.decide()
+                    await judgment.begin()
+                    while step := next_step(submission.task.criteria, judgment.results):
+                        match step:
+                            case Skip(skipped):
+                                new = skipped
+                            case Check(checked):
+                                new = await judgment.check(checked)
+                            case Judge(judged):
+                                new = await judgment.judges().decide(judged, tuple(judgment.results.values()))
+                        judgment.add(new)
                     await reading.settle(session.recorder)
-                    return await judgment.combined(results)
-        except asyncio.CancelledError:  # the caller keeps the result and re-raises the cancellation
-            return judgment.refused("nobody", "cancelled", "the call was canceled before the verdict")
-        except Exception as error:  # an error in judging must not cost the child's work
-            if deadline.expired():
-                if cancellation.cancelled:
-                    return judgment.refused("nobody", "cancelled", "the call was canceled before the verdict")
-                return judgment.refused("nobody", "budget_exceeded", "the wall time was used up before the verdict")
-            _log.exception("judging failed")
-            return judgment.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
+                    return await judgment.combined()
+        except (Exception, asyncio.CancelledError) as error:
+            return judgment.ended_by(error, deadline, cancellation)
         finally:
             await judgment.work.close()
 
@@ -143,6 +145,8 @@ class _Judgment:
     session: JudgeSession
     reading: PendingReading
     work: FrozenWork = field(init=False)
+    results: dict[str, CriterionResult] = field(default_factory=dict[str, CriterionResult])
+    """What is decided so far, by the criteria's ids."""
     guard: "CheckGuard | None" = None
     """Set when there is a shell check to run."""
     decisions: "JudgeDecisions | None" = None
@@ -172,36 +176,27 @@ class _Judgment:
         self.gate_code = rejection.code if rejection else None
         return rejection if self.judging.use_gate or submission.run.status != "completed" else None
 
-    async def decide(self) -> list[CriterionResult]:
-        """The result of every criterion, decided in the order of `next_step`."""
-        criteria = self.submission.task.criteria
-        if self.submission.has_receipts and self.submission.has_report:
+    async def begin(self) -> None:
+        """Look at the report and the files before anything is decided."""
+        submission, run = self.submission, self.submission.run
+        if submission.has_receipts and submission.has_report:
             await run_in_thread_if(self.is_large, self._doubt_report)
-        results: dict[str, CriterionResult] = {}
-        if self.submission.folder is not None and self.submission.run.artifacts:
-            run = self.submission.run
-            watch = partial(self.submission.folder.watch, run.artifacts)
+        if submission.folder is not None and run.artifacts:
+            watch = partial(submission.folder.watch, run.artifacts)
             self.watch = await run_in_thread_if(len(run.artifacts) > FEW, watch)
-        while step := next_step(criteria, results):
-            match step:
-                case Skip(skipped):
-                    new = skipped
-                case Check(checked):
-                    for criterion in checked:
-                        self.notify(CheckStarted, id=criterion.id or "", criterion=criterion.kind)
-                    new = await self._run_checks(checked)
-                    for decision in new:
-                        self.notify(
-                            CheckDone,
-                            id=decision.id,
-                            criterion=decision.kind,
-                            text=decision.text,
-                            outcome=decision.outcome,
-                        )
-                case Judge(judged):
-                    new = await self._ask_judge(judged, tuple(results.values()))
-            results |= {decision.id: held_to(decision, self._min_level) for decision in new}
-        return [results[criterion.id or ""] for criterion in criteria]
+
+    def add(self, results: Sequence[CriterionResult]) -> None:
+        self.results |= {decision.id: held_to(decision, self._min_level) for decision in results}
+
+    def ended_by(self, error: BaseException, deadline: Deadline, cancellation: Cancellation) -> Verdict:
+        """The verdict where an error ended the judging, which must not cost the child's work."""
+        # The caller keeps the result and re-raises the cancellation.
+        if isinstance(error, asyncio.CancelledError) or (deadline.expired() and cancellation.cancelled):
+            return self.refused("nobody", "cancelled", "the call was canceled before the verdict")
+        if deadline.expired():
+            return self.refused("nobody", "budget_exceeded", "the wall time was used up before the verdict")
+        _log.error("judging failed", exc_info=error)
+        return self.refused("nobody", "internal_error", f"{type(error).__name__}: {error}")
 
     def _doubt_report(self) -> None:
         """Add a finding if the run looks like those of this project whose reports weren't true, and one if the report
@@ -221,13 +216,19 @@ class _Judgment:
     def _min_level(self) -> Level | None:
         return self.submission.task.min_level or self.judging.min_level
 
-    async def _run_checks(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
+    async def check(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
+        """What code decides of these criteria."""
+        for criterion in criteria:
+            self.notify(CheckStarted, id=criterion.id or "", criterion=criterion.kind)
         if any(isinstance(criterion, ShellCriterion) for criterion in criteria) and self.guard is None:
             from delegate.judging.checks.guard import CheckGuard  # loaded only where commands run
 
             self.guard = CheckGuard(self.submission, self.work)
             await self.guard.open()
-        return await run_checks(self.submission, criteria, self.judging.commands, self.guard)
+        results = await run_checks(self.submission, criteria, self.judging.commands, self.guard)
+        for done in results:
+            self.notify(CheckDone, id=done.id, criterion=done.kind, text=done.text, outcome=done.outcome)
+        return results
 
     async def _changed_artifacts(self) -> str:
         """The artifacts that aren't what was judged any more, in words; empty if there are none."""
@@ -246,9 +247,8 @@ class _Judgment:
         paths = await run_in_thread_if(not folder.is_small, partial(folder.changed_since_left, 5))
         return ", ".join(map(shown, paths))
 
-    async def _ask_judge(
-        self, criteria: Sequence[AnyCriterion], so_far: Sequence[CriterionResult]
-    ) -> list[CriterionResult]:
+    def judges(self) -> "JudgeDecisions":
+        """What decides by models, with what they have found so far."""
         if self.decisions is None:
             from delegate.judging.judge.decisions import JudgeDecisions  # loaded only where a model may be needed
 
@@ -263,10 +263,11 @@ class _Judgment:
                 looks_unsupported=self.looks_unsupported,
                 is_large=self.is_large,
             )
-        return await self.decisions.decide(criteria, so_far)
+        return self.decisions
 
-    async def combined(self, results: Sequence[CriterionResult]) -> Verdict:
+    async def combined(self) -> Verdict:
         """The verdict that follows from all results."""
+        results = [self.results[criterion.id or ""] for criterion in self.submission.task.criteria]
         combined = combine(results, self._min_level)
         if (changes := await self._changed_artifacts()) and combined.verdict == "PASS":
             reasoning = f"changed after it was checked, so what was checked no longer exists: {changes}"

@@ -14,7 +14,6 @@ from typing import Any
 
 from delegate.models.connections import Connection
 from delegate.telemetry.operation import OFF, Operation, Signals, current
-from delegate.types import Tier
 from delegate.types.errors import ConfigError
 from delegate.types.ports import ChatRequest
 
@@ -61,7 +60,7 @@ class BatchTrace:
             self._context.run(self._operation.__exit__, None, None, None)
 
 
-def agent(*, role: str | None, index: int, handle: str, connection: Connection | None, tier: Tier | None) -> Operation:
+def agent(*, role: str | None, index: int, handle: str, connection: Connection | None) -> Operation:
     """One task, from its wait for a permit to its stored result. Without a connection, its runner has its own model.
 
     It is named by its role, if it has one: unlike goals, roles are the operator's words, and there are few.
@@ -70,7 +69,7 @@ def agent(*, role: str | None, index: int, handle: str, connection: Connection |
         return OFF
     from delegate.telemetry.tracing import Agent
 
-    return Agent(scope, role or "child", index, handle, connection.model if connection else None, tier)
+    return Agent(scope, role or "child", index, handle, connection.model if connection else None)
 
 
 def chat(connection: Connection, request: ChatRequest) -> Operation:

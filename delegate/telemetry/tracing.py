@@ -30,7 +30,7 @@ from delegate.models.connections import Connection
 from delegate.telemetry import content
 from delegate.telemetry import conventions as names
 from delegate.telemetry.operation import Instruments, Operation, Scope, Signals, current
-from delegate.types import CriterionResult, Provenance, TaskResult, Tier, Usage, Verdict
+from delegate.types import CriterionResult, Provenance, TaskResult, Usage, Verdict
 from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatReply, ChatRequest, ToolOutput
 
@@ -226,14 +226,12 @@ class Agent(Traced):
 
     __slots__ = ()
 
-    def __init__(
-        self, scope: Scope, name: str, index: int, handle: str, model: Model | None, tier: Tier | None
-    ) -> None:
+    def __init__(self, scope: Scope, name: str, index: int, handle: str, model: Model | None) -> None:
         attributes = {
             names.AGENT_NAME: name,
             names.CONVERSATION: handle,
             names.TASK_INDEX: index,
-            names.TIER: tier,
+            names.TIER: model.tier if model else None,
             names.REQUEST_MODEL: model.id if model else None,
         }
         super().__init__(replace(scope, batch=None, role="child", handle=handle), "invoke_agent", name, attributes)

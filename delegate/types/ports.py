@@ -103,7 +103,8 @@ class Incoming:
         """Returns the reply so far, with the usage that the provider has reported so far. None if there is nothing."""
 
     def end(self) -> None:
-        """The reply has come as a whole."""
+        """The reply has come as a whole, so that what received it is let go."""
+        self.so_far = _nothing
 
 
 def _nothing() -> "ChatReply | None":

@@ -118,7 +118,7 @@ def test_a_call_that_hangs_leaves_the_others_of_its_limit_room() -> None:
         ledger.reserve({}, Output(90_000, per_token()))
     for one in others:
         one.settle({"tokens": 100})
-        ledger.leave()
+        ledger.join(-1)
     ledger.reserve({}, Output(90_000, per_token())).settle({"tokens": 2_000})
     hanging.settle({"tokens": 0})
     assert ledger.reserve({}, Output(90_000, per_token())).output_tokens == 7_800, "the last task may have all of it"

@@ -1,7 +1,7 @@
 """What judges decide of one submission: the page and the looks they get, a second judge where one isn't enough."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
@@ -13,7 +13,7 @@ from delegate.judging.judge import citations, decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
 from delegate.judging.judge.evidence import Evidence, gather
 from delegate.judging.judge.reply import UnparseableReply, one_object
-from delegate.judging.judge.session import JudgePool, JudgeQuestion, JudgeReply, JudgeSession
+from delegate.judging.judge.session import JudgePool, JudgeReply, JudgeSession
 from delegate.judging.judge.sources import Sources
 from delegate.judging.looks.looks import Looking, Looks
 from delegate.judging.looks.work import Work
@@ -166,23 +166,20 @@ class JudgeDecisions:
                     doubt = doubt or other_doubt
         return escalation.withheld(results, doubt, stands) if doubt else results
 
-    async def _decided_by_judge(
+    def _decided_by_judge(
         self,
         entries: Sequence[OpenCriterion],
         calls: Calls,
         evidence: Evidence,
         finished: Work,
         again: Sequence[AnyCriterion] | None,
-    ) -> list[CriterionResult]:
+    ) -> Awaitable[list[CriterionResult]]:
         """Ask a judge about these criteria, or a second one about those in `again`, and verify the quotes."""
         selection = [entry for entry in entries if again is None or entry.criterion in again]
         size, second = self.pool.criteria_per_call or len(selection), again is not None
         parts = [selection[n : n + size] for n in range(0, len(selection), size)]
-        async with asyncio.TaskGroup() as group:
-            asking = [
-                group.create_task(self._answered_at_once(part, calls, evidence, finished, second)) for part in parts
-            ]
-        return [result for task in asking for result in task.result()]
+        asked = [self._answered_at_once(part, calls, evidence, finished, second) for part in parts]
+        return asked[0] if len(asked) == 1 else _side_by_side(asked)
 
     async def _answered_at_once(
         self, entries: Sequence[OpenCriterion], calls: Calls, evidence: Evidence, finished: Work, second: bool
@@ -191,31 +188,13 @@ class JudgeDecisions:
         parts = [part.part for entry in entries for part in entry.parts if part.settled is None]
         looks = self.looking.offer(finished, parts, evidence, second=second)
         build = partial(decide.build_question, self.submission, entries, evidence, looks)
-        ids = [entry.criterion.id or "" for entry in entries]
-        reply, seen = await self._asked(build, ids, looks, evidence, second=second)
+        question = await run_in_thread_if(self.is_large, build)
+        reply = await self.session.ask(question, [entry.criterion.id or "" for entry in entries], second=second)
+        seen = await _seen(evidence, looks, reply)
         parse = partial(decide.read_reply, self.submission, entries, calls, reply, seen)
         results = await run_in_thread_if(self.is_large or seen is not evidence, parse)
         self.looking.keep_quoted(results)
         return results
-
-    async def _asked(
-        self,
-        build: Callable[[], JudgeQuestion],
-        ids: Sequence[str],
-        looks: Looks | None,
-        evidence: Evidence,
-        *,
-        second: bool,
-    ) -> tuple[JudgeReply, Evidence]:
-        """The reply to a question, and what the judge saw: the page and its looks, with what the commands that it
-        quotes print without the work.
-        """
-        question = await run_in_thread_if(self.is_large, build)
-        reply = await self.session.ask(question, ids, second=second)
-        if looks is None or not looks.any_made:
-            return reply, evidence
-        await looks.try_commands(_quotes(reply.reply.text) if reply.reply is not None else ())
-        return reply, await run_in_thread(partial(looks.added_to, evidence))
 
     async def _scored_by_judge(
         self,
@@ -231,12 +210,28 @@ class JudgeDecisions:
         parts = [part for dimension_reading in readings.values() for part in dimension_reading.parts]
         looks = self.looking.offer(finished, parts, evidence, second=second)
         build = partial(rubric.build_question, self.submission.asked, criterion, evidence, looks)
-        reply, seen = await self._asked(build, [criterion.id or ""], looks, evidence, second=second)
+        question = await run_in_thread_if(self.is_large, build)
+        reply = await self.session.ask(question, [criterion.id or ""], second=second)
+        seen = await _seen(evidence, looks, reply)
         parse = partial(rubric.read_reply, criterion, reply, seen, readings)
         scored, findings = await run_in_thread_if(self.is_large or seen is not evidence, parse)
         self.looking.keep_quoted([scored])
         self.findings += findings if again is None else []
         return [scored]
+
+
+async def _side_by_side(asked: Sequence[Coroutine[Any, Any, list[CriterionResult]]]) -> list[CriterionResult]:
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(question) for question in asked]
+    return [result for task in asking for result in task.result()]
+
+
+async def _seen(evidence: Evidence, looks: Looks | None, reply: JudgeReply) -> Evidence:
+    """What the judge saw: the page and its looks, with what the commands that it quotes print without the work."""
+    if looks is None or not looks.any_made:
+        return evidence
+    await looks.try_commands(_quotes(reply.reply.text) if reply.reply is not None else ())
+    return await run_in_thread(partial(looks.added_to, evidence))
 
 
 def _quotes(text: str) -> list[str]:

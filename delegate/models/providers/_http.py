@@ -21,7 +21,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, TypeVar, cast
 from urllib.request import getproxies
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary
 
 import aiohttp
 import yarl
@@ -89,8 +89,9 @@ def session(tls: ssl.SSLContext, **options: Any) -> aiohttp.ClientSession:
     )
 
 
-receiving: ContextVar[Stream | None] = ContextVar("receiving", default=None)
-"""What receives the events of the response to the request that is being sent."""
+receiving: ContextVar[ReferenceType[Stream] | None] = ContextVar("receiving", default=None)
+"""What receives the events of the response to the request that is being sent. Weak: a connection and a task keep their
+context for much longer, and a reply with it."""
 
 
 class Response(aiohttp.ClientResponse):
@@ -114,7 +115,8 @@ class Response(aiohttp.ClientResponse):
         return self._body
 
     async def _received(self) -> bytes:
-        stream = receiving.get() if self.status == SUCCESS and self.content_type == EVENT_STREAM else None
+        is_stream = self.status == SUCCESS and self.content_type == EVENT_STREAM
+        stream = reference() if is_stream and (reference := receiving.get()) else None
         whole = bytearray()
         async for chunk in self.content.iter_any():
             if stream is not None:

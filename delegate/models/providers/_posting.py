@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any, get_type_hints
+from weakref import ref
 
 import aiohttp
 
@@ -115,7 +116,7 @@ class PostingClient(SdkClient):
             if self._repeating is not None:  # what was remembered of requests has the key before
                 self._repeating.forget()
         stream = Stream(assembly, read, receiver, self.provider)
-        receiving.set(stream)
+        receiving.set(ref(stream))
         with untraced(self.sdk_client.post, self.sdk_client.request):
             answer = await self._sent(partial(self._exchange, path, content, headers))
         return self._reply(request, stream, read, answer.content, answer.headers)

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
+from weakref import ref
 
 import aiohttp
 import certifi
@@ -129,7 +130,7 @@ class GenerateContent(SdkClient):
 
     async def _exchange(self, receiver: Receiver, key: str, request: ChatRequest, *, streams: bool) -> ChatReply:
         stream = Stream(assemblies.GenerateContent(), read_content, receiver, self.provider)
-        receiving.set(stream if streams else None)
+        receiving.set(ref(stream) if streams else None)
         seconds = call_seconds(self._limit, request.max_output_tokens)
         headers = {} if self.endpoint.platform else {"x-goog-api-key": key}  # that of the SDK's client never changes
         config: types.GenerateContentConfigDict = {

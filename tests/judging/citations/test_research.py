@@ -32,7 +32,9 @@ async def judged(row: dict[str, Any], folder: Path) -> Verdict:
 
 
 @pytest.mark.parametrize("row", sampled(WORKS, 20, id=lambda row: row["id"]))
-async def test_research_passes_if_its_sources_say_what_it_cites(row: dict[str, Any], home: Path, tmp_path: Path) -> None:
+async def test_research_passes_if_its_sources_say_what_it_cites(
+    row: dict[str, Any], home: Path, tmp_path: Path
+) -> None:
     verdict = await judged(row, tmp_path)
     assert verdict.verdict == ("FAIL" if row["wrong"] else "PASS"), verdict.reasoning
     assert verdict.verified
