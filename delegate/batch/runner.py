@@ -13,7 +13,6 @@ from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
-from delegate.engine.error_mapping import as_raised
 from delegate.engine.options import CallOptions
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
@@ -103,7 +102,7 @@ class BatchRunner:
         no_call = result.status == "budget_exceeded" and not result.usage.model_calls
         if (no_call and item.task.max_cost_usd is None) or (result.status == "cancelled" and not started):
             assert result.error is not None
-            raise as_raised(result.error)
+            raise result.error.as_raised()
         return result
 
     def admit(self, task: Task) -> None:

@@ -11,7 +11,7 @@ from delegate import contract
 from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, Dialect
 from delegate.engine.delegation import Delegation
-from delegate.engine.error_mapping import as_raised, refusal
+from delegate.engine.error_mapping import refusal
 from delegate.records.history import Records, TaskSummary
 from delegate.types import JsonObject, Parent, Report, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
@@ -162,7 +162,7 @@ class Background:
         if not delegation.handles:
             error = (await delegation).error
             assert error is not None
-            raise as_raised(error)
+            raise error.as_raised()
         return (await self._records.messages(delegation.handles[0]))[0]
 
     async def messages(self, handle: str) -> "list[SentMessage]":

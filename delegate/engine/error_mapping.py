@@ -1,11 +1,10 @@
 """Maps an exception that ended a child to a status and an `ErrorDetail`."""
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, Deadline
 from delegate.types import ErrorDetail, Report, RunStatus
-from delegate.types.codes import CallErrorCode
 from delegate.types.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
 
 if TYPE_CHECKING:
@@ -69,11 +68,6 @@ def too_large(error: WorkspaceTooLarge) -> ErrorDetail:
 def error_detail(error: CallError) -> ErrorDetail:
     """Return a refused call's error as data."""
     return ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
-
-
-def as_raised(detail: ErrorDetail) -> CallError:
-    """The error of a refused call."""
-    return CallError(cast("CallErrorCode", detail.code), detail.message, field=detail.field, hint=detail.hint)
 
 
 def _budget_exceeded(error: BudgetExceeded) -> MappedError:

@@ -1,11 +1,12 @@
 """What a child did: `ChildRun`, with its receipts, its files and what it cost."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field
 
 from delegate.types.base import AS_TEXT, JsonObject, Value
-from delegate.types.codes import Code, OwnCode
+from delegate.types.codes import CallErrorCode, Code, OwnCode
+from delegate.types.errors import CallError
 
 RunStatus = Literal["completed", "failed", "timeout", "cancelled", "budget_exceeded", "max_steps"]
 ReceiptStatus = Literal["ok", "error", "denied", "timeout", "unknown"]
@@ -109,6 +110,10 @@ class ErrorDetail(Value):
     message: str
     field: str | None = None
     hint: str | None = None
+
+    def as_raised(self) -> CallError:
+        """The error of a refused call."""
+        return CallError(cast("CallErrorCode", self.code), self.message, field=self.field, hint=self.hint)
 
 
 class PlanStep(Value):

@@ -23,7 +23,6 @@ from delegate.cli.screen.out import Out
 from delegate.cli.screen.output import print_report, print_report_as
 from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
-from delegate.engine.error_mapping import as_raised
 from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.workspace.folder import existing
 from delegate.types import Report, Task
@@ -252,7 +251,7 @@ def print_any_report(report: Report, goals: Sequence[str], format: Format) -> No
     if format is not Format.pretty:
         print_report_as(format, report)
     elif (error := report.error) is not None:
-        raise as_raised(error)
+        raise error.as_raised()
     else:
         print_report(report, goals)
 

@@ -1,6 +1,5 @@
 """Stdin and stdout while they are reserved for the protocol. It imports little, as clients don't wait long."""
 
-import json
 import os
 import sys
 import threading
@@ -8,7 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from queue import Queue
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from delegate.hosts.mcp.opening import Opening
@@ -71,15 +70,6 @@ class StdioConnection:
             remaining = memoryview(text.encode())
             while remaining:
                 remaining = remaining[os.write(self._stdout, remaining) :]
-
-
-def object_in(text: str) -> dict[str, Any]:
-    """The members of the JSON object that the text is, or nothing."""
-    try:
-        value = json.loads(text)  # accepts more than the SDK does, such as half of a surrogate pair
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _lines_of(descriptor: int) -> Generator[Line]:

@@ -9,10 +9,9 @@ import json
 import threading
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Literal
+from typing import Any, Literal, cast
 
 from delegate._util.redaction import logger
-from delegate.hosts.mcp.connection import object_in
 from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
 from delegate.types import JsonObject
 
@@ -96,3 +95,12 @@ class Opening:
             about = {"supportedVersions": [_LATEST], "capabilities": capabilities, "instructions": INSTRUCTIONS}
             return about | shared
         return {"tools": self._tools, **shared} if method == "tools/list" else None
+
+
+def object_in(text: str) -> dict[str, Any]:
+    """The members of the JSON object that the text is, or nothing."""
+    try:
+        value = json.loads(text)  # accepts more than the SDK does, such as half of a surrogate pair
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

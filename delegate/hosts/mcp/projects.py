@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from delegate.hosts.mcp.connection import object_in
+from delegate.hosts.mcp.opening import object_in
 from delegate.hosts.projects import Project, Projects
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import JsonObject

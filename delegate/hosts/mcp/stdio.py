@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_daemon_thread
 from delegate.contract.amounts import counted
-from delegate.hosts.mcp.connection import StdioConnection, object_in, reserved_stdio
+from delegate.hosts.mcp.connection import StdioConnection, reserved_stdio
+from delegate.hosts.mcp.opening import object_in
 from delegate.hosts.mcp.sdk import is_notification_in, tools_of
 from delegate.hosts.mcp.tools import Tools
 from delegate.types import JsonObject
