@@ -305,11 +305,10 @@ class _Details:
         """In goal mode, what the child claimed when, and what came of it. The last one may still be judged."""
         made = {event["n"]: event for event in self._events if event["kind"] == "claim.made"}
         after = {n: f"after {duration(event['at'] - self._began)}" for n, event in made.items()}
-        if self._result is not None:
-            return self._rows(self._result.claims, lambda claim: self._claim(claim, after.get(claim.n, "")))
         judged = [_read(Claim, event) for event in self._events if event["kind"] == "claim.judged"]
-        views = self._rows(judged, lambda claim: self._claim(claim, after.get(claim.n, "")))
-        for n in sorted(made.keys() - {claim.n for claim in judged}):
+        claims = judged if self._result is None else self._result.claims
+        views = self._rows(claims, lambda claim: self._claim(claim, after.get(claim.n, "")))
+        for n in sorted(made.keys() - {claim.n for claim in claims}) if self._result is None else ():
             rationale = self._room.take(str(made[n]["rationale"]).strip(), _RATIONALE_CHARS)
             views.append(ClaimView(str(n), after[n], "not judged yet", "none", "", "", rationale))
         return views
