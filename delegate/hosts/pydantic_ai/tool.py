@@ -33,7 +33,7 @@ class ChildProgressEvent(CustomEvent, name="delegate_child_progress"):
     """Progress of one child."""
 
     kind: str
-    task_index: int
+    task_index: int | None
     text: str
     """One line, such as `task 0 used read_file`."""
 
