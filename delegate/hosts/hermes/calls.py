@@ -29,7 +29,7 @@ def delegate_handler(source: DelegatorSource, *, wait_seconds: float) -> Handler
     """The handler of the delegate tool. It doesn't raise."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", task_id: str = "", **_: Any) -> str:
-        if sessions.is_child(session_id):
+        if sessions.get(session_id).is_child:
             return error_json("too_deep", "a child can't delegate to children of its own", "do the work yourself")
         with sessions.call_from(session_id or "", task_id or "") as session:
             host_tool = source.tool(session.model)
@@ -47,7 +47,7 @@ def simple_handler(source: DelegatorSource, make_tool: Callable[[Delegator], Hos
     """The handler of the read or think tool, which runs no children. It doesn't raise."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", **_: Any) -> str:
-        host_tool = make_tool(source.tool(sessions.model_of(session_id)).delegator)
+        host_tool = make_tool(source.tool(sessions.get(session_id).model).delegator)
         return host_tool.call_sync(args, Invocation(session=session_id or None)).text
 
     return _errors_as_json(answer)
