@@ -208,8 +208,7 @@ class Batch:
             return
         path, title = str(results.path.absolute()) if results else None, redactor.text(validated.title)
         header = BatchHeader(config.run_id, validated.digest, source.name, path, config.options, title, validated.total)
-        columns = validated.inputs, validated.outputs, validated.cited
-        with results.created(*columns) if results is not None else nullcontext():
+        with results.created(validated.table) if results is not None else nullcontext():
             await config.journal.create(header, once=config.once)
 
     async def _resume(self, validated: ValidatedSource) -> None:
@@ -225,7 +224,7 @@ class Batch:
             await journal.reset(run_id, (*config.rerun, *NEVER_RUN))
             restored = self._restored()
             if results is not None:
-                await results.rewrite(restored, validated.inputs, validated.outputs, validated.cited)
+                await results.rewrite(restored, validated.table)
             else:
                 async for _ in restored:
                     pass

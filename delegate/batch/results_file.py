@@ -93,8 +93,11 @@ class Table:
     """
 
     inputs: Sequence[str] = ()
+    """The columns of the tasks' file."""
     outputs: Sequence[str] = ()
+    """The fields that the tasks' output schemas describe, in their order."""
     cited: Sequence[str] = ()
+    """Those of them for which a task must cite sources."""
 
     @property
     def header(self) -> list[str]:
@@ -151,18 +154,15 @@ class ResultsFile:
         refuse_unusable(path)
         self.path = path
         self._bom = codecs.BOM_UTF8 if (os.name == "nt" if bom is None else bom) else b""
-        self._table = Table() if path.suffix.lower() == ".csv" else None
-        """None for JSON lines."""
+        self._is_csv = path.suffix.lower() == ".csv"
+        self._table = Table()
         self._file: int | None = None
 
     @contextmanager
-    def created(
-        self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), cited: Sequence[str] = ()
-    ) -> Generator[None]:
+    def created(self, table: Table | None = None) -> Generator[None]:
         """Create a new file, and delete it if the block fails. Raises CallError if the file exists and isn't empty.
 
-        A CSV has columns for the `inputs`, which are the columns of the tasks' file, and for the `outputs`, which are
-        fields of structured outputs, with another one for the source of each that is `cited`.
+        `table` are the columns of a CSV.
         """
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -173,20 +173,14 @@ class ResultsFile:
             hint = "name another file, or resume its batch with --resume"
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
         try:
-            self._append_header(inputs, outputs, cited)
+            self._append_header(table)
             yield
         except BaseException:
             self.close()
             self.path.unlink(missing_ok=True)
             raise
 
-    async def rewrite(
-        self,
-        outcomes: AsyncIterator[ItemOutcome],
-        inputs: Sequence[str] = (),
-        outputs: Sequence[str] = (),
-        cited: Sequence[str] = (),
-    ) -> None:
+    async def rewrite(self, outcomes: AsyncIterator[ItemOutcome], table: Table | None = None) -> None:
         """Replace the file with one that holds these outcomes, which are all that are on record."""
         temporary = self.path.with_name(f".{self.path.name}.new")
         try:
@@ -194,7 +188,7 @@ class ResultsFile:
             self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _unwritable(self.path, error) from None
-        self._append_header(inputs, outputs, cited)
+        self._append_header(table)
         async for outcome in outcomes:
             self.add(outcome)
         os.fsync(self._file)
@@ -202,19 +196,19 @@ class ResultsFile:
 
     def add(self, outcome: ItemOutcome) -> None:
         """Append one line. Raises DelegateError if the disk is full, for example; no part of the line remains."""
-        if self._table is None:
-            self._append(f"{_ENCODER.encode(fields(outcome))}\n".encode("utf-8", "replace"))
-        else:
+        if self._is_csv:
             self._append(_csv_row(self._table.cells(outcome)))
+        else:
+            self._append(f"{_ENCODER.encode(fields(outcome))}\n".encode("utf-8", "replace"))
 
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
-    def _append_header(self, inputs: Sequence[str], outputs: Sequence[str], cited: Sequence[str]) -> None:
-        if self._table is not None:
-            self._table = Table(inputs, outputs[:OUTPUTS], cited)
+    def _append_header(self, table: Table | None) -> None:
+        self._table = table or self._table
+        if self._is_csv:
             self._append(self._bom + _csv_row(map(_cell, self._table.header)))
 
     def _append(self, data: bytes) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from delegate.batch.item import BadRow, Item
-from delegate.batch.results_file import without_sources
+from delegate.batch.results_file import OUTPUTS, Table, without_sources
 from delegate.batch.sources import Source
 from delegate.types import CitationsCriterion, Task
 from delegate.types.errors import CallError
@@ -25,11 +25,8 @@ class ValidatedSource:
     """Whether any item needs another, or may refer to one (`{{ id.output }}`)."""
     title: str
     """The template of the goals, or else the first goal."""
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    """The names of the fields that the tasks' output schemas describe, in their order."""
-    cited: tuple[str, ...] = ()
-    """Those of them for which a task must cite sources."""
+    table: Table
+    """The columns of a CSV of their results."""
 
 
 def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = False) -> ValidatedSource:
@@ -71,8 +68,8 @@ def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool 
         message = f"{source.name}: every row is invalid; row {first.row}: {first.error.message}"
         raise CallError(first.error.code, message)
     digest.update(json.dumps(sorted(bad_rows)).encode())
-    names = tuple(inputs), tuple(outputs), tuple(cited)
-    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, title, *names)
+    table = Table(tuple(inputs), tuple(outputs)[:OUTPUTS], tuple(cited))
+    return ValidatedSource(total, digest.hexdigest(), bad_rows, has_needs, title, table)
 
 
 def _check(item: Item, admit: Callable[[Task], object], rows_of: Mapping[str, int | None]) -> BadRow | None:

@@ -166,56 +166,6 @@ def _envelope(dialect: Dialect, name: str, description: str, parameters: JsonObj
             return {"name": name, **title, "description": description, "inputSchema": parameters, "annotations": hints}
 
 
-def _openai(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-def _openai_strict(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    envelope = _openai(name, description, _strict(parameters))
-    envelope["function"]["strict"] = True
-    return envelope
-
-
-def _responses(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    # Without an explicit `strict`, this endpoint assumes true and rewrites the schema.
-    return {"type": "function", "name": name, "description": description, "parameters": parameters, "strict": False}
-
-
-def _responses_strict(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    return {**_responses(name, description, _strict(parameters)), "strict": True}
-
-
-def _anthropic(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    return {"name": name, "description": description, "input_schema": parameters}
-
-
-def _gemini(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    return {"name": name, "description": description, "parametersJsonSchema": _without_null(parameters)}
-
-
-def _mcp(name: str, description: str, parameters: JsonObject) -> JsonObject:
-    # A child can write files, run commands and spend money, and a repeated call does so again.
-    hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-    return {
-        "name": name,
-        "title": "Delegate tasks",
-        "description": description,
-        "inputSchema": parameters,
-        "annotations": hints,
-    }
-
-
-_ENVELOPES: dict[Dialect, Callable[[str, str, JsonObject], JsonObject]] = {
-    "openai": _openai,
-    "openai-strict": _openai_strict,
-    "openai-responses": _responses,
-    "openai-responses-strict": _responses_strict,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "mcp": _mcp,
-}
-
-
 _TEXT: JsonObject = {"type": "string"}
 
 

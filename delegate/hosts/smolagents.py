@@ -24,7 +24,7 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, Self
 from uuid import uuid4
 
 from rich.text import Text
@@ -33,16 +33,9 @@ from smolagents import Tool as SmolTool
 from smolagents.models import get_tool_json_schema
 from smolagents.tools import validate_tool_arguments
 
-from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    make_delegate_tool,
-    small_tools,
-)
-from delegate.policy.settings import SettingsOptions
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
+from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent, Usage
 from delegate.types.errors import ToolError
 from delegate.types.ports import Tool
@@ -56,17 +49,6 @@ __all__ = [
     "think_tool",
     "tool",
 ]
-
-
-def tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
-) -> SmolTool:
-    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
-
-    Raises:
-        ConfigError: the settings are wrong.
-    """
-    return _DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def attach(agent: MultiStepAgent) -> None:
@@ -139,7 +121,7 @@ class _DelegateTool(SmolTool):
         return DelegationResult(answer)
 
 
-read_tool, think_tool, follow_up_tools = small_tools(_DelegateTool)
+tool, read_tool, think_tool, follow_up_tools = tool_functions(_DelegateTool)
 
 
 class _AttachedAgent:

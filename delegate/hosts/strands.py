@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Unpack, cast
+from typing import Any, cast
 from uuid import uuid4
 
 from strands import Agent
@@ -30,20 +30,11 @@ from strands.types.tools import AgentTool, ToolGenerator, ToolResult, ToolSpec, 
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LOOK_SECONDS
-from delegate.delegator import Delegator
 from delegate.hosts import progress
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    approval_denied,
-    make_delegate_tool,
-    read_only_hint,
-    small_tools,
-)
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer, approval_denied, read_only_hint
 from delegate.hosts.stream import steps
-from delegate.policy.settings import SettingsOptions
+from delegate.hosts.tool_functions import tool_functions
 from delegate.types import Parent, Usage
 from delegate.types.errors import ConfigError, ToolError
 from delegate.types.events import EventSink
@@ -55,17 +46,6 @@ _State = dict[str, Any]
 _CYCLE = "event_loop_cycle_id"
 _parent_run: ContextVar[tuple[Agent, _State]] = ContextVar("delegate_strands_run")
 """The agent for which a child works, and the state of its invocation."""
-
-
-def tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
-) -> AgentTool:
-    """Create delegate_task for `Agent(tools=[…])`. Without a delegator, one is created from `options` (settings).
-
-    Raises:
-        ConfigError: the settings are wrong.
-    """
-    return _DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:
@@ -125,7 +105,7 @@ class _DelegateTool(AgentTool):
                     yield progress.line(step)
 
 
-read_tool, think_tool, follow_up_tools = small_tools(_DelegateTool)
+tool, read_tool, think_tool, follow_up_tools = tool_functions(_DelegateTool)
 
 
 async def _cancel_when(signal: threading.Event | None, cancellation: Cancellation) -> None:

@@ -4,19 +4,12 @@ import re
 from bisect import bisect_right
 
 from delegate._util.fencing import clean
+from delegate.judging.judge.sources import TYPOGRAPHY
 from delegate.report.values import Excerpt
 
 CONTEXT_CHARS = 700
 """How much of the source is shown on each side of a quote."""
 _MAX_QUOTE_CHARS = 4_000
-_PLAIN = str.maketrans(
-    {
-        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
-        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
-    }
-)
-"""Typographic characters that count as the plain one, as where the quote was verified."""
 
 
 def find_quote(quote: str, text: str, place: str, *, context: int = CONTEXT_CHARS) -> Excerpt | None:
@@ -39,7 +32,7 @@ def _find(quote: str, text: str) -> tuple[int, int] | None:
     if (start := text.find(quote)) >= 0:
         return start, start + len(quote)
     words = [(match.start(), match[0]) for match in re.finditer(r"\S+", text)]
-    at = " ".join(word for _, word in words).translate(_PLAIN).find(quote.translate(_PLAIN))
+    at = " ".join(word for _, word in words).translate(TYPOGRAPHY).find(quote.translate(TYPOGRAPHY))
     if at < 0:
         return None
     joined_starts, position = list[int](), 0

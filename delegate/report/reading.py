@@ -321,12 +321,8 @@ def _tally(passed: int, total: int) -> str:
 def _figures(totals: Totals, *, live: bool) -> list[str]:
     share = totals.verification_share
     shares = [f"verification {percent(share)}"] if share is not None and totals.passed + totals.failed else []
-    cost = (
-        f"{rough_usd(totals.cost_known_usd, estimated=totals.cost_provenance == 'estimated')} so far"
-        if live
-        else money(totals)
-    )
-    return [cost, *shares, duration(totals.seconds)]
+    known = rough_usd(totals.cost_known_usd, estimated=totals.cost_provenance == "estimated")
+    return [f"{known} so far" if live else money(totals), *shares, duration(totals.seconds)]
 
 
 def _tone(words: Sequence[tuple[str, Tone]]) -> Tone:

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from delegate.report.amounts import duration, task_bill, when
 from delegate.report.files import LeftFiles
 from delegate.report.quotes import find_quote
 from delegate.report.room import Room
+from delegate.report.transcript import transcript_event
 from delegate.report.values import (
     CallView,
     CandidateView,
@@ -88,30 +90,6 @@ _WITHOUT_RESULT = {
     "running": "it has no result yet",
     "outcome_unknown": "its process was lost; it may have done anything",
     "unreadable": "its record was written by another version of delegate, or is damaged",
-}
-_TOLD = (
-    "id", "goal", "text", "model", "instead_of", "status", "outcome", "verdict", "fault", "reason", "tool", "by",
-    "note", "expected",
-)  # fmt: skip
-"""The fields of an event that the transcript shows."""
-_STEP_WORDS = {
-    "task.queued": "queued",
-    "child.started": "child starts",
-    "child.waiting": "begins to wait",
-    "approval.asked": "asks for an approval",
-    "approval.answered": "approval",
-    "step.declared": "begins a step",
-    "step.verified": "ends a step",
-    "question.asked": "asks its parent",
-    "question.answered": "question",
-    "message.delivered": "reads a message",
-    "child.done": "child ended",
-    "check.started": "check starts",
-    "check.done": "check",
-    "judge.asked": "asking a judge",
-    "judge.waiting": "judge has to wait",
-    "judge.done": "judge answered",
-    "task.done": "recorded",
 }
 
 
@@ -327,11 +305,10 @@ class _Details:
         """In goal mode, what the child claimed when, and what came of it. The last one may still be judged."""
         made = {event["n"]: event for event in self._events if event["kind"] == "claim.made"}
         after = {n: f"after {duration(event['at'] - self._began)}" for n, event in made.items()}
-        if self._result is not None:
-            return self._rows(self._result.claims, lambda claim: self._claim(claim, after.get(claim.n, "")))
         judged = [_read(Claim, event) for event in self._events if event["kind"] == "claim.judged"]
-        views = self._rows(judged, lambda claim: self._claim(claim, after.get(claim.n, "")))
-        for n in sorted(made.keys() - {claim.n for claim in judged}):
+        claims = judged if self._result is None else self._result.claims
+        views = self._rows(claims, lambda claim: self._claim(claim, after.get(claim.n, "")))
+        for n in sorted(made.keys() - {claim.n for claim in claims}) if self._result is None else ():
             rationale = self._room.take(str(made[n]["rationale"]).strip(), _RATIONALE_CHARS)
             views.append(ClaimView(str(n), after[n], "not judged yet", "none", "", "", rationale))
         return views
@@ -387,7 +364,14 @@ class _Details:
 
     def steps(self) -> list[TranscriptEvent]:
         """The transcript."""
-        return self._rows(self._events, lambda event: _step(event, float(event["at"]) - self._began, self._room))
+        return self._rows(self._events, self._step)
+
+    def _step(self, event: JsonObject) -> TranscriptEvent:
+        step = transcript_event(event, self._began)
+        # What a tool said is among the calls.
+        texts = [step.text.strip()] if step.text and event["kind"] != "child.tool" else []
+        text = self._room.take("\n".join([*texts, *(one_line(line, 120) for line in step.more)]), _TEXT_CHARS)
+        return replace(step, detail=one_line(step.detail, 300), text=text, more=())
 
     def _criterion(self, criterion: CriterionResult) -> CriterionView:
         mark, tone = _MARKS[criterion.outcome]
@@ -524,28 +508,3 @@ def latest_text(events: Sequence[JsonObject]) -> str:
     """The last text of the child."""
     texts = [str(event["text"]) for event in events if event["kind"] == "child.usage"]
     return next((text for text in reversed(texts) if text.strip()), "")
-
-
-def _step(event: JsonObject, seconds: float, room: Room) -> TranscriptEvent:
-    at, kind = f"{max(0, seconds):.2f}", str(event["kind"])
-    if kind == "child.usage":
-        calls = ", ".join(one_line(str(call["tool"]), 40) for call in event["calls"])
-        detail = (
-            f"{event['input_tokens']:,} tokens in, {event['output_tokens']:,} out{f'; calls {calls}' if calls else ''}"
-        )
-        return TranscriptEvent(at, "model", detail, room.take(str(event["text"]).strip(), _TEXT_CHARS))
-    if kind == "child.tool":
-        return TranscriptEvent(at, f"tool {event['n']}", one_line(f"{event['tool']}: {event['status']}", 120))
-    if kind in ("child.waiting", "judge.waiting") and event["seconds"] is not None:
-        return TranscriptEvent(at, "waited", f"{duration(event['seconds'])}, {event['reason'].replace('_', ' ')}")
-    if kind == "claim.made":
-        return TranscriptEvent(
-            at, f"claim {event['n']}", "claims to be done", room.take(str(event["rationale"]).strip(), _TEXT_CHARS)
-        )
-    if kind == "claim.judged":
-        came = "verified" if event["verdict"] == "PASS" else f"refused, {event['code']}"
-        return TranscriptEvent(at, f"claim {event['n']}", one_line(came, 120))
-    if kind == "verdict" and event["verdict"] == "PASS" and event.get("level"):
-        return TranscriptEvent(at, "verdict", f"PASS ({event['level'].replace('_', ' ')})")
-    texts = (str(event[name]) for name in _TOLD if event.get(name))
-    return TranscriptEvent(at, _STEP_WORDS.get(kind, kind.replace(".", " ")), one_line(" ".join(texts), 300))

@@ -147,9 +147,13 @@ class TranscriptEvent:
     """One event of the transcript."""
 
     at: str
+    """Seconds since the task began."""
     label: str
     detail: str = ""
     text: str = ""
+    """What a model, a tool or a person said."""
+    more: Sequence[str] = ()
+    """What else is known of it, a line each."""
 
 
 @dataclass(frozen=True, slots=True)

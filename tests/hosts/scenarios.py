@@ -374,6 +374,7 @@ async def parent_tools_used(stage: Stage) -> None:
     assert "that is 42" in played.text
     assert played.world.tools_of_children == {"multiply"}
     assert (played.world.called, played.receipts) == (["multiply"], [("multiply", "ok")])
+    assert not [line for line in played.outcome.progress if "failed to run" in line]
 
 
 async def parent_tools_only(stage: Stage) -> None:

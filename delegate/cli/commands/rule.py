@@ -71,7 +71,11 @@ def rule(
     their evidence; fill in `ruling`, and read them with `--import`.
     """
     with refusals_as(format):
-        _refuse_mixed(handle, criterion, ruling, review, sample, import_)
+        sources = [handle is not None, review is not None or sample is not None, import_ is not None]
+        if sum(sources) != 1:
+            message = "only one of HANDLE, --review or --sample, and --import" if any(sources) else "nothing to rule on"
+            hint = "give HANDLE CRITERION met|not_met, or --sample N, or --review RUN, or --import FILE"
+            raise CallError("invalid_ruling", message, hint=hint)
         by = by or user() or "unknown"
         with Delegator() as delegator:
             if import_ is not None:
@@ -80,31 +84,15 @@ def rule(
                 count = delegator.wait_for(reading)
                 if not print_as_json(format, {"imported": count}):
                     print(f"{counted(count, 'ruling')} recorded")
-            elif handle is not None and criterion is not None and ruling is not None:
+            elif handle is not None:
+                if criterion is None or ruling is None:
+                    missing = "CRITERION" if criterion is None else "met or not_met"
+                    raise CallError("invalid_ruling", f"{missing} is missing", hint="give HANDLE CRITERION met|not_met")
                 _rule_one(delegator, handle, criterion, ruling, because, by, format)
             elif format is not Format.pretty:
                 _print_drawn(delegator, review, sample, format)
             else:
                 _review(delegator, review, sample, by)
-
-
-def _refuse_mixed(
-    handle: str | None,
-    criterion: str | None,
-    ruling: RulingWord | None,
-    review: str | None,
-    sample: int | None,
-    import_: Path | None,
-) -> None:
-    """Raise CallError unless exactly one thing is asked for."""
-    sources = [handle is not None, review is not None or sample is not None, import_ is not None]
-    if sum(sources) != 1:
-        message = "nothing to rule on" if not any(sources) else "only one of HANDLE, --review or --sample, and --import"
-        hint = "give HANDLE CRITERION met|not_met, or --sample N, or --review RUN, or --import FILE"
-        raise CallError("invalid_ruling", message, hint=hint)
-    if handle is not None and (criterion is None or ruling is None):
-        missing = "CRITERION" if criterion is None else "met or not_met"
-        raise CallError("invalid_ruling", f"{missing} is missing", hint="give HANDLE CRITERION met|not_met")
 
 
 def _rule_one(

@@ -68,10 +68,7 @@ def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = No
 def print_report_as(format: Format, report: Report) -> None:
     """Print a report as one document, or one result per line. A refused call prints `{"error": …}` in both formats."""
     document = report.model_dump(mode="json")
-    if format is Format.json:
-        print_json(document)
-    else:
-        print_jsonl(document.get("results", [document]))
+    print_as_json(format, document, document.get("results", [document]))
 
 
 @contextmanager

@@ -192,24 +192,16 @@ class _Line:
     doing: Text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        title, left_out = self.title.copy(), list[Text]()
-        for part in (self.model, self.counts):
-            if self._width(title, left_out) > options.max_width:
-                left_out.append(part)
-        excess = self._width(title, left_out) - options.max_width
-        if excess > 0:
-            title.truncate(max(title.cell_len - excess, _LEAST_TITLE), overflow="ellipsis")
-        line = Text("  ").join(self._parts(title, left_out))
-        line = self.mark.copy().append_text(line)
+        title, more = self.title.copy(), [part for part in (self.model, self.counts) if part]
+        always = [part for part in (self.seconds, self.doing) if part]
+        room = options.max_width - self.mark.cell_len - title.cell_len - sum(part.cell_len + 2 for part in always)
+        while more and sum(part.cell_len + 2 for part in more) > room:
+            more.pop(0)
+        if room < 0:
+            title.truncate(max(title.cell_len + room, _LEAST_TITLE), overflow="ellipsis")
+        line = self.mark.copy().append_text(Text("  ").join([title, *more, *always]))
         line.truncate(options.max_width, overflow="ellipsis")
         yield line
-
-    def _parts(self, title: Text, left_out: list[Text]) -> list[Text]:
-        parts = (title, self.model, self.counts, self.seconds, self.doing)
-        return [part for part in parts if part and not any(part is other for other in left_out)]
-
-    def _width(self, title: Text, left_out: list[Text]) -> int:
-        return self.mark.cell_len + sum(part.cell_len + 2 for part in self._parts(title, left_out)) - 2
 
 
 def _short(text: str) -> str:

@@ -23,7 +23,6 @@ from delegate.hosts.host_tool import (
 )
 from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
-from delegate.types.events import Event
 
 
 class DelegationProgressEvent(BaseEvent):
@@ -96,11 +95,11 @@ class DelegateTool(BaseTool):
         self._host_tool, self._llm = host_tool, llm
 
     def _run(self, **arguments: Any) -> Any:
-        def progress_event(event: Event) -> None:
-            crewai_event_bus.emit(self, DelegationProgressEvent(text=progress.line(event)))
+        def show(line: str) -> None:
+            crewai_event_bus.emit(self, DelegationProgressEvent(text=line))
 
         parent = Parent(run_id=get_execution_uuid(), model=self._llm.model if self._llm else None)
-        invocation = Invocation(parent=parent, session=id(self), on_event=progress_event)
+        invocation = Invocation(parent=parent, session=id(self), on_event=progress.lines(show))
         answer = self._host_tool.call_sync(arguments, invocation)
         if answer.structured:
             crewai_event_bus.emit(self, DelegationReportEvent(report=answer.structured))

@@ -44,19 +44,16 @@ def child_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[Tool]:
     Raises:
         ConfigError: a toolset was given, which only an agent can open: pass `await toolset.get_tools()`.
     """
-    converted: list[Tool] = []
-    for one in tools:
-        if not isinstance(one, BaseTool) and not callable(one):
-            raise ConfigError(
-                f"child_tools: {type(one).__name__} is neither a tool nor a function; "
-                "for a toolset, pass the result of `await toolset.get_tools()`"
-            )
-        if not isinstance(one, DelegateTool):
-            converted.append(_child_tool(one if isinstance(one, BaseTool) else FunctionTool(one)))
-    return converted
+    return [_child_tool(one) for one in tools if not isinstance(one, DelegateTool)]
 
 
-def _child_tool(tool: BaseTool) -> Tool:
+def _child_tool(given: object) -> Tool:
+    if not isinstance(given, BaseTool) and not callable(given):
+        raise ConfigError(
+            f"child_tools: {type(given).__name__} is neither a tool nor a function; "
+            "for a toolset, pass the result of `await toolset.get_tools()`"
+        )
+    tool = given if isinstance(given, BaseTool) else FunctionTool(given)
     declared = tool._get_declaration()  # pyright: ignore[reportPrivateUsage] — ADK documents it for overriding
     if declared is None:
         raise ConfigError(

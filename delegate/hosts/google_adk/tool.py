@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, Unpack
+from typing import Any
 from uuid import uuid4
 
 from google.adk.agents import LlmAgent
@@ -13,17 +13,10 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import FunctionNode
 from google.genai import types
 
-from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    make_delegate_tool,
-    small_tools,
-)
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.stream import steps
-from delegate.policy.settings import SettingsOptions
+from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent
 from delegate.types.events import Event as DelegateEvent
 from delegate.types.events import EventSink
@@ -31,17 +24,6 @@ from delegate.types.events import EventSink
 _NODE = "delegate"
 parent_call: ContextVar[ToolContext] = ContextVar("delegate_adk_call")
 """The parent's call for which a child works. The child's tools run in the parent's run."""
-
-
-def tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
-) -> BaseTool:
-    """Create delegate_task for `LlmAgent(tools=[…])`. Without a delegator, one is created from `options` (settings).
-
-    Raises:
-        ConfigError: the settings are wrong.
-    """
-    return DelegateTool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 class DelegateTool(BaseTool):
@@ -77,7 +59,7 @@ class DelegateTool(BaseTool):
         return {"error" if answer.is_error else "result": answer.text}
 
 
-read_tool, think_tool, follow_up_tools = small_tools(DelegateTool)
+tool, read_tool, think_tool, follow_up_tools = tool_functions(DelegateTool)
 
 
 def _event(step: DelegateEvent | ToolAnswer) -> Event:

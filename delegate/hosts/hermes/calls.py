@@ -11,7 +11,7 @@ from delegate.hosts import progress
 from delegate.hosts.hermes import terminal
 from delegate.hosts.hermes.compat import hermes_attribute, is_interrupted
 from delegate.hosts.hermes.delegators import DelegatorSource
-from delegate.hosts.hermes.result import UsageTable, as_json, error_json
+from delegate.hosts.hermes.result import as_json, error_json, record_usage
 from delegate.hosts.hermes.sessions import Session, sessions
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.types import JsonObject, Parent, Report
@@ -29,14 +29,14 @@ def delegate_handler(source: DelegatorSource, *, wait_seconds: float) -> Handler
     """The handler of the delegate tool. It doesn't raise."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", task_id: str = "", **_: Any) -> str:
-        if sessions.is_child(session_id):
+        if sessions.get(session_id).is_child:
             return error_json("too_deep", "a child can't delegate to children of its own", "do the work yourself")
         with sessions.call_from(session_id or "", task_id or "") as session:
             host_tool = source.tool(session.model)
-            usage_table = UsageTable.of_current_turn(include_judges=not source.judged_by_hermes(session.model))
+            judged_by_hermes = source.judged_by_hermes(session.model)
             result = _call(host_tool, args, session, wait_seconds)
         if result.report is not None:
-            usage_table.record(result.report)
+            record_usage(result.report, judged_by_hermes=judged_by_hermes)
             terminal.show(result.report, session.platform)
         return as_json(result, _receipts(host_tool.delegator, result.report))
 
@@ -47,7 +47,7 @@ def simple_handler(source: DelegatorSource, make_tool: Callable[[Delegator], Hos
     """The handler of the read or think tool, which runs no children. It doesn't raise."""
 
     def answer(args: Mapping[str, Any], *, session_id: str = "", **_: Any) -> str:
-        host_tool = make_tool(source.tool(sessions.model_of(session_id)).delegator)
+        host_tool = make_tool(source.tool(sessions.get(session_id).model).delegator)
         return host_tool.call_sync(args, Invocation(session=session_id or None)).text
 
     return _errors_as_json(answer)

@@ -135,20 +135,6 @@ def _is_usable(source: DelegatorSource) -> bool:
 # ------------------------------------------------------------------------------------------------------- takeover
 
 
-class DelegateTaskMiddleware:
-    """Middleware that answers `delegate_task`. It does nothing until it is activated."""
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-        self.active = False
-
-    def __call__(self, *, tool_name: str = "", args: Any = None, next_call: Callable[..., Any], **keywords: Any) -> Any:
-        """Answer a call of `delegate_task` without raising; pass on every other call."""
-        if self.active and tool_name == HERMES_NAME:
-            return self._handler(args, session_id=keywords.get("session_id"), task_id=keywords.get("task_id"))
-        return next_call()
-
-
 def override_delegate_task(ctx: Any, entry: JsonObject) -> bool:
     """Register the tool in place of `delegate_task`. `entry` has the arguments of `register_tool`.
 
@@ -162,14 +148,21 @@ def override_delegate_task(ctx: Any, entry: JsonObject) -> bool:
     if not hasattr(ctx, "register_middleware") or _MIDDLEWARE not in supported:
         _log.warning("%s stays Hermes's own: this version has no %s middleware", HERMES_NAME, _MIDDLEWARE)
         return False
-    middleware = DelegateTaskMiddleware(entry["handler"])
+    is_accepted = False
+
+    def answer(*, tool_name: str = "", args: Any = None, next_call: Callable[..., Any], **keywords: Any) -> Any:
+        """Answer a call of `delegate_task` without raising; pass on every other call."""
+        if is_accepted and tool_name == HERMES_NAME:
+            return entry["handler"](args, session_id=keywords.get("session_id"), task_id=keywords.get("task_id"))
+        return next_call()
+
     try:
-        ctx.register_middleware(_MIDDLEWARE, middleware)
+        ctx.register_middleware(_MIDDLEWARE, answer)
         ctx.register_tool(**entry, override=True)
     except Exception as error:
         _log.warning("%s stays Hermes's own: %s", HERMES_NAME, error)
         return False
-    middleware.active = toolset_of(HERMES_NAME) == entry["toolset"]
-    if not middleware.active:
+    is_accepted = toolset_of(HERMES_NAME) == entry["toolset"]
+    if not is_accepted:
         _log.warning("%s stays Hermes's own: its registry did not accept the override", HERMES_NAME)
-    return middleware.active
+    return is_accepted

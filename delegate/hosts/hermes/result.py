@@ -9,14 +9,12 @@ truncation can't remove the verdicts. `results` has one entry per task, for code
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from delegate._util.fencing import one_line, quoted
 from delegate.hosts.hermes.compat import hermes_attribute
 from delegate.hosts.host_tool import ToolAnswer
-from delegate.types import JsonObject, Report, RunStatus, TaskResult
+from delegate.types import JsonObject, Report, RunStatus, TaskResult, Usage
 
 _log = logging.getLogger(__name__)
 
@@ -88,47 +86,20 @@ def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
     return entry
 
 
-@dataclass(frozen=True, slots=True)
-class UsageTable:
-    """Hermes's table of auxiliary model calls. `database` is None if Hermes has no such table."""
+def record_usage(report: Report, *, judged_by_hermes: bool) -> None:
+    """Add what a report's tasks used to Hermes's table of auxiliary model calls, for the turn that runs on this thread.
 
-    database: Any
-    session_id: str
-    include_judges: bool
-    """False if Hermes makes the judges' calls: then it counts them itself."""
-
-    @classmethod
-    def of_current_turn(cls, *, include_judges: bool) -> "UsageTable":
-        """The table for the turn that runs on this thread."""
-        get_context = hermes_attribute("agent.aux_accounting", "get_accounting_context")
-        database, session_id = (get_context() if get_context else None) or (None, "")
-        supported = hasattr(database, "record_auxiliary_usage")
-        return cls(database if supported else None, session_id, include_judges)
-
-    def record(self, report: Report) -> None:
-        """Add what a report's tasks used. An error is logged and doesn't fail the call."""
-        if self.database is None:
-            return
-        try:
-            for result in report.results:
-                self._record(result)
-        except Exception:
-            _log.warning("Hermes could not record the token usage of a delegated task", exc_info=True)
-
-    def _record(self, result: TaskResult) -> None:
-        """Add what the child, what it delegated, and the judge used."""
-        judge = result.verdict.judge if result.verdict else None
-        judge_cost = judge.cost_usd if judge else 0
-        child_cost = None if result.cost_usd is None or judge_cost is None else max(0.0, result.cost_usd - judge_cost)
-        entries = [("delegate", result.model, result.usage, child_cost)]
-        if result.delegated:
-            entries.append(("delegate", None, result.delegated.child_usage + result.delegated.judge_usage, None))
-        if judge and self.include_judges:
-            entries.append(("judge", judge.model, judge.usage, judge.cost_usd))
-        for task, model, usage, cost in entries:
+    Of judges that Hermes calls, it counts the tokens itself. An error is logged and doesn't fail the call.
+    """
+    get_context = hermes_attribute("agent.aux_accounting", "get_accounting_context")
+    database, session_id = (get_context() if get_context else None) or (None, "")
+    if database is None or not hasattr(database, "record_auxiliary_usage"):  # this version has no such table
+        return
+    try:
+        for task, model, usage, cost in _used(report, judged_by_hermes=judged_by_hermes):
             if usage.total_tokens:
-                self.database.record_auxiliary_usage(
-                    self.session_id,
+                database.record_auxiliary_usage(
+                    session_id,
                     task,
                     model=model or "unknown",
                     input_tokens=usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
@@ -138,3 +109,18 @@ class UsageTable:
                     reasoning_tokens=usage.reasoning_tokens,
                     estimated_cost_usd=cost,
                 )
+    except Exception:
+        _log.warning("Hermes could not record the token usage of a delegated task", exc_info=True)
+
+
+def _used(report: Report, *, judged_by_hermes: bool) -> Iterator[tuple[str, str | None, Usage, float | None]]:
+    """What each child, what it delegated, and each judge used, with the model and the cost."""
+    for result in report.results:
+        judge = result.verdict.judge if result.verdict else None
+        judge_cost = judge.cost_usd if judge else 0
+        child_cost = None if result.cost_usd is None or judge_cost is None else max(0.0, result.cost_usd - judge_cost)
+        yield "delegate", result.model, result.usage, child_cost
+        if result.delegated:
+            yield "delegate", None, result.delegated.child_usage + result.delegated.judge_usage, None
+        if judge and not judged_by_hermes:
+            yield "judge", judge.model, judge.usage, judge.cost_usd

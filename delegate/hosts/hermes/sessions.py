@@ -10,9 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 MAX_SESSIONS = 10_000
 """The number of sessions to remember; the least recently seen one is dropped first."""
@@ -32,6 +30,8 @@ class Session:
     """Where its user is: `cli` is a terminal."""
     tools: tuple[str, ...] | None = None
     """Names of the tools in the last request to its model; None if not known."""
+    is_child: bool = False
+    """Whether it is a child, created by Hermes or by delegate."""
 
 
 calling_session: ContextVar[Session | None] = ContextVar("delegate_hermes_session", default=None)
@@ -44,7 +44,6 @@ class Sessions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Session] = OrderedDict()
-        self._children: OrderedDict[str, None] = OrderedDict()
 
     def on_turn_start(
         self, *, session_id: str = "", turn_id: str = "", model: str = "", platform: str = "", **_: Any
@@ -73,22 +72,16 @@ class Sessions:
     def add_child(self, session_id: str) -> None:
         """Mark this session as a child, which can't delegate."""
         if session_id:
-            with self._lock:
-                _remember(self._children, session_id, None)
+            self._update(session_id, is_child=True)
 
-    def model_of(self, session_id: str) -> str:
-        """The model of this session; empty if not known."""
-        session = self._known.get(session_id)
-        return session.model if session else ""
-
-    def is_child(self, session_id: str) -> bool:
-        """Whether this session is a child, created by Hermes or by delegate."""
-        return session_id in self._children
+    def get(self, session_id: str) -> Session:
+        """What is known about this session."""
+        return self._known.get(session_id) or Session(session_id)
 
     @contextmanager
     def call_from(self, session_id: str, task_id: str) -> Generator[Session]:
         """Set the session as the calling one inside the block."""
-        session = replace(self._known.get(session_id) or Session(session_id), task_id=task_id)
+        session = replace(self.get(session_id), task_id=task_id)
         token = calling_session.set(session)
         try:
             yield session
@@ -97,17 +90,12 @@ class Sessions:
 
     def _update(self, session_id: str, **fields: Any) -> None:
         with self._lock:
-            session = self._known.get(session_id) or Session(session_id)
             known = {name: value for name, value in fields.items() if value is not None and value != ""}
-            _remember(self._known, session_id, replace(session, **known))
+            self._known[session_id] = replace(self.get(session_id), **known)
+            self._known.move_to_end(session_id)
+            if len(self._known) > MAX_SESSIONS:
+                self._known.popitem(last=False)
 
 
 sessions = Sessions()
 """One per process, like Hermes's plugin manager."""
-
-
-def _remember(entries: OrderedDict[str, T], key: str, value: T) -> None:
-    entries[key] = value
-    entries.move_to_end(key)
-    if len(entries) > MAX_SESSIONS:
-        entries.popitem(last=False)

@@ -4,8 +4,8 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future
+from typing import Generic, TypeVar
 
 from delegate.hosts.hermes.compat import deny_dangerous_commands, hermes_attribute
 
@@ -17,8 +17,9 @@ class WorkThread(Generic[T]):
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._work = work
-        self._loop = asyncio.get_running_loop()
-        self.result: asyncio.Future[T] = self._loop.create_future()
+        self._done = Future[T]()
+        self._done.set_running_or_notify_cancel()  # from now on, it can't be canceled
+        self.result = asyncio.wrap_future(self._done)
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)
         self._thread.start()
@@ -33,19 +34,11 @@ class WorkThread(Generic[T]):
         try:
             result = self._work()
         except Exception as error:
-            self._finish(self.result.set_exception, error)
+            self._done.set_exception(error)
         else:
-            self._finish(self.result.set_result, result)
+            self._done.set_result(result)
         finally:
             _set_interrupt(False, None)  # a later thread may get the same id
-
-    def _finish(self, set_outcome: Callable[[Any], None], outcome: object) -> None:
-        def set_unless_cancelled() -> None:
-            if not self.result.done():
-                set_outcome(outcome)
-
-        with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
-            self._loop.call_soon_threadsafe(set_unless_cancelled)
 
 
 def _set_interrupt(active: bool, thread_id: int | None) -> None:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Annotated, Any, Unpack, cast
+from typing import Annotated, Any, cast
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackManager
@@ -27,16 +27,9 @@ from langgraph.pregel import Pregel
 from langgraph.runtime import RunControl, Runtime, get_runtime
 
 from delegate.budget.runs import KEPT_RUNS
-from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    make_delegate_tool,
-    small_tools,
-)
-from delegate.policy.settings import SettingsOptions
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
+from delegate.hosts.tool_functions import tool_functions
 from delegate.types import Parent, Report, Usage
 from delegate.types.events import Event, EventSink
 
@@ -47,17 +40,6 @@ Injected = Annotated[AnyToolRuntime | None, InjectedToolArg]
 
 parent_context: ContextVar[AnyToolRuntime | None] = ContextVar("delegate_langchain_parent", default=None)
 """The parent's call for which children work. Their tools get its context and store."""
-
-
-def tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
-) -> BaseTool:
-    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
-
-    Raises:
-        ConfigError: the settings are wrong.
-    """
-    return _structured_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 class RawTool(StructuredTool):
@@ -101,7 +83,7 @@ def _structured_tool(host_tool: HostTool) -> BaseTool:
     )
 
 
-read_tool, think_tool, follow_up_tools = small_tools(_structured_tool)
+tool, read_tool, think_tool, follow_up_tools = tool_functions(_structured_tool)
 
 
 def content_and_artifact(

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 from uuid import uuid4
 
 import agents
@@ -23,7 +23,7 @@ from agents.tool_context import ToolContext
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
 from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
-from delegate.types import JsonObject, ReceiptStatus, Usage
+from delegate.types import JsonObject, Usage
 from delegate.types.errors import ConfigError, ToolDenied
 from delegate.types.ports import Tool, ToolOutput
 
@@ -61,7 +61,7 @@ def _child_tool(tool: FunctionTool) -> Tool:
     return NativeTool(tool.name, tool.description, tool.params_json_schema, call, native=tool)
 
 
-async def _invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> tuple[Any, ReceiptStatus]:
+async def _invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> tuple[Any, Literal["ok", "error"]]:
     """The tool's answer for the model, and its status: the SDK's own result doesn't tell whether it is an error."""
     raising = set_function_tool_failure_error_function(copy(tool), None)
     try:

@@ -2,7 +2,7 @@
 
 import weakref
 from contextvars import ContextVar
-from typing import Any, Unpack, cast
+from typing import Any, cast
 from uuid import uuid4
 
 import agents
@@ -14,14 +14,8 @@ from openai.types.responses.response_usage import InputTokensDetails, OutputToke
 
 from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    make_delegate_tool,
-    small_tools,
-)
-from delegate.policy.settings import SettingsOptions
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
+from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent, Usage
 from delegate.types.events import Event, EventSink
 
@@ -30,17 +24,6 @@ TIMEOUT_SHARE = 0.9
 
 parent_context: ContextVar[ToolContext[Any] | None] = ContextVar("delegate_openai_agents_parent", default=None)
 """The parent's call for which children work. Their tools get its run's context."""
-
-
-def tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
-) -> FunctionTool:
-    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
-
-    Raises:
-        ConfigError: the settings are wrong.
-    """
-    return _function_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 class DelegateTool(FunctionTool):
@@ -75,7 +58,7 @@ def _function_tool(host_tool: HostTool) -> FunctionTool:
     )
 
 
-read_tool, think_tool, follow_up_tools = small_tools(_function_tool)
+tool, read_tool, think_tool, follow_up_tools = tool_functions(_function_tool)
 
 
 # ------------------------------------------------------------------------------------ what the SDK knows about a call

@@ -5,7 +5,7 @@ from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 import pydantic_ai
 from pydantic_ai import CustomEvent, RunContext, ToolReturn
@@ -15,17 +15,10 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 
 from delegate.contract import Arguments
-from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    make_delegate_tool,
-    small_tools,
-)
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.stream import steps
-from delegate.policy.settings import SettingsOptions
+from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent
 
 TIME_SHARE = 0.9
@@ -40,24 +33,13 @@ class ChildProgressEvent(CustomEvent, name="delegate_child_progress"):
     """Progress of one child."""
 
     kind: str
-    task_index: int
+    task_index: int | None
     text: str
     """One line, such as `task 0 used read_file`."""
 
 
 class DelegateTool(pydantic_ai.Tool[Any]):
     """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
-
-
-def tool(
-    delegator: Delegator | None = None, *, parent: Parent | None = None, **options: Unpack[SettingsOptions]
-) -> pydantic_ai.Tool[Any]:
-    """Create delegate_task for an agent's `tools`. Without a delegator, one is created from `options` (settings).
-
-    Raises:
-        ConfigError: the settings are wrong.
-    """
-    return _framework_tool(make_delegate_tool(delegator, parent=parent, **options))
 
 
 def _framework_tool(host_tool: HostTool) -> pydantic_ai.Tool[Any]:
@@ -78,7 +60,7 @@ def _framework_tool(host_tool: HostTool) -> pydantic_ai.Tool[Any]:
     return tool
 
 
-read_tool, think_tool, follow_up_tools = small_tools(_framework_tool)
+tool, read_tool, think_tool, follow_up_tools = tool_functions(_framework_tool)
 _NOT_AN_OBJECT = "<not an object>"
 
 

@@ -32,11 +32,12 @@ RECEIPTS = 200
 EARLIER_RECEIPTS = "receipts"
 """Stands for the calls before the last `RECEIPTS`, which the page doesn't show."""
 LISTED_ARTIFACTS = 100
-_TYPOGRAPHY = {
+TYPOGRAPHY = {
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
 }
+"""Typographic characters that count as the plain one in a quote."""
 _DIFF_NOTE = "[… all changes of text files, as the runtime compared them with the start …]\n"
 OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
 """Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
@@ -230,4 +231,4 @@ def _is_named(path: str, names: Sequence[str]) -> bool:
 def folded(text: str) -> str:
     """The text for comparisons: without the runtime's notes, with plain quotes, dashes and single spaces."""
     text = OUR_TEXT.sub(" ", text)
-    return " ".join((text if text.isascii() else text.translate(_TYPOGRAPHY)).split())
+    return " ".join((text if text.isascii() else text.translate(TYPOGRAPHY)).split())
