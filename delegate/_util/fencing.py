@@ -54,6 +54,12 @@ _ANGLE = re.compile(r"[<>\uff1c\uff1e\ufe64\ufe65\u226a\u226b\u22d8\u22d9]")
 _EXPANDED_ANGLES = str.maketrans({"\u226a": "<<", "\u226b": ">>", "\u22d8": "<<<", "\u22d9": ">>>"})
 _OPENING_ANGLES = "<\uff1c\ufe64\u226a\u22d8"
 _FRAME_LOOK_ALIKE = re.compile(r"[^\w<>]*+(?:<{3,}+\s*+\d{4}|\d{4,}+\s*+>{3})")
+TYPOGRAPHY = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
+}
+"""Typographic characters that count as the plain one in a quote."""
 
 
 _PLAIN_BYTES = bytes([9, 10, *range(32, 127)])

@@ -3,8 +3,7 @@
 import re
 from bisect import bisect_right
 
-from delegate._util.fencing import clean
-from delegate.judging.judge.sources import TYPOGRAPHY
+from delegate._util.fencing import TYPOGRAPHY, clean
 from delegate.report.values import Excerpt
 
 CONTEXT_CHARS = 700

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from delegate._util.fencing import clean, visible
+from delegate._util.fencing import TYPOGRAPHY, clean, visible
 from delegate._util.redaction import redactor
 from delegate.judging.proof.files import same_file
 from delegate.judging.submission import Submission
@@ -32,12 +32,6 @@ RECEIPTS = 200
 EARLIER_RECEIPTS = "receipts"
 """Stands for the calls before the last `RECEIPTS`, which the page doesn't show."""
 LISTED_ARTIFACTS = 100
-TYPOGRAPHY = {
-    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b"), "'"),
-    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f"), '"'),
-    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
-}
-"""Typographic characters that count as the plain one in a quote."""
 _DIFF_NOTE = "[… all changes of text files, as the runtime compared them with the start …]\n"
 OUR_TEXT = re.compile(r"\[\u2026 [^\]\n]* \u2026\]|\u2192 (?:ok|error|denied|timeout)|\u2026 and \d+ more")
 """Text of the runtime within the sources, which a judge can't quote: notes about cuts, the status of a call."""
