@@ -16,7 +16,7 @@ from tests.support import warm
 from tests.support.model_server import ModelServer, Reply, cut_off
 from tests.support.samples import sampled
 
-PROGRAMS, MORE_PROGRAMS = range(4), range(4, 120)
+PROGRAMS, MORE_PROGRAMS = range(7), range(7, 120)
 """The random programs that the suite runs, and those of slow tests. `play(range(500), …)` runs all."""
 KILLED = range(27)
 EVENTS_SECONDS = 0.2
