@@ -138,9 +138,9 @@ class Consumer(Generic[T]):
                 return True
             self.pending = self._worker = None
             dropped, self._dropped = self._dropped, 0
-        idle.set_result(None)
         if dropped > 1:
             _log.warning("%d events for the event consumer %s were dropped", dropped, self._name)
+        idle.set_result(None)
         return False
 
     def _log_failure(self) -> None:
