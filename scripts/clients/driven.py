@@ -106,6 +106,7 @@ def _pypi(client: Driven) -> tuple[str, str]:
 _PIP: Mapping[str, tuple[str, ...]] = {
     "langchain": ("langchain-mcp-adapters", "langchain", "langchain-openai"),
     "pydantic-ai": ("pydantic-ai-slim[mcp,openai]",),
+    "hermes": ("hermes-agent==0.19.0", "--editable", str(ROOT)),  # its plugin is a package, with what that needs
 }
 
 
