@@ -19,6 +19,7 @@ from typing import Any
 
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.looks.look import Found
+from delegate.judging.proof.files import with_names
 from delegate.judging.submission import Submission
 from delegate.sandbox.commands.commands import SANDBOXES, CommandResult, Commands
 from delegate.sandbox.filesystem.files import shown
@@ -132,26 +133,21 @@ class SealedCommands:
                 copy=tree,
             )
 
-    def _sorted(self, command: str, frozen: Frozen) -> Deliverables:
+    def _sorted(self, command: str, frozen: Frozen, declared: tuple[str, ...] | None = None) -> Deliverables:
         """The child's changes by what they are to the command."""
         assert self._submission.folder is not None
-        criterion = ShellCriterion(kind="shell", command=command)
+        criterion = ShellCriterion(kind="shell", command=command, deliverables=declared)
         root = str(self._submission.folder.root)
         return Deliverables(self._submission.task, criterion, root, frozen, self._work.on_path)
 
     def _declared(self, frozen: Frozen) -> frozenset[str]:
         """The changes that the parent declared to be work, for the task or for one of its commands, by their names."""
-        task, folder = self._submission.task, self._submission.folder
-        assert folder is not None
-        named: list[str] = []
-        for criterion in task.criteria:
-            globs = criterion.deliverables if isinstance(criterion, ShellCriterion) else None
-            named += globs or ()
-        named += task.deliverables or ()
-        if not (named := [glob for glob in named if glob.strip("*/.")]):
-            return frozenset()
-        criterion = ShellCriterion(kind="shell", command=":", deliverables=tuple(named))
-        return Deliverables(task, criterion, str(folder.root), frozen, self._work.on_path).own
+        task = self._submission.task
+        shell = (criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion))
+        declared = (
+            with_names(globs) for globs in (task.deliverables, *(criterion.deliverables for criterion in shell))
+        )
+        return frozenset[str]().union(*(self._sorted(":", frozen, globs).own for globs in declared if globs))
 
     def _made_by_child(self, command: str, frozen: Frozen, declared: frozenset[str]) -> tuple[bool, tuple[str, ...]]:
         """Whether scripts of the child decide the command, although the copy was cleaned of what usually does; and

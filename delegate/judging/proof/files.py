@@ -26,10 +26,15 @@ def is_check_of(criterion: AnyCriterion, files: Sequence[str]) -> bool:
     if not isinstance(criterion, ShellCriterion):
         return False
     paths = [path for path in files if not re.search(r"[*?\[]", path)]
-    tested = [glob for glob in criterion.deliverables or () if glob.strip("*/.")]
+    tested = with_names(criterion.deliverables)
     return not paths or any(
         basename(path) in criterion.command or any(same_file(path, glob) for glob in tested) for path in paths
     )
+
+
+def with_names(globs: Sequence[str] | None) -> tuple[str, ...]:
+    """The globs that name something: all but `**` and the like, which any file matches."""
+    return tuple(glob for glob in globs or () if glob.strip("*/."))
 
 
 @lru_cache(256)

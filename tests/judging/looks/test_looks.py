@@ -338,7 +338,8 @@ async def test_a_judges_command_runs_with_what_the_parent_declared_as_the_work(
     judge = LookingJudge(
         [look("run", command="make backup")], answer=met(by="all 2 folders were backed up"), child=child
     )
-    verdict = await judged(judge, ["make backup works", check], workspace=folder, reading={"c1": TESTS})
+    other = {**check, "deliverables": [f"docs/{n}.md" for n in range(50)]}  # as many as one criterion may have
+    verdict = await judged(judge, ["make backup works", check, other], workspace=folder, reading={"c1": TESTS})
     assert printed in judge.shown[0]
     assert verdict.verdict == level.partition(" (")[0]
     assert ("with own_checks" in judge.shown[0]) is (verdict.verdict == "FAIL")
