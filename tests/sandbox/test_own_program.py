@@ -22,7 +22,7 @@ from delegate.sandbox.filesystem.paths import own_program
 from delegate.sandbox.workspace.folder import Folder
 
 root = Path.cwd()
-print(own_program(root) == (root / "tools" / "env",))
+print(own_program(root) == [root / "tools" / "env"])
 try:
     Folder.of_existing(root).write("tools/env/lib/new.py", b"evil")
 except ToolDenied as denied:
@@ -52,8 +52,8 @@ def test_what_runs_delegate_in_a_workspace_stays(tmp_path: Path) -> None:
 
 def test_of_what_runs_delegate_a_folder_outside_and_the_root_itself_are_left_out(tmp_path: Path) -> None:
     package = Path(delegate.__file__).resolve().parent
-    assert own_program(tmp_path.resolve()) == ()
-    assert own_program(package) == ()
+    assert own_program(tmp_path.resolve()) == []
+    assert own_program(package) == []
     assert any(package.is_relative_to(path) for path in own_program(Path("/")))
 
 

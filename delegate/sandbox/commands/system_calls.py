@@ -88,6 +88,7 @@ _IS_MISSING: Instruction = (_RETURN, 0, 0, 0x00050000 | 38)  # ENOSYS
 _KILL: Instruction = (_RETURN, 0, 0, 0x80000000)
 
 
+@cache
 def is_supported() -> bool:
     """Whether there is a filter for this machine and this Python."""
     return os.uname().machine in _MACHINES and sys.byteorder == "little" and struct.calcsize("P") == 8

@@ -13,7 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -83,16 +83,19 @@ def refuse_settings(real: Path) -> None:
         )
 
 
-@lru_cache(16)
 def own_program(root: Path) -> Sequence[Path]:
     """The real paths in `root`, a real path, of this Python, of its virtual environment, and of delegate's package with
     those installed in the same folder: who changes them runs code outside of any sandbox. A folder inside another of
     these is left out.
     """
+    inside = [path for path in _program() if _below(str(root), path)]
+    return [Path(path) for path in inside if not any(path != other and _below(other, path) for other in inside)]
+
+
+@cache
+def _program() -> Sequence[str]:
     package = _PACKAGE.parent if _PACKAGE.parent.name in ("site-packages", "dist-packages") else _PACKAGE
-    real = {Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, package)}
-    inside = [path for path in real if path != root and path.is_relative_to(root)]
-    return tuple(path for path in inside if not any(path != other and path.is_relative_to(other) for other in inside))
+    return [*{os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, package)}]
 
 
 def refuse_own_program(root: Path, real: Path) -> None:

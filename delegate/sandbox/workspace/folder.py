@@ -277,9 +277,8 @@ class Folder:
 
     def _make(self) -> None:
         if not self.exists:
-            self.root.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError):  # by another tool call, at the same time
-                self.root.mkdir(0o700)
+            # By another tool call at the same time, it may be there already.
+            self.root.mkdir(0o700, parents=True, exist_ok=True)
             self.exists = True
 
     def _too_large(self, have: str) -> str:
