@@ -260,7 +260,7 @@ async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims
 
 WORDED = fetched(
     "La maison compte dix-neuf permanents.\nElle a 46 hectares et un budget de quatre millions sept cent mille euros.\n"
-    "Force : cinq virgule deux."
+    "Force : cinq virgule deux.\n大正12年開業、平成26年再開。乗客 1,841人。"
 )
 NINETEEN = f"It has 19 people on its staff ({MILL})."
 
@@ -279,6 +279,9 @@ NINETEEN = f"It has 19 people on its staff ({MILL})."
         (f"Its strength is 5.2 ({MILL}).", {"cinq virgule deux": 5.2}, "met"),
         (f"Its strength is 5,2 ({MILL}).", {"cinq virgule deux": 5.2}, "met"),
         (f"Its strength is 5.8 ({MILL}).", {"cinq virgule deux": 5.2}, "not_met"),
+        (f"It opened in 1923 ({MILL}).", {"大正12年": 1923}, "met"),
+        (f"It opened in 1923 ({MILL}).", {"平成26年": 2014}, "not_met"),
+        (f"It had 1,481 passengers ({MILL}).", {"1,841人": 1_481}, "not_met"),  # digits say it, and no other year
     ],
 )
 async def test_a_number_in_words_is_read_without_the_report_and_compared_by_code(
