@@ -4,9 +4,10 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 from uuid import uuid4
 
 from delegate import contract
@@ -54,6 +55,8 @@ class Invocation:
     """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
     limit.
     """
+    native: object = None
+    """The call as the framework's own value, for `parent_call`."""
 
 
 _DEFAULT_INVOCATION = Invocation()
@@ -95,7 +98,11 @@ class HostTool:
 
     async def call(self, arguments: Arguments, invocation: Invocation = _DEFAULT_INVOCATION) -> ToolAnswer:
         """Answer one call, valid or not. Raises only CancelledError, after all children have ended."""
-        return await self._call(arguments, invocation)
+        token = _parent_calls.set((invocation.native, *_parent_calls.get()))
+        try:
+            return await self._call(arguments, invocation)
+        finally:
+            _parent_calls.reset(token)
 
     def call_sync(
         self,
@@ -115,7 +122,19 @@ class HostTool:
             if stopped is not None and stopped():
                 cancellation.cancel()
 
-        return self.delegator.wait_for(self._call(arguments, cancellable), on_poll=poll if stopped else None)
+        return self.delegator.wait_for(self.call(arguments, cancellable), on_poll=poll if stopped else None)
+
+
+_parent_calls: ContextVar[tuple[object, ...]] = ContextVar("delegate_parent_calls", default=())
+"""The calls for which children work here, of all frameworks, the innermost first."""
+
+
+def parent_call(kind: type[T]) -> T | None:
+    """The framework's own value for the call for which a child works: its tools get that call's context.
+
+    None if no agent of this framework delegates.
+    """
+    return next((call for call in _parent_calls.get() if isinstance(call, kind)), None)
 
 
 def make_delegate_tool(
@@ -309,13 +328,6 @@ def _own_tool(
         return ToolAnswer(text, running=running)
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
-
-
-def read_only_hint(annotations: object) -> bool:
-    """Whether the annotations of an MCP tool, as an object or a mapping, say `readOnlyHint: true`. None has no hint."""
-    if isinstance(annotations, Mapping):
-        return cast("Mapping[str, object]", annotations).get("readOnlyHint") is True
-    return getattr(annotations, "readOnlyHint", None) is True
 
 
 def text_of(content: Iterable[Mapping[str, Any]]) -> str:

@@ -26,8 +26,8 @@ from google.genai import types
 
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts import declarations
-from delegate.hosts.google_adk.tool import DelegateTool, parent_call
-from delegate.hosts.host_tool import approval_denied, read_only_hint
+from delegate.hosts.google_adk.tool import DelegateTool
+from delegate.hosts.host_tool import approval_denied, parent_call
 from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns, as_report
 from delegate.types import JsonObject, Usage
 from delegate.types.codes import ChildCode
@@ -67,14 +67,12 @@ def _child_tool(given: object) -> Tool:
         parameters = declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
     name, description = declared.name or tool.name, declared.description or tool.description
     annotations = getattr(getattr(tool, "raw_mcp_tool", None), "annotations", None)
-    call, reads = partial(_call_native, tool), read_only_hint(annotations)
-    return declarations.declared(Tool(name, description, parameters, call, read_only=reads), annotations)
+    return declarations.declared(Tool(name, description, parameters, partial(_call_native, tool)), annotations)
 
 
 async def _call_native(tool: BaseTool, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as ADK's own loop does, and apply its changes to the parent's session."""
-    context = parent_call.get(None)
-    if context is None:
+    if (context := parent_call(ToolContext)) is None:
         raise ToolError(f"{tool.name} is available only in a run of its ADK agent: continue without it")
     function_call = types.FunctionCall(id=f"child-{uuid4().hex}", name=tool.name, args=dict(arguments))
     event = await handle_function_call_list_async(context.get_invocation_context(), [function_call], {tool.name: tool})

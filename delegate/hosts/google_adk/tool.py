@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
 
@@ -15,15 +14,12 @@ from google.genai import types
 
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
-from delegate.hosts.stream import steps
 from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent
 from delegate.types.events import Event as DelegateEvent
 from delegate.types.events import EventSink
 
 _NODE = "delegate"
-parent_call: ContextVar[ToolContext] = ContextVar("delegate_adk_call")
-"""The parent's call for which a child works. The child's tools run in the parent's run."""
 
 
 class DelegateTool(BaseTool):
@@ -43,11 +39,11 @@ class DelegateTool(BaseTool):
         answers: list[ToolAnswer] = []
 
         async def call(on_event: EventSink) -> ToolAnswer:
-            parent_call.set(tool_context)
-            return await self._host_tool.call(args, Invocation(parent=parent, on_event=on_event))
+            invocation = Invocation(parent=parent, on_event=on_event, native=tool_context)
+            return await self._host_tool.call(args, invocation)
 
         async def node() -> AsyncGenerator[Event]:
-            async with aclosing(steps(call)) as stream:
+            async with aclosing(progress.steps(call)) as stream:
                 async for step in stream:
                     if isinstance(step, ToolAnswer):
                         answers.append(step)
@@ -62,10 +58,10 @@ class DelegateTool(BaseTool):
 tool, read_tool, think_tool, follow_up_tools = tool_functions(DelegateTool)
 
 
-def _event(step: DelegateEvent | ToolAnswer) -> Event:
+def _event(step: tuple[DelegateEvent, str] | ToolAnswer) -> Event:
     """An event of the run. If it weren't partial, it would look like the agent's final response."""
     if not isinstance(step, ToolAnswer):
-        return Event(partial=True, content=types.ModelContent(progress.line(step) + "\n"))
+        return Event(partial=True, content=types.ModelContent(step[1] + "\n"))
     usage = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=step.usage.input_tokens,
         candidates_token_count=step.usage.output_tokens,

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import aclosing, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, cast
@@ -17,15 +16,11 @@ from pydantic_core import SchemaValidator, core_schema
 from delegate.contract import Arguments
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
-from delegate.hosts.stream import steps
 from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent
 
 TIME_SHARE = 0.9
 """The share of the run's remaining time that children may use, so that the parent can still read their results."""
-
-parent_context: ContextVar[RunContext[Any] | None] = ContextVar("delegate_pydantic_ai_parent", default=None)
-"""The parent's call for which children work. Their tools get its run's dependencies."""
 
 
 @dataclass(repr=False, kw_only=True)
@@ -45,13 +40,7 @@ class DelegateTool(pydantic_ai.Tool[Any]):
 def _framework_tool(host_tool: HostTool) -> pydantic_ai.Tool[Any]:
 
     async def call(context: RunContext[Any], /, **arguments: Any) -> ToolReturn[str]:
-        token = parent_context.set(context)
-        try:
-            invocation = Invocation(parent=_parent(context), session=object())
-            raw_arguments = arguments.get(_NOT_AN_OBJECT, arguments)
-            answer = await _call_with_progress(host_tool, raw_arguments, invocation, context)
-        finally:
-            parent_context.reset(token)
+        answer = await _call_with_progress(host_tool, arguments.get(_NOT_AN_OBJECT, arguments), context)
         context.usage.incr(_run_usage(answer))
         return ToolReturn(answer.text, metadata=answer.structured)
 
@@ -72,17 +61,17 @@ def _as_keywords(arguments: object) -> JsonObject:
 _ANY_ARGUMENTS = SchemaValidator(core_schema.no_info_plain_validator_function(_as_keywords))
 
 
-async def _call_with_progress(
-    host_tool: HostTool, arguments: Arguments, invocation: Invocation, context: RunContext[Any]
-) -> ToolAnswer:
+async def _call_with_progress(host_tool: HostTool, arguments: Arguments, context: RunContext[Any]) -> ToolAnswer:
     """Answer the call, and emit its progress as events of the run."""
-    async with aclosing(steps(lambda sink: host_tool.call(arguments, replace(invocation, on_event=sink)))) as stream:
+    invocation = Invocation(parent=_parent(context), session=object(), native=context)
+    steps = progress.steps(lambda sink: host_tool.call(arguments, replace(invocation, on_event=sink)))
+    async with aclosing(steps) as stream:
         async for step in stream:
             if isinstance(step, ToolAnswer):
                 return step
-            event = ChildProgressEvent(kind=step.kind, task_index=step.task_index, text=progress.line(step))
+            event, text = step
             with suppress(UserError):  # a context that was created by hand has no event stream
-                await context.emit(event)
+                await context.emit(ChildProgressEvent(kind=event.kind, task_index=event.task_index, text=text))
     raise AssertionError("the stream of a call ended without its answer")
 
 
