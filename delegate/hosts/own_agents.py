@@ -14,9 +14,9 @@ from delegate.types.ports import Tool, ToolOutput
 
 R = TypeVar("R", bound="ChildRecorder")
 
-CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
+CUT_OFF_REASONS = ("length", "max_tokens", "MAX_TOKENS")
 """Finish reasons of providers for a message that was cut off by a token limit."""
-CUT_OFF_MESSAGE = "the model's last message was cut off by a token limit"
+CUT_OFF: tuple[ChildCode, str] = ("truncated", "the model's last message was cut off by a token limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +76,18 @@ class ChildRecorder:
             receipt.output = output
             receipt.write()
 
+    def finish(self, output: str | None = None, code: ChildCode | None = None, message: str = "") -> ChildRun:
+        """What the child did. It ended well, unless there is a `code`."""
+        self.stop()
+        if code is None:
+            return self.job.recorder.finish("completed", output=output)
+        status = "max_steps" if code == "max_steps" else "failed"
+        return self.job.recorder.finish(status, output=output, error=ErrorDetail(code=code, message=message))
+
     def stop(self) -> None:
         """Write the receipts of tool calls that were stopped before they ended."""
         while self._receipts:
             self._receipts.popitem()[1].write()
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a child ended: well, unless there is a `code`."""
-
-    output: str | None = None
-    code: ChildCode | None = None
-    message: str = ""
 
 
 @dataclass(slots=True)
@@ -96,7 +95,7 @@ class AgentRunner(Generic[R]):
     """Runs children as agents of a framework: `play` runs one to its end, and may raise TooManyTurns."""
 
     make_recorder: Callable[[Job], R]
-    play: Callable[[Job, R], Awaitable[Ending]]
+    play: Callable[[R], Awaitable[ChildRun]]
     is_whole: bool = True
     """Whether the agent has its own tools, which a task can't restrict."""
     records_tools: bool = True
@@ -105,24 +104,18 @@ class AgentRunner(Generic[R]):
 
     async def run(self, job: Job) -> ChildRun:
         """Run one child."""
+        recorder = self.make_recorder(job)
         if self.is_whole and job.task.tools is not None:
             message = "this child's agent has its own tools, which a task can't restrict: remove `tools` from the task"
-            error = ErrorDetail(code="tools_fixed", message=f"{message} and resend the call")
-            return job.recorder.finish("failed", error=error)
-        recorder = self.make_recorder(job)
+            return recorder.finish(code="tools_fixed", message=f"{message} and resend the call")
         try:
-            ending = await self.play(job, recorder)
+            return await self.play(recorder)
         except TooManyTurns as error:
             message = str(error) or f"the child still called tools after {job.max_steps} turns"
-            ending = Ending(code="max_steps", message=message)
+            return recorder.finish(code="max_steps", message=message)
         finally:
             recorder.stop()
             self.records_tools = self.records_tools and recorder.sees_all_calls
-        if ending.code is None:
-            return job.recorder.finish("completed", output=ending.output)
-        status = "max_steps" if ending.code == "max_steps" else "failed"
-        error = ErrorDetail(code=ending.code, message=ending.message)
-        return job.recorder.finish(status, output=ending.output, error=error)
 
 
 def as_report(output: object) -> str:

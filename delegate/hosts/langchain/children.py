@@ -5,7 +5,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -41,14 +41,13 @@ from delegate.hosts.langchain.tool import (
 )
 from delegate.hosts.own_agents import (
     CUT_OFF,
-    CUT_OFF_MESSAGE,
+    CUT_OFF_REASONS,
     AgentRunner,
     ChildRecorder,
-    Ending,
     NativeTool,
     TooManyTurns,
 )
-from delegate.types import JsonObject, Usage
+from delegate.types import ChildRun, JsonObject, Usage
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Tool, ToolOutput
 
@@ -137,10 +136,11 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
     if isinstance(make, Pregel):
         raise ConfigError("runner: a compiled graph has its own tools; use `child(graph)` to run it with them")
 
-    def play(job: Job, recorder: "_ChildRecorder") -> Coroutine[Any, Any, Ending]:
-        return _play(make([_langchain_tool(one) for one in job.tools]), job, recorder)
-
-    return AgentRunner(_ChildRecorder, play, is_whole=False)
+    return AgentRunner(
+        _ChildRecorder,
+        lambda recorder: _play(make([_langchain_tool(one) for one in recorder.job.tools]), recorder),
+        is_whole=False,
+    )
 
 
 def child(graph: Graph) -> ChildRunner:
@@ -153,20 +153,19 @@ def child(graph: Graph) -> ChildRunner:
     return AgentRunner(_ChildRecorder, partial(_play, graph))
 
 
-async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
+async def _play(graph: Graph, recorder: "_ChildRecorder") -> ChildRun:
     try:
-        state = await _run_isolated(graph, HumanMessage(job.prompt), [recorder])
+        state = await _run_isolated(graph, HumanMessage(recorder.job.prompt), [recorder])
     except GraphRecursionError as error:
         raise TooManyTurns(str(error)) from None
     last = next(reversed(messages(state)), None)
     if "__interrupt__" in state:
         message = "the child's graph waits for a person, and no person is available"
-        return Ending(code="needs_a_person", message=message)
+        return recorder.finish(code="needs_a_person", message=message)
     if not isinstance(last, BaseMessage):
-        return Ending(code="bad_report", message="the child's graph ended without a message")
-    if last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason")) in CUT_OFF:
-        return Ending(last.text, "truncated", CUT_OFF_MESSAGE)
-    return Ending(last.text)
+        return recorder.finish(code="bad_report", message="the child's graph ended without a message")
+    reason = last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason"))
+    return recorder.finish(last.text, *(CUT_OFF if reason in CUT_OFF_REASONS else ()))
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:
