@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -33,6 +33,7 @@ MOST_CHOICES = 12
 """A column with more distinct values isn't offered as a filter."""
 PAGE_TASKS = 1_000
 """Longer reports have several pages: one takes about a second, and 3 MB."""
+T = TypeVar("T")
 _MOST_COLUMNS = 4
 _TITLE_CHARS = 160
 
@@ -57,7 +58,9 @@ class Reports:
         Raises CallError `unknown_handle` if nothing of it is on record, or `unknown_page`, and DelegateError if the
         files can't be read.
         """
-        batch, tasks = await self._batch(id), await self._records.tasks(id)
+        batch, tasks = None, await self._records.tasks(id)
+        with suppress(CallError):
+            batch = await self._journal.summary(id)
         outcomes = [outcome async for outcome in self._journal.outcomes(id)] if batch else []
         kind = "run" if tasks else "task"
         if batch is None and not tasks:
@@ -70,7 +73,9 @@ class Reports:
         for ruling in await self._records.rulings(run_id=batch.run_id if batch else tasks[0].run_id):
             rulings.setdefault(ruling.task, []).append(ruling)
         rows = _rows_of_batch(outcomes, tasks) if batch else _rows_of_run(tasks)
-        shown, pages = _paged(rows, page)
+        if len(rows) > PAGE_TASKS:  # what didn't pass is on the first pages
+            rows.sort(key=lambda row: row.passed)
+        shown, pages = paged(rows, page, PAGE_TASKS)
         for row in shown:
             row.record, row.rulings = await self._records.read(row.handle), rulings.get(row.handle, ())
         if batch is not None:
@@ -85,12 +90,6 @@ class Reports:
         batches = {batch.run_id: batch for batch in await self._journal.latest(limit)}
         runs = [run for run in await self._records.runs(limit) if run.run_id not in batches]
         return [_line(run) for run in sorted((*batches.values(), *runs), key=lambda run: -run.began_at)[:limit]]
-
-    async def _batch(self, id: str) -> BatchSummary | None:
-        try:
-            return await self._journal.summary(id)
-        except CallError:
-            return None
 
 
 # -------------------------------------------------------------------------------------------------- runs and tasks
@@ -116,11 +115,8 @@ class _Row:
         return (result.handle if result else self.task.handle if self.task else None) or ""
 
     @property
-    def verdict(self) -> str | None:
-        if self.outcome is None:
-            return self.task.verdict if self.task else None
-        result = self.outcome.result
-        return result.verdict.verdict if result and result.verdict else None
+    def passed(self) -> bool:
+        return self.outcome.passed if self.outcome else self.task is not None and self.task.verdict == "PASS"
 
     @property
     def end(self) -> float:
@@ -226,13 +222,17 @@ def _batch_view(
 def _shown(rows: Sequence[_Row]) -> dict[str, Any]:
     """What the report has of the rows of one page."""
     for row in rows:
-        row.outcome = row.outcome and _redacted(row.outcome)
+        if row.outcome:
+            given = {name: redactor.text(value) for name, value in row.outcome.input.items()}
+            row.outcome = replace(row.outcome, input=given)
     keys = _Keys(len(rows), [row.outcome for row in rows if row.outcome])
     views, courses = list[TaskView](), list[Course]()
     for row in rows:
         result = row.outcome.result if row.outcome else _result(row.record and row.record["result"])
-        state = row.outcome.state if row.outcome else row.task.state if row.task else "running"
-        word = row.verdict or ("no verdict" if state in ("ended", "done") else state.replace("_", " "))
+        verdict, state = (row.task.verdict, row.task.state) if row.task else (None, "running")
+        if row.outcome:
+            verdict, state = result and result.verdict and result.verdict.verdict, row.outcome.state
+        word = verdict or ("no verdict" if state in ("ended", "done") else state.replace("_", " "))
         view = _task_view(
             row.record,
             len(rows),
@@ -250,22 +250,13 @@ def _shown(rows: Sequence[_Row]) -> dict[str, Any]:
     return {"tasks": views, "timeline": timeline(courses), "filters": keys.filters()}
 
 
-def _redacted(outcome: ItemOutcome) -> ItemOutcome:
-    return replace(outcome, input={name: redactor.text(value) for name, value in outcome.input.items()})
-
-
-def _paged(rows: Sequence[_Row], number: int) -> tuple[Sequence[_Row], Pages]:
-    """What is on one page of a report. If there are several, what didn't pass is on the first ones."""
-    of = max(1, -(-len(rows) // PAGE_TASKS))
+def paged(items: Sequence[T], number: int, length: int) -> tuple[Sequence[T], Pages]:
+    """What is on one of the pages of this length. Raises CallError `unknown_page`."""
+    of = max(1, -(-len(items) // length))
     if number > of:
         raise CallError("unknown_page", f"there is no page {number}", hint=f"the last one is {of}")
-    start, end = (number - 1) * PAGE_TASKS, min(number * PAGE_TASKS, len(rows))
-    ordered = (
-        rows
-        if of == 1
-        else sorted(rows, key=lambda row: row.verdict == "PASS" and (row.outcome is None or row.outcome.passed))
-    )
-    return ordered[start:end], Pages(number, of, start + 1, end, len(rows))
+    start, end = (number - 1) * length, min(number * length, len(items))
+    return items[start:end], Pages(number, of, start + 1, end, len(items))
 
 
 def _page_notes(pages: Pages, run_id: str) -> list[str]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import RunArgument, find, numbers, other_attempts, rows_of, short_ids
+from delegate.cli.input.recorded import RunArgument, attempts_of, find, numbers, short_ids
 from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
 from delegate.cli.screen.output import (
     VERY_ROOMY,
@@ -29,9 +29,9 @@ from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.records.history import TaskSummary
 from delegate.report.amounts import when
+from delegate.report.reading import paged
 from delegate.report.tasks import latest_text, recorded_calls
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
-from delegate.types.errors import CallError
 from delegate.types.money import rough_usd
 
 ROWS, SCREENS = 100, 20
@@ -96,8 +96,8 @@ def show(
         if failed:
             records = {positions[task.handle]: await delegator.records.read(task.handle) or {} for task in tasks}
             return partial(_print_failed, records, run, rest)
-        rows = await rows_of(delegator, tasks[0].run_id)
-        return partial(_print_run, tasks, positions, rows | other_attempts(tasks, rows), rest)
+        rows, others = await attempts_of(delegator, tasks)
+        return partial(_print_run, tasks, positions, rows | others, rest)
 
     with refusals_as(format):
         work(delegator, lambda _: printer())()
@@ -105,15 +105,14 @@ def show(
 
 def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) -> tuple[Sequence[TaskSummary], str]:
     """The tasks of a page, and what to say below them."""
-    pages = max(1, -(-len(tasks) // length))
-    if page > pages:
-        raise CallError("unknown_page", f"there is no page {page}", hint=f"the last one is {pages}")
-    if pages == 1:
-        return tasks, ""
-    first, last = (page - 1) * length, min(page * length, len(tasks))
+    shown, pages = paged(tasks, page, length)
+    if pages.of == 1:
+        return shown, ""
     passes = sum(task.verdict == "PASS" for task in tasks)
-    rest = f"{first + 1:,} to {last:,} of {len(tasks):,} tasks" + (f", {passes:,} of them PASS" if passes else "")
-    return tasks[first:last], rest + (f"; the next: {command} --page {page + 1}" if page < pages else "")
+    rest = f"{pages.first:,} to {pages.last:,} of {pages.tasks:,} tasks" + (
+        f", {passes:,} of them PASS" if passes else ""
+    )
+    return shown, rest + (f"; the next: {command} --page {page + 1}" if page < pages.of else "")
 
 
 def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> None:
