@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from delegate._util.resources import text as text_of
+from delegate.hosts.host_tool import read_only_hint
 from delegate.policy import trust
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Effect, Tool
@@ -60,7 +61,7 @@ def declared(tool: T, annotations: object = None) -> T:
         ConfigError: a `tools.toml` is wrong.
     """
     open_world: bool | None = None
-    only_reads = _hint(annotations, "readOnlyHint") is True
+    only_reads = read_only_hint(annotations)
     tool = replace(tool, read_only=tool.read_only or only_reads)
     for one in _declarations():
         if one.is_of(tool):

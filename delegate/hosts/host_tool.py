@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
 from uuid import uuid4
 
 from delegate import contract
@@ -56,10 +56,20 @@ class Invocation:
     limit.
     """
     native: object = None
-    """The call as the framework's own value, for `parent_call`."""
+    """The call as the framework's own value, for `current`."""
+
+    @staticmethod
+    def current(kind: type[T]) -> T | None:
+        """The framework's own value for the call for which a child works here: its tools get that call's context.
+
+        None if no agent of this framework delegates.
+        """
+        return next((call for call in _parent_calls.get() if isinstance(call, kind)), None)
 
 
 _DEFAULT_INVOCATION = Invocation()
+_parent_calls: ContextVar[tuple[object, ...]] = ContextVar("delegate_parent_calls", default=())
+"""The calls for which children work here, of all frameworks, the innermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +133,6 @@ class HostTool:
                 cancellation.cancel()
 
         return self.delegator.wait_for(self.call(arguments, cancellable), on_poll=poll if stopped else None)
-
-
-_parent_calls: ContextVar[tuple[object, ...]] = ContextVar("delegate_parent_calls", default=())
-"""The calls for which children work here, of all frameworks, the innermost first."""
-
-
-def parent_call(kind: type[T]) -> T | None:
-    """The framework's own value for the call for which a child works: its tools get that call's context.
-
-    None if no agent of this framework delegates.
-    """
-    return next((call for call in _parent_calls.get() if isinstance(call, kind)), None)
 
 
 def make_delegate_tool(
@@ -328,6 +326,13 @@ def _own_tool(
         return ToolAnswer(text, running=running)
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
+
+
+def read_only_hint(annotations: object) -> bool:
+    """Whether the annotations of an MCP tool, as an object or a mapping, say `readOnlyHint: true`. None has no hint."""
+    if isinstance(annotations, Mapping):
+        return cast("Mapping[str, object]", annotations).get("readOnlyHint") is True
+    return getattr(annotations, "readOnlyHint", None) is True
 
 
 def text_of(content: Iterable[Mapping[str, Any]]) -> str:

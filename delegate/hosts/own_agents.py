@@ -76,18 +76,19 @@ class ChildRecorder:
             receipt.output = output
             receipt.write()
 
-    def finish(self, output: str | None = None, code: ChildCode | None = None, message: str = "") -> ChildRun:
-        """What the child did. It ended well, unless there is a `code`."""
-        self.stop()
-        if code is None:
-            return self.job.recorder.finish("completed", output=output)
-        status = "max_steps" if code == "max_steps" else "failed"
-        return self.job.recorder.finish(status, output=output, error=ErrorDetail(code=code, message=message))
-
     def stop(self) -> None:
         """Write the receipts of tool calls that were stopped before they ended."""
         while self._receipts:
             self._receipts.popitem()[1].write()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a child ended: well, unless there is a `code`."""
+
+    output: str | None = None
+    code: ChildCode | None = None
+    message: str = ""
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class AgentRunner(Generic[R]):
     """Runs children as agents of a framework: `play` runs one to its end, and may raise TooManyTurns."""
 
     make_recorder: Callable[[Job], R]
-    play: Callable[[R], Awaitable[ChildRun]]
+    play: Callable[[Job, R], Awaitable[Ending]]
     is_whole: bool = True
     """Whether the agent has its own tools, which a task can't restrict."""
     records_tools: bool = True
@@ -104,18 +105,24 @@ class AgentRunner(Generic[R]):
 
     async def run(self, job: Job) -> ChildRun:
         """Run one child."""
-        recorder = self.make_recorder(job)
         if self.is_whole and job.task.tools is not None:
             message = "this child's agent has its own tools, which a task can't restrict: remove `tools` from the task"
-            return recorder.finish(code="tools_fixed", message=f"{message} and resend the call")
+            error = ErrorDetail(code="tools_fixed", message=f"{message} and resend the call")
+            return job.recorder.finish("failed", error=error)
+        recorder = self.make_recorder(job)
         try:
-            return await self.play(recorder)
+            ending = await self.play(job, recorder)
         except TooManyTurns as error:
             message = str(error) or f"the child still called tools after {job.max_steps} turns"
-            return recorder.finish(code="max_steps", message=message)
+            ending = Ending(code="max_steps", message=message)
         finally:
             recorder.stop()
             self.records_tools = self.records_tools and recorder.sees_all_calls
+        if ending.code is None:
+            return job.recorder.finish("completed", output=ending.output)
+        status = "max_steps" if ending.code == "max_steps" else "failed"
+        error = ErrorDetail(code=ending.code, message=ending.message)
+        return job.recorder.finish(status, output=ending.output, error=error)
 
 
 def as_report(output: object) -> str:

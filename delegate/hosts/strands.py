@@ -31,7 +31,8 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LOOK_SECONDS
 from delegate.hosts import progress
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer, approval_denied, parent_call
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer, approval_denied
+from delegate.hosts.stream import steps
 from delegate.hosts.tool_functions import tool_functions
 from delegate.types import Parent, Usage
 from delegate.types.errors import ConfigError, ToolError
@@ -82,27 +83,21 @@ class _DelegateTool(AgentTool):
         signal = cast("threading.Event | None", getattr(context or agent, "cancel_signal", None))
 
         async def call(on_event: EventSink) -> ToolAnswer:
-            cancellation = Cancellation()
-            invocation = Invocation(
-                parent=_parent(agent, invocation_state),
-                session=agent,
-                on_event=on_event,
-                cancellation=cancellation,
-                native=invocation_state,
-            )
-            watcher = asyncio.create_task(_cancel_when(signal, cancellation))
+            parent, stop, state = _parent(agent, invocation_state), Cancellation(), invocation_state
+            invocation = Invocation(parent=parent, session=agent, on_event=on_event, cancellation=stop, native=state)
+            watcher = asyncio.create_task(_cancel_when(signal, stop))
             try:
                 return await self._host_tool.call(tool_use["input"], invocation)
             finally:
                 watcher.cancel()
 
-        async with aclosing(progress.steps(call)) as stream:
+        async with aclosing(steps(call)) as stream:
             async for step in stream:
                 if isinstance(step, ToolAnswer):
                     _add_usage(agent, step.usage)
                     yield _result(tool_use, step)
                 else:
-                    yield step[1]
+                    yield progress.line(step)
 
 
 tool, read_tool, think_tool, follow_up_tools = tool_functions(_DelegateTool)
@@ -165,7 +160,7 @@ def _child_tool(given: object) -> Tool:
 
 async def _call_native(name: str, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as the parent's own loop does."""
-    state: _State | None = parent_call(dict)
+    state: _State | None = Invocation.current(dict)
     if state is None:
         raise ToolError(f"{name} is available only in a run of its Strands agent: continue without it")
     use = ToolUse(toolUseId=f"child-{uuid4().hex}", name=name, input=dict(arguments))

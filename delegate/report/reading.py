@@ -319,9 +319,7 @@ def _tone(words: Sequence[tuple[str, Tone]]) -> Tone:
 
 def _counts(words: Sequence[tuple[str, Tone]], *, not_started: int = 0) -> list[tuple[int, str, Tone]]:
     """The number of tasks by their words, most first. Those that haven't started have none yet."""
-    tones: dict[str, Tone] = {}
-    for word, tone in words:
-        tones.setdefault(word, tone)
+    tones = dict(reversed(words))  # the first of each word
     counts = Counter(word for word, _ in words)
     rows: list[tuple[int, str, Tone]] = sorted(((counts[word], word, tones[word]) for word in tones), reverse=True)
     return rows if not_started <= 0 else [*rows, (not_started, "NOT STARTED", "none")]

@@ -98,10 +98,9 @@ class _Views:
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.status}: {error.reason}\n")
         except DelegateError as error:
-            is_wrong = isinstance(error, CallError)
-            response = _reply(
-                problem_page(str(error)), HTTPStatus.NOT_FOUND if is_wrong else HTTPStatus.INTERNAL_SERVER_ERROR
-            )
+            unknown = isinstance(error, CallError)
+            status = HTTPStatus.NOT_FOUND if unknown else HTTPStatus.INTERNAL_SERVER_ERROR
+            response = _reply(problem_page(str(error)), status)
         except Exception:
             _log.exception("a page can't be shown")
             response = web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="500: this page can't be shown\n")

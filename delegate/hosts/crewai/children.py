@@ -21,8 +21,8 @@ from crewai.utilities.string_utils import sanitize_tool_name
 
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts.crewai.tool import DelegateTool
-from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_REASONS, AgentRunner, ChildRecorder, TooManyTurns
-from delegate.types import ChildRun, JsonObject, Usage
+from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_REASONS, AgentRunner, ChildRecorder, Ending, TooManyTurns
+from delegate.types import JsonObject, Usage
 from delegate.types.errors import BudgetExceeded, ConfigError, ToolDenied
 from delegate.types.ports import Tool, ToolOutput
 
@@ -92,9 +92,8 @@ def _agents(agent: Agent | Crew) -> Sequence[BaseAgent]:
 
 
 async def _play(
-    agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject] | None, recorder: "_ChildRecorder"
-) -> ChildRun:
-    job = recorder.job
+    agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject] | None, job: Job, recorder: "_ChildRecorder"
+) -> Ending:
     inputs = {"prompt": job.prompt, "goal": job.task.goal, "context": job.task.context or ""}
     inputs = make_inputs(job) if make_inputs else inputs
     running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, job.prompt, inputs, recorder))
@@ -108,7 +107,7 @@ async def _play(
         if recorder.over_limit:
             raise recorder.over_limit from None
         raise
-    return recorder.finish(output, *(CUT_OFF if recorder.finish_reason in CUT_OFF_REASONS else ()))
+    return Ending(output, *(CUT_OFF if recorder.finish_reason in CUT_OFF_REASONS else ()))
 
 
 def _kickoff(agent: Agent | Crew, prompt: str, inputs: JsonObject, recorder: "_ChildRecorder") -> str:

@@ -27,9 +27,9 @@ from google.genai import types
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts import declarations
 from delegate.hosts.google_adk.tool import DelegateTool
-from delegate.hosts.host_tool import approval_denied, parent_call
-from delegate.hosts.own_agents import AgentRunner, ChildRecorder, TooManyTurns, as_report
-from delegate.types import ChildRun, JsonObject, Usage
+from delegate.hosts.host_tool import Invocation, approval_denied
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns, as_report
+from delegate.types import JsonObject, Usage
 from delegate.types.codes import ChildCode
 from delegate.types.errors import BudgetExceeded, ConfigError, ToolError
 from delegate.types.ports import Tool, ToolOutput
@@ -72,7 +72,7 @@ def _child_tool(given: object) -> Tool:
 
 async def _call_native(tool: BaseTool, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as ADK's own loop does, and apply its changes to the parent's session."""
-    if (context := parent_call(ToolContext)) is None:
+    if (context := Invocation.current(ToolContext)) is None:
         raise ToolError(f"{tool.name} is available only in a run of its ADK agent: continue without it")
     function_call = types.FunctionCall(id=f"child-{uuid4().hex}", name=tool.name, args=dict(arguments))
     event = await handle_function_call_list_async(context.get_invocation_context(), [function_call], {tool.name: tool})
@@ -115,11 +115,11 @@ def child(agent: BaseNode | App, *, make_state: Callable[[Job], JsonObject] | No
 
 
 async def _play(
-    agent: BaseNode | App, make_state: Callable[[Job], JsonObject] | None, recorder: "_ChildRecorder"
-) -> ChildRun:
+    agent: BaseNode | App, make_state: Callable[[Job], JsonObject] | None, job: Job, recorder: "_ChildRecorder"
+) -> Ending:
     app = agent if isinstance(agent, App) else App(name="delegate", root_agent=agent)
     runner = InMemoryRunner(app=app.model_copy(update={"plugins": [recorder, *app.plugins]}))
-    job, state = recorder.job, make_state(recorder.job) if make_state else None
+    state = make_state(job) if make_state else None
     session = await runner.session_service.create_session(app_name=runner.app_name, user_id="delegate", state=state)
     last: Event | None = None
     events = runner.run_async(
@@ -135,20 +135,20 @@ async def _play(
         raise recorder.over_limit
     if recorder.waits_for is not None:
         waits_for = f"the child called {recorder.waits_for}, which needs a confirmation"
-        return recorder.finish(code="needs_approval", message=f"{waits_for}, and no person is available to give it")
+        return Ending(code="needs_approval", message=f"{waits_for}, and no person is available to give it")
     if last is None:
-        return recorder.finish(code="bad_report", message="the child's agent ended without a response")
+        return Ending(code="bad_report", message="the child's agent ended without a response")
     if last.long_running_tool_ids:
         message = "the child's agent waits for the result of a tool that runs elsewhere"
-        return recorder.finish(code="needs_a_person", message=message)
+        return Ending(code="needs_a_person", message=message)
     parts = (last.content and last.content.parts) or ()
     text = "".join(part.text or "" for part in parts if not part.thought)
     if (reason := last.finish_reason) not in (None, types.FinishReason.STOP):
         code: ChildCode = "truncated" if reason is types.FinishReason.MAX_TOKENS else "refused"
-        return recorder.finish(text or None, code, f"the model's last message has the finish reason {reason}")
+        return Ending(text or None, code, f"the model's last message has the finish reason {reason}")
     if last.error_code:
-        return recorder.finish(text or None, "unexpected_stop", f"{last.error_code}: {last.error_message}")
-    return recorder.finish(text or as_report(last.output or ""))
+        return Ending(text or None, "unexpected_stop", f"{last.error_code}: {last.error_message}")
+    return Ending(text or as_report(last.output or ""))
 
 
 class _ChildRecorder(ChildRecorder, BasePlugin):

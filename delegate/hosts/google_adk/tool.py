@@ -14,6 +14,7 @@ from google.genai import types
 
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
+from delegate.hosts.stream import steps
 from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent
 from delegate.types.events import Event as DelegateEvent
@@ -43,7 +44,7 @@ class DelegateTool(BaseTool):
             return await self._host_tool.call(args, invocation)
 
         async def node() -> AsyncGenerator[Event]:
-            async with aclosing(progress.steps(call)) as stream:
+            async with aclosing(steps(call)) as stream:
                 async for step in stream:
                     if isinstance(step, ToolAnswer):
                         answers.append(step)
@@ -58,10 +59,10 @@ class DelegateTool(BaseTool):
 tool, read_tool, think_tool, follow_up_tools = tool_functions(DelegateTool)
 
 
-def _event(step: tuple[DelegateEvent, str] | ToolAnswer) -> Event:
+def _event(step: DelegateEvent | ToolAnswer) -> Event:
     """An event of the run. If it weren't partial, it would look like the agent's final response."""
     if not isinstance(step, ToolAnswer):
-        return Event(partial=True, content=types.ModelContent(step[1] + "\n"))
+        return Event(partial=True, content=types.ModelContent(progress.line(step) + "\n"))
     usage = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=step.usage.input_tokens,
         candidates_token_count=step.usage.output_tokens,

@@ -29,7 +29,7 @@ from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import approval_denied, parent_call
+from delegate.hosts.host_tool import Invocation, approval_denied
 from delegate.hosts.langchain.tool import (
     AnyToolRuntime,
     DelegateTool,
@@ -44,10 +44,11 @@ from delegate.hosts.own_agents import (
     CUT_OFF_REASONS,
     AgentRunner,
     ChildRecorder,
+    Ending,
     NativeTool,
     TooManyTurns,
 )
-from delegate.types import ChildRun, JsonObject, Usage
+from delegate.types import JsonObject, Usage
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Tool, ToolOutput
 
@@ -65,7 +66,7 @@ def child_tools(tools: Sequence[BaseTool | Callable[..., Any] | JsonObject]) -> 
 
 def _child_tool(native: BaseTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        parent: AnyToolRuntime | None = parent_call(ToolRuntime)
+        parent: AnyToolRuntime | None = Invocation.current(ToolRuntime)
         node = ToolNode([native], handle_tool_errors=True, awrap_tool_call=_refuse_state_changes)
         graph = StateGraph(MessagesState).add_node("tools", node).set_entry_point("tools").set_finish_point("tools")
         tool_call = ToolCall(type="tool_call", name=native.name, args=dict(arguments), id=f"call_{uuid4().hex}")
@@ -105,7 +106,7 @@ async def _run_isolated(graph: Graph, message: AnyMessage, callbacks: Sequence[B
 
     It gets the parent's context and configurable settings. Its trace is nested under the parent's call.
     """
-    parent: AnyToolRuntime | None = parent_call(ToolRuntime)
+    parent: AnyToolRuntime | None = Invocation.current(ToolRuntime)
     variables = copy_context()
     for variable, value in variables.items():
         if isinstance(value, BaseCallbackHandler):
@@ -138,7 +139,7 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
 
     return AgentRunner(
         _ChildRecorder,
-        lambda recorder: _play(make([_langchain_tool(one) for one in recorder.job.tools]), recorder),
+        lambda job, recorder: _play(make([_langchain_tool(one) for one in job.tools]), job, recorder),
         is_whole=False,
     )
 
@@ -153,19 +154,19 @@ def child(graph: Graph) -> ChildRunner:
     return AgentRunner(_ChildRecorder, partial(_play, graph))
 
 
-async def _play(graph: Graph, recorder: "_ChildRecorder") -> ChildRun:
+async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
     try:
-        state = await _run_isolated(graph, HumanMessage(recorder.job.prompt), [recorder])
+        state = await _run_isolated(graph, HumanMessage(job.prompt), [recorder])
     except GraphRecursionError as error:
         raise TooManyTurns(str(error)) from None
     last = next(reversed(messages(state)), None)
     if "__interrupt__" in state:
         message = "the child's graph waits for a person, and no person is available"
-        return recorder.finish(code="needs_a_person", message=message)
+        return Ending(code="needs_a_person", message=message)
     if not isinstance(last, BaseMessage):
-        return recorder.finish(code="bad_report", message="the child's graph ended without a message")
+        return Ending(code="bad_report", message="the child's graph ended without a message")
     reason = last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason"))
-    return recorder.finish(last.text, *(CUT_OFF if reason in CUT_OFF_REASONS else ()))
+    return Ending(last.text, *(CUT_OFF if reason in CUT_OFF_REASONS else ()))
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:

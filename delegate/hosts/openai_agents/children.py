@@ -21,10 +21,10 @@ from agents.tool import (
 from agents.tool_context import ToolContext
 
 from delegate.child.job import ChildRunner, Job, call_tool
-from delegate.hosts.host_tool import parent_call
+from delegate.hosts.host_tool import Invocation
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name
-from delegate.hosts.own_agents import AgentRunner, ChildRecorder, NativeTool, as_report
-from delegate.types import ChildRun, JsonObject, Usage
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, as_report
+from delegate.types import JsonObject, Usage
 from delegate.types.errors import ConfigError, ToolDenied
 from delegate.types.ports import Tool, ToolOutput
 
@@ -47,7 +47,7 @@ def _child_tool(tool: FunctionTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
         if tool.needs_approval is not False or tool.tool_input_guardrails or tool.tool_output_guardrails:
             raise ToolDenied(f"{tool.name} needs an approval or a guardrail, which a child lacks: continue without it")
-        parent: ToolContext[Any] | None = parent_call(ToolContext)
+        parent: ToolContext[Any] | None = Invocation.current(ToolContext)
         raw = json.dumps(dict(arguments))
         context = ToolContext[Any](
             parent.context if parent else None,
@@ -107,11 +107,10 @@ def runner(agent: Agent[Any], *, context: Any = None, run_config: RunConfig | No
             "Delegator(tools=child_tools(…))"
         )
 
-    async def play(recorder: "_ChildRecorder") -> ChildRun:
-        tools = recorder.job.tools
-        child = agent.clone(tools=[recorder.tool(one) for one in tools], output_type=None)
-        alone = not all(one.parallel for one in tools)
-        return await _play(recorder, child, context, run_config, one_tool_at_a_time=alone)
+    async def play(job: Job, recorder: "_ChildRecorder") -> Ending:
+        child = agent.clone(tools=[recorder.tool(one) for one in job.tools], output_type=None)
+        alone = not all(one.parallel for one in job.tools)
+        return await _play(job, recorder, child, context, run_config, one_tool_at_a_time=alone)
 
     return AgentRunner(_ChildRecorder, play, is_whole=False)
 
@@ -137,22 +136,23 @@ def child(
     """
     return AgentRunner(
         _ChildRecorder,
-        lambda recorder: _play(
-            recorder, recorder.agent(agent), make_context(recorder.job) if make_context else context, run_config
+        lambda job, recorder: _play(
+            job, recorder, recorder.agent(agent), make_context(job) if make_context else context, run_config
         ),
     )
 
 
 async def _play(
+    job: Job,
     recorder: "_ChildRecorder",
     agent: Agent[Any],
     context: Any,
     config: RunConfig | None,
     *,
     one_tool_at_a_time: bool = False,
-) -> ChildRun:
+) -> Ending:
     """Run a child. Its context and configuration default to those of the parent."""
-    parent: ToolContext[Any] | None = parent_call(ToolContext)
+    parent: ToolContext[Any] | None = Invocation.current(ToolContext)
     if config is None:  # the parent's, without its model, which would replace the child's
         config = replace((parent.run_config if parent else None) or RunConfig(), model=None)
     config = recorder.config = replace(config, tool_not_found_behavior="return_error_to_model")
@@ -161,7 +161,7 @@ async def _play(
     try:
         result = await Runner.run(
             agent,
-            recorder.job.prompt,
+            job.prompt,
             context=parent.context if parent and context is None else context,
             run_config=config,
             hooks=recorder,
@@ -172,8 +172,8 @@ async def _play(
     if result.interruptions:
         tools = ", ".join(str(one.name) for one in result.interruptions)
         message = f"the child called {tools}, which needs an approval, and no person is available to give it"
-        return recorder.finish(code="needs_approval", message=message)
-    return recorder.finish(as_report(result.final_output))
+        return Ending(code="needs_approval", message=message)
+    return Ending(as_report(result.final_output))
 
 
 class _ChildRecorder(RunHooks[Any], ChildRecorder):

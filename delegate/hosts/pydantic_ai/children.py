@@ -25,10 +25,10 @@ from pydantic_ai.usage import RunUsage, UsageBase, UsageLimits
 
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import approval_denied, parent_call
-from delegate.hosts.own_agents import AgentRunner, ChildRecorder, NativeTool, TooManyTurns, as_report
+from delegate.hosts.host_tool import Invocation, approval_denied
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
 from delegate.hosts.pydantic_ai.tool import DelegateTool
-from delegate.types import ChildRun, JsonObject, Usage
+from delegate.types import JsonObject, Usage
 from delegate.types.codes import ChildCode
 from delegate.types.errors import ConfigError, ToolError
 from delegate.types.ports import Tool, ToolOutput
@@ -48,7 +48,7 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
     toolset = FunctionToolset[Any]([native])
 
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        parent: RunContext[Any] | None = parent_call(RunContext)
+        parent: RunContext[Any] | None = Invocation.current(RunContext)
         if parent is None:
             raise ToolError(f"{native.name} is available only in a run of its agent: continue without it")
         context = replace(parent, usage=(used := RunUsage()), retries={})
@@ -106,7 +106,7 @@ def runner(agent: AbstractAgent[Any, Any], *, deps: Any = None) -> ChildRunner:
         )
     return AgentRunner(
         lambda job: _ChildRecorder(job, {one.name for one in job.tools}),
-        lambda recorder: _play(agent, recorder, deps, [_framework_tool(one) for one in recorder.job.tools]),
+        lambda job, recorder: _play(agent, job, recorder, deps, [_framework_tool(one) for one in job.tools]),
         is_whole=False,
     )
 
@@ -127,22 +127,26 @@ def child(
     as with `runner`.
     """
     return AgentRunner(
-        _ChildRecorder, lambda recorder: _play(agent, recorder, make_deps(recorder.job) if make_deps else deps)
+        _ChildRecorder, lambda job, recorder: _play(agent, job, recorder, make_deps(job) if make_deps else deps)
     )
 
 
 async def _play(
-    agent: AbstractAgent[Any, Any], recorder: "_ChildRecorder", deps: Any, tools: Sequence[pydantic_ai.Tool[Any]] = ()
-) -> ChildRun:
-    parent: RunContext[Any] | None = parent_call(RunContext)
+    agent: AbstractAgent[Any, Any],
+    job: Job,
+    recorder: "_ChildRecorder",
+    deps: Any,
+    tools: Sequence[pydantic_ai.Tool[Any]] = (),
+) -> Ending:
+    parent: RunContext[Any] | None = Invocation.current(RunContext)
     try:
         result = await agent.run(
-            recorder.job.prompt,
+            job.prompt,
             deps=parent.deps if parent and deps is None else deps,
             toolsets=[FunctionToolset[Any](tools)],
             capabilities=[recorder],
             usage=recorder.all_used,
-            usage_limits=UsageLimits(request_limit=recorder.job.max_steps),
+            usage_limits=UsageLimits(request_limit=job.max_steps),
         )
     except UsageLimitExceeded as error:
         raise TooManyTurns(str(error)) from None
@@ -150,10 +154,8 @@ async def _play(
         recorder.record_besides(_usage(recorder.all_used, recorder.all_used.requests))
     output = as_report(result.output)
     if (code := _FAILURES.get(result.response.finish_reason or "")) is not None:
-        return recorder.finish(
-            output, code, f"the model's last message has the finish reason {result.response.finish_reason}"
-        )
-    return recorder.finish(output)
+        return Ending(output, code, f"the model's last message has the finish reason {result.response.finish_reason}")
+    return Ending(output)
 
 
 _FAILURES: Mapping[str, ChildCode] = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}

@@ -16,6 +16,7 @@ from pydantic_core import SchemaValidator, core_schema
 from delegate.contract import Arguments
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
+from delegate.hosts.stream import steps
 from delegate.hosts.tool_functions import tool_functions
 from delegate.types import JsonObject, Parent
 
@@ -64,14 +65,13 @@ _ANY_ARGUMENTS = SchemaValidator(core_schema.no_info_plain_validator_function(_a
 async def _call_with_progress(host_tool: HostTool, arguments: Arguments, context: RunContext[Any]) -> ToolAnswer:
     """Answer the call, and emit its progress as events of the run."""
     invocation = Invocation(parent=_parent(context), session=object(), native=context)
-    steps = progress.steps(lambda sink: host_tool.call(arguments, replace(invocation, on_event=sink)))
-    async with aclosing(steps) as stream:
+    async with aclosing(steps(lambda sink: host_tool.call(arguments, replace(invocation, on_event=sink)))) as stream:
         async for step in stream:
             if isinstance(step, ToolAnswer):
                 return step
-            event, text = step
+            event = ChildProgressEvent(kind=step.kind, task_index=step.task_index, text=progress.line(step))
             with suppress(UserError):  # a context that was created by hand has no event stream
-                await context.emit(ChildProgressEvent(kind=event.kind, task_index=event.task_index, text=text))
+                await context.emit(event)
     raise AssertionError("the stream of a call ended without its answer")
 
 

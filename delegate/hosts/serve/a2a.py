@@ -37,8 +37,9 @@ from delegate import contract
 from delegate._util.fencing import one_line
 from delegate.contract.brief import criteria_in
 from delegate.engine.error_mapping import error_detail
-from delegate.hosts.progress import steps
+from delegate.hosts.progress import line
 from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany, parse
+from delegate.hosts.stream import steps
 from delegate.types import ErrorDetail, TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import EventSink
@@ -210,9 +211,9 @@ class _Handler(RequestHandler):
                     return await delegation.wait(handle=handle, or_question=True)
 
             async with aclosing(steps(until_end)) as stream:
-                async for step in stream:
-                    if not isinstance(step, bool) and step[0].handle == handle and step[0].at >= since:
-                        status = _status(types.TASK_STATE_WORKING, step[1])
+                async for event in stream:
+                    if not isinstance(event, bool) and event.handle == handle and event.at >= since:
+                        status = _status(types.TASK_STATE_WORKING, line(event))
                         yield types.TaskStatusUpdateEvent(task_id=handle, context_id=task.context_id, status=status)
             task = await self._task(client, handle)
         for artifact in task.artifacts:
