@@ -14,9 +14,9 @@ from delegate.types.ports import Tool, ToolOutput
 
 R = TypeVar("R", bound="ChildRecorder")
 
-CUT_OFF_REASONS = ("length", "max_tokens", "MAX_TOKENS")
+CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
 """Finish reasons of providers for a message that was cut off by a token limit."""
-CUT_OFF: tuple[ChildCode, str] = ("truncated", "the model's last message was cut off by a token limit")
+CUT_OFF_MESSAGE = "the model's last message was cut off by a token limit"
 
 
 @dataclass(frozen=True, slots=True)

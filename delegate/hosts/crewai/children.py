@@ -21,7 +21,7 @@ from crewai.utilities.string_utils import sanitize_tool_name
 
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts.crewai.tool import DelegateTool
-from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_REASONS, AgentRunner, ChildRecorder, Ending, TooManyTurns
+from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_MESSAGE, AgentRunner, ChildRecorder, Ending, TooManyTurns
 from delegate.types import JsonObject, Usage
 from delegate.types.errors import BudgetExceeded, ConfigError, ToolDenied
 from delegate.types.ports import Tool, ToolOutput
@@ -107,7 +107,7 @@ async def _play(
         if recorder.over_limit:
             raise recorder.over_limit from None
         raise
-    return Ending(output, *(CUT_OFF if recorder.finish_reason in CUT_OFF_REASONS else ()))
+    return Ending(output, "truncated", CUT_OFF_MESSAGE) if recorder.finish_reason in CUT_OFF else Ending(output)
 
 
 def _kickoff(agent: Agent | Crew, prompt: str, inputs: JsonObject, recorder: "_ChildRecorder") -> str:

@@ -41,7 +41,7 @@ from delegate.hosts.langchain.tool import (
 )
 from delegate.hosts.own_agents import (
     CUT_OFF,
-    CUT_OFF_REASONS,
+    CUT_OFF_MESSAGE,
     AgentRunner,
     ChildRecorder,
     Ending,
@@ -166,7 +166,7 @@ async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
     if not isinstance(last, BaseMessage):
         return Ending(code="bad_report", message="the child's graph ended without a message")
     reason = last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason"))
-    return Ending(last.text, *(CUT_OFF if reason in CUT_OFF_REASONS else ()))
+    return Ending(last.text, "truncated", CUT_OFF_MESSAGE) if reason in CUT_OFF else Ending(last.text)
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:

@@ -14,10 +14,8 @@ import agents
 from agents import Agent, FunctionTool, Handoff, ModelResponse, RunConfig, RunContextWrapper, RunHooks, Runner
 from agents.mcp import MCPServer
 from agents.run_config import ToolExecutionConfig
-from agents.tool import (
-    maybe_invoke_function_tool_failure_error_function,
-    set_function_tool_failure_error_function,
-)
+from agents.tool import maybe_invoke_function_tool_failure_error_function as failure_message
+from agents.tool import set_function_tool_failure_error_function
 from agents.tool_context import ToolContext
 
 from delegate.child.job import ChildRunner, Job, call_tool
@@ -74,9 +72,7 @@ async def _invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str)
     try:
         answer = await raising.on_invoke_tool(context, arguments)
     except Exception as error:
-        answer = await maybe_invoke_function_tool_failure_error_function(
-            function_tool=tool, context=context, error=error
-        )
+        answer = await failure_message(function_tool=tool, context=context, error=error)
         if answer is None:
             raise
         errors.append(tool.name)
