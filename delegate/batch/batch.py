@@ -146,9 +146,10 @@ class Batch:
         """When the first item could start, on the monotonic clock."""
         self.settled_before = 0
         """Items that finished in earlier sessions."""
+        self.running = 0
+        """Number of running items."""
         self._config = config
         self._cancellation = Cancellation()
-        self._running = 0
         self._children = set[str]()
         """Ids of the items whose child may be running; the others are being judged."""
         self._tasks = set[asyncio.Task[None]]()
@@ -173,14 +174,9 @@ class Batch:
         return self._config.results.path if self._config.results else None
 
     @property
-    def running(self) -> int:
-        """Number of running items."""
-        return self._running
-
-    @property
     def working(self) -> int:
         """Number of running items whose child may be running; the children of the others have ended."""
-        return min(len(self._children), self._running)
+        return min(len(self._children), self.running)
 
     async def outcomes(self) -> AsyncGenerator[ItemOutcome]:
         """Run the batch and yield the outcome of each item when it finishes."""
@@ -262,7 +258,7 @@ class Batch:
                 message = await self._messages.get()
                 if message == "slot_free":
                     continue
-                self._running -= 1  # only here, so that a slow consumer doesn't make more items start
+                self.running -= 1  # only here, so that a slow consumer doesn't make more items start
                 if isinstance(message, BaseException):
                     raise message
                 if message is not None:
@@ -271,7 +267,7 @@ class Batch:
                 raise self._failure
         finally:
             timer.cancel()
-            if self._running:
+            if self.running:
                 self._stop("the iteration ended early")
             await run_to_completion(self._shut_down(), self._cancellation)
             self._trace.end()
@@ -304,16 +300,16 @@ class Batch:
         """
         slots = min(self._config.concurrency, self._config.engine.capacity or _MAX_CONCURRENCY)
         most = 2 * slots if self._config.stop_after_failures is None else slots
-        while len(self._children) < slots and self._running < most and self._may_start():
+        while len(self._children) < slots and self.running < most and self._may_start():
             item = self._schedule.next()
             if item is None:
                 break
-            self._running += 1
+            self.running += 1
             self._children.add(item.id)
             task = asyncio.create_task(self._process(item), context=self._trace.context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return self._running > 0
+        return self.running > 0
 
     def _may_start(self) -> bool:
         limits = self._config

@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -164,11 +164,7 @@ class ResultsFile:
 
         `table` are the columns of a CSV.
         """
-        try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
-        if os.fstat(self._file).st_size:
+        if os.fstat(self._open(self.path)).st_size:
             self.close()
             hint = "name another file, or resume its batch with --resume"
             raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
@@ -183,15 +179,13 @@ class ResultsFile:
     async def rewrite(self, outcomes: AsyncIterator[ItemOutcome], table: Table | None = None) -> None:
         """Replace the file with one that holds these outcomes, which are all that are on record."""
         temporary = self.path.with_name(f".{self.path.name}.new")
-        try:
-            temporary.unlink(missing_ok=True)  # a link that a child left here would lead to another file
-            self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
+        with suppress(OSError):
+            temporary.unlink()  # a link that a child left here would lead to another file
+        file = self._open(temporary, os.O_EXCL)
         self._append_header(table)
         async for outcome in outcomes:
             self.add(outcome)
-        os.fsync(self._file)
+        os.fsync(file)
         os.replace(temporary, self.path)
 
     def add(self, outcome: ItemOutcome) -> None:
@@ -205,6 +199,14 @@ class ResultsFile:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _open(self, path: Path, flags: int = 0) -> int:
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | flags, 0o666)
+        except OSError as error:
+            message = f"{self.path} can't be written: {error.strerror}"
+            raise CallError("bad_results", message, field="results") from None
+        return self._file
 
     def _append_header(self, table: Table | None) -> None:
         self._table = table or self._table
@@ -232,10 +234,6 @@ def refuse_unusable(path: Path) -> None:
         raise CallError("bad_results", message, field="results")
     if not path.absolute().parent.is_dir():
         raise CallError("bad_results", f"{path}: the folder doesn't exist", field="results", hint="create it first")
-
-
-def _unwritable(path: Path, error: OSError) -> CallError:
-    return CallError("bad_results", f"{path} can't be written: {error.strerror}", field="results")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)

@@ -235,7 +235,7 @@ def no_tasks(name: str) -> CallError:
     return CallError("bad_task", message)
 
 
-class _Lines:
+class _Lines(Iterator[str]):
     """Iterates over the lines of a file as text, and can continue after a line that raised CallError."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -243,9 +243,6 @@ class _Lines:
         self._skip = False
         self.number = 0
         self.failed = False
-
-    def __iter__(self) -> "_Lines":
-        return self
 
     def __next__(self) -> str:
         while self._skip:

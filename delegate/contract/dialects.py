@@ -147,7 +147,7 @@ think_tool = partial(_local_tool, "think", "Think")
 def _envelope(dialect: Dialect, name: str, description: str, parameters: JsonObject) -> JsonObject:
     """Return a definition with the keys of a dialect, and its parameters in the dialect's part of JSON Schema."""
     text, is_strict = {"name": name, "description": description}, dialect.endswith("-strict")
-    parameters = _strict(parameters) if is_strict else parameters
+    parameters = strict_schema(parameters) if is_strict else parameters
     match dialect:
         case "openai" | "openai-strict":
             strict = {"strict": True} if is_strict else {}
@@ -169,13 +169,13 @@ def _envelope(dialect: Dialect, name: str, description: str, parameters: JsonObj
 _TEXT: JsonObject = {"type": "string"}
 
 
-def _strict(schema: JsonObject) -> JsonObject:
+def strict_schema(schema: JsonObject) -> JsonObject:
     """Convert to OpenAI's strict subset: optional properties are required but nullable, free-form objects JSON text."""
     if "object" in _types(schema) and "properties" not in schema:
         types = list(dict.fromkeys("string" if type == "object" else type for type in _types(schema)))
         description = {"description": f"{schema['description']} as JSON text"} if "description" in schema else {}
         return {**schema, **description, "type": types if len(types) > 1 else types[0]}
-    schema = _with_parts(schema, _strict)
+    schema = _with_parts(schema, strict_schema)
     if schema.get("anyOf") == [_TEXT, _TEXT]:  # one of them was a free-form object
         del schema["anyOf"]
         schema |= {"type": "string", "description": "Text, or an object as JSON text"}

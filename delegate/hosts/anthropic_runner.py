@@ -29,14 +29,7 @@ from opentelemetry import trace
 
 from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    make_delegate_tool,
-    small_tools,
-    text_of,
-)
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer, make_delegate_tool, small_tools, text_of
 from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 from delegate.types.errors import ToolError

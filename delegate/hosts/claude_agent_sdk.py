@@ -29,15 +29,7 @@ from pydantic import Field, create_model
 
 from delegate.delegator import Delegator
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    ToolAnswer,
-    make_delegate_tool,
-    read_only_hint,
-    small_tools,
-    text_of,
-)
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer, make_delegate_tool, small_tools, text_of
 from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 from delegate.types.errors import ToolError
@@ -142,8 +134,7 @@ def _child_tool(tool: AnyTool) -> Tool:
         result = await tool.handler(dict(arguments))
         return ToolOutput(text_of(result.get("content", [])), "error" if result.get("is_error") else "ok")
 
-    made = Tool(tool.name, tool.description, schema, call, read_only=read_only_hint(tool.annotations))
-    return declared(made, tool.annotations)
+    return declared(Tool(tool.name, tool.description, schema, call), tool.annotations)
 
 
 def _schema(given: type[Any] | dict[str, Any]) -> JsonObject:

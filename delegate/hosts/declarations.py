@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from delegate._util.resources import text as text_of
+from delegate.hosts.host_tool import read_only_hint
 from delegate.policy import trust
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Effect, Tool
@@ -60,6 +61,8 @@ def declared(tool: T, annotations: object = None) -> T:
         ConfigError: a `tools.toml` is wrong.
     """
     open_world: bool | None = None
+    only_reads = read_only_hint(annotations)
+    tool = replace(tool, read_only=tool.read_only or only_reads)
     for one in _declarations():
         if one.is_of(tool):
             open_world = one.open_world if open_world is None else open_world
@@ -73,7 +76,7 @@ def declared(tool: T, annotations: object = None) -> T:
             )
     if open_world is None:
         open_world = _hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
-    if _hint(annotations, "readOnlyHint") is True and tool.effects is None and open_world:
+    if only_reads and tool.effects is None and open_world:
         return replace(tool, effects=_REACHES_OUT)
     # `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
     only_adds = all(_hint(annotations, hint) is False for hint in ("readOnlyHint", "destructiveHint"))

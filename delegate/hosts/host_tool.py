@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
@@ -54,9 +55,21 @@ class Invocation:
     """Seconds after which a call that still runs goes on in the background, and is answered with its handles. None: no
     limit.
     """
+    native: object = None
+    """The call as the framework's own value, for `current`."""
+
+    @staticmethod
+    def current(kind: type[T]) -> T | None:
+        """The framework's own value for the call for which a child works here: its tools get that call's context.
+
+        None if no agent of this framework delegates.
+        """
+        return next((call for call in _parent_calls.get() if isinstance(call, kind)), None)
 
 
 _DEFAULT_INVOCATION = Invocation()
+_parent_calls: ContextVar[tuple[object, ...]] = ContextVar("delegate_parent_calls", default=())
+"""The calls for which children work here, of all frameworks, the innermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +108,11 @@ class HostTool:
 
     async def call(self, arguments: Arguments, invocation: Invocation = _DEFAULT_INVOCATION) -> ToolAnswer:
         """Answer one call, valid or not. Raises only CancelledError, after all children have ended."""
-        return await self._call(arguments, invocation)
+        token = _parent_calls.set((invocation.native, *_parent_calls.get()))
+        try:
+            return await self._call(arguments, invocation)
+        finally:
+            _parent_calls.reset(token)
 
     def call_sync(
         self,
@@ -115,7 +132,7 @@ class HostTool:
             if stopped is not None and stopped():
                 cancellation.cancel()
 
-        return self.delegator.wait_for(self._call(arguments, cancellable), on_poll=poll if stopped else None)
+        return self.delegator.wait_for(self.call(arguments, cancellable), on_poll=poll if stopped else None)
 
 
 def make_delegate_tool(

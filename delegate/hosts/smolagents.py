@@ -115,8 +115,10 @@ class _DelegateTool(SmolTool):
     def forward(self, **arguments: Any) -> DelegationResult:
         if self.attached is None:
             return DelegationResult(self._host_tool.call_sync(arguments, Invocation(session=self)))
-        invocation = Invocation(parent=self.attached.parent(), on_event=progress.lines(self.attached.log))
-        answer = self._host_tool.call_sync(arguments, invocation, stopped=self.attached.stopped)
+        agent = self.attached.agent
+        on_event = progress.lines(lambda line: agent.logger.log(Text(line), level=LogLevel.INFO))
+        invocation = Invocation(parent=self.attached.parent(), on_event=on_event)
+        answer = self._host_tool.call_sync(arguments, invocation, stopped=lambda: agent.interrupt_switch)
         self.attached.add_usage(answer.usage)
         return DelegationResult(answer)
 
@@ -128,7 +130,7 @@ class _AttachedAgent:
     """The agent that calls the tools."""
 
     def __init__(self, agent: MultiStepAgent) -> None:
-        self._agent = agent
+        self.agent = agent
         self._lock = threading.Lock()
         self._step_usage = Usage()
         """Of children and judges, in the step that is running."""
@@ -136,19 +138,13 @@ class _AttachedAgent:
 
     def parent(self) -> Parent:
         """The agent, with a generated id for its run, which starts with the last `TaskStep`: it has no ids."""
-        task_step = next((step for step in reversed(self._agent.memory.steps) if isinstance(step, TaskStep)), None)
+        task_step = next((step for step in reversed(self.agent.memory.steps) if isinstance(step, TaskStep)), None)
         with self._lock:
             if self._run[0] is not task_step:
                 self._run = task_step, f"smolagents-{uuid4().hex}"
             run_id = self._run[1] or None
-        model = getattr(self._agent.model, "model_id", None)
-        return Parent(run_id=run_id, model=model, tools=tuple(self._agent.tools))
-
-    def stopped(self) -> bool:
-        return self._agent.interrupt_switch
-
-    def log(self, line: str) -> None:
-        self._agent.logger.log(Text(line), level=LogLevel.INFO)
+        model = getattr(self.agent.model, "model_id", None)
+        return Parent(run_id=run_id, model=model, tools=tuple(self.agent.tools))
 
     def add_usage(self, usage: Usage) -> None:
         with self._lock:
@@ -160,8 +156,8 @@ class _AttachedAgent:
             used, self._step_usage = self._step_usage, Usage()
         own = step.token_usage or TokenUsage(0, 0)
         step.token_usage = TokenUsage(own.input_tokens + used.input_tokens, own.output_tokens + used.output_tokens)
-        self._agent.monitor.total_input_token_count += used.input_tokens
-        self._agent.monitor.total_output_token_count += used.output_tokens
+        self.agent.monitor.total_input_token_count += used.input_tokens
+        self.agent.monitor.total_output_token_count += used.output_tokens
 
 
 # ------------------------------------------------------------------------------------------------ tools for children

@@ -19,7 +19,6 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, cast
 from uuid import uuid4
@@ -32,7 +31,7 @@ from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LOOK_SECONDS
 from delegate.hosts import progress
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer, approval_denied, read_only_hint
+from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer, approval_denied
 from delegate.hosts.stream import steps
 from delegate.hosts.tool_functions import tool_functions
 from delegate.types import Parent, Usage
@@ -44,8 +43,6 @@ __all__ = ["child_tools", "follow_up_tools", "read_tool", "think_tool", "tool"]
 
 _State = dict[str, Any]
 _CYCLE = "event_loop_cycle_id"
-_parent_run: ContextVar[tuple[Agent, _State]] = ContextVar("delegate_strands_run")
-"""The agent for which a child works, and the state of its invocation."""
 
 
 def child_tools(tools: Sequence[AgentTool]) -> list[Tool]:
@@ -86,11 +83,9 @@ class _DelegateTool(AgentTool):
         signal = cast("threading.Event | None", getattr(context or agent, "cancel_signal", None))
 
         async def call(on_event: EventSink) -> ToolAnswer:
-            _parent_run.set((agent, invocation_state))
-            cancellation = Cancellation()
-            parent = _parent(agent, invocation_state)
-            invocation = Invocation(parent=parent, session=agent, on_event=on_event, cancellation=cancellation)
-            watcher = asyncio.create_task(_cancel_when(signal, cancellation))
+            parent, stop, state = _parent(agent, invocation_state), Cancellation(), invocation_state
+            invocation = Invocation(parent=parent, session=agent, on_event=on_event, cancellation=stop, native=state)
+            watcher = asyncio.create_task(_cancel_when(signal, stop))
             try:
                 return await self._host_tool.call(tool_use["input"], invocation)
             finally:
@@ -158,29 +153,21 @@ def _child_tool(given: object) -> Tool:
         )
     spec = given.tool_spec
     schema = cast("dict[str, Any]", spec["inputSchema"])
-
-    annotations = getattr(getattr(given, "mcp_tool", None), "annotations", None)
-    made = Tool(
-        spec["name"],
-        spec["description"],
-        schema.get("json", schema),
-        partial(_call_native, given.tool_name),
-        read_only=read_only_hint(annotations),
-    )
-    return declared(made, annotations)
+    call = partial(_call_native, given.tool_name)
+    made = Tool(spec["name"], spec["description"], schema.get("json", schema), call)
+    return declared(made, getattr(getattr(given, "mcp_tool", None), "annotations", None))
 
 
 async def _call_native(name: str, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as the parent's own loop does."""
-    run = _parent_run.get(None)
-    if run is None:
+    state: _State | None = Invocation.current(dict)
+    if state is None:
         raise ToolError(f"{name} is available only in a run of its Strands agent: continue without it")
-    agent, state = run
     use = ToolUse(toolUseId=f"child-{uuid4().hex}", name=name, input=dict(arguments))
     # Without a turn id, Strands runs the call in the foreground.
     child_state = {key: value for key, value in state.items() if key != _CYCLE}
     results: list[ToolResult] = []
-    async for _ in ToolExecutor._stream(agent, use, results, child_state):  # pyright: ignore[reportPrivateUsage]
+    async for _ in ToolExecutor._stream(state["agent"], use, results, child_state):  # pyright: ignore[reportPrivateUsage]
         pass  # progress of a child's tool isn't reported
     if not results:
         raise approval_denied(name)

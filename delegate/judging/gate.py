@@ -43,13 +43,15 @@ def inspect(
     A child that did something, as a program may without a word, needs no report where other things are asked about.
     """
     did_something = bool(run.artifacts) or any(receipt.status == "ok" for receipt in run.receipts)
-    is_silent = by_child and did_something and not _asks_for_a_report_only(task)
-    for rule in _RULES if has_report else _RULES_WITHOUT_REPORT:
-        if is_silent and rule in _ABOUT_CONTENT:
-            continue
-        if rejection := rule(task, run):
-            return rejection
-    return _claimed_artifact_missing(task, run, file_exists)
+    needs_content = has_report and not (by_child and did_something and not _asks_for_a_report_only(task))
+    return (
+        _run_failed(run)
+        or (needs_content and (_empty_output(run) or _degenerate_output(run)))
+        or (has_report and _summary_missing_required_fields(task, run))
+        or _left_open(run)
+        or _nothing_changed(run)
+        or _claimed_artifact_missing(task, run, file_exists)
+    )
 
 
 def _asks_for_a_report_only(task: Task) -> bool:
@@ -62,20 +64,20 @@ def _asks_for_a_report_only(task: Task) -> bool:
     )
 
 
-def _run_failed(task: Task, run: ChildRun) -> Rejection | None:
+def _run_failed(run: ChildRun) -> Rejection | None:
     if run.status == "completed":
         return None
     detail = f": {run.error.message}" if run.error else ""
     return Rejection("run_failed", f"the child's run ended as {run.status}{detail}")
 
 
-def _empty_output(task: Task, run: ChildRun) -> Rejection | None:
+def _empty_output(run: ChildRun) -> Rejection | None:
     if any(unicodedata.category(char)[0] not in "CZ" for char in run.output):
         return None
     return Rejection("empty_output", "the child ended without a report")
 
 
-def _degenerate_output(task: Task, run: ChildRun) -> Rejection | None:
+def _degenerate_output(run: ChildRun) -> Rejection | None:
     start = run.output[:400]
     if len(set(start)) > 8:  # more varied than anything below
         return None
@@ -101,7 +103,7 @@ def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | N
     return Rejection("summary_missing_required_fields", f"the report lacks required fields: {', '.join(names[:5])}")
 
 
-def _left_open(task: Task, run: ChildRun) -> Rejection | None:
+def _left_open(run: ChildRun) -> Rejection | None:
     """Steps and values that the child itself says are missing."""
     if open_steps := [step.text for step in run.plan if not step.done]:
         reason = f"{len(open_steps)} of {len(run.plan)} steps aren't done: {open_steps[0]}"
@@ -111,7 +113,7 @@ def _left_open(task: Task, run: ChildRun) -> Rejection | None:
     return None
 
 
-def _nothing_changed(task: Task, run: ChildRun) -> Rejection | None:
+def _nothing_changed(run: ChildRun) -> Rejection | None:
     """What the child observed was always the same, or was so at the end."""
     seen, window = run.observations, run.observations[-PROGRESS_WINDOW:]
     if len(seen) >= 2 and len(set(seen)) == 1:
@@ -161,17 +163,3 @@ def _claimed_artifact_missing(task: Task, run: ChildRun, file_exists: FileExists
         if path.removeprefix("./") in declared and not file_exists(path):
             return Rejection("claimed_artifact_missing", f"the report names the file {path!r}, which does not exist")
     return None
-
-
-_RULES = (
-    _run_failed,
-    _empty_output,
-    _degenerate_output,
-    _summary_missing_required_fields,
-    _left_open,
-    _nothing_changed,
-)
-_ABOUT_CONTENT = (_empty_output, _degenerate_output)
-_RULES_WITHOUT_REPORT = tuple(
-    rule for rule in _RULES if rule not in (*_ABOUT_CONTENT, _summary_missing_required_fields)
-)

@@ -2,9 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -34,8 +34,6 @@ MOST_CHOICES = 12
 PAGE_TASKS = 1_000
 """Longer reports have several pages: one takes about a second, and 3 MB."""
 T = TypeVar("T")
-_Row = tuple[ItemOutcome | None, str | None]
-"""A row of a batch: its outcome, if it has one, and the handle of its record."""
 _MOST_COLUMNS = 4
 _TITLE_CHARS = 160
 
@@ -60,38 +58,32 @@ class Reports:
         Raises CallError `unknown_handle` if nothing of it is on record, or `unknown_page`, and DelegateError if the
         files can't be read.
         """
-        batch = await self._batch(id)
-        tasks = await self._records.tasks(id)
+        batch, tasks = None, await self._records.tasks(id)
+        with suppress(CallError):
+            batch = await self._journal.summary(id)
+        outcomes = [outcome async for outcome in self._journal.outcomes(id)] if batch else []
+        kind = "run" if tasks else "task"
+        if batch is None and not tasks:
+            record = await self._records.read(id)
+            if record is None:
+                hint = "use `last`, or an id from `delegate runs` or its first characters"
+                raise CallError("unknown_handle", f"there is no record {one_line(id, 60)!r}", hint=hint)
+            tasks = [task for task in await self._records.tasks(record["run_id"]) if task.handle == id]
+        rulings: dict[str, list[Ruling]] = {}
+        for ruling in await self._records.rulings(run_id=batch.run_id if batch else tasks[0].run_id):
+            rulings.setdefault(ruling.task, []).append(ruling)
+        rows = _rows_of_batch(outcomes, tasks) if batch else _rows_of_run(tasks)
+        if len(rows) > PAGE_TASKS:  # what didn't pass is on the first pages
+            rows.sort(key=lambda row: row.passed)
+        shown, pages = paged(rows, page, PAGE_TASKS)
+        for row in shown:
+            row.record, row.rulings = await self._records.read(row.handle), rulings.get(row.handle, ())
         if batch is not None:
-            outcomes = [outcome async for outcome in self._journal.outcomes(id)]
-            # The rows with an outcome in the order of the file, then the tasks that are running.
-            outcomes.sort(key=lambda outcome: (outcome.row is None, outcome.row or 0))
-            rows: list[_Row] = [(outcome, outcome.result.handle if outcome.result else None) for outcome in outcomes]
-            rows += [(None, task.handle) for task in tasks if task.state == "running" and task.depth == 0]
-            page_rows, pages = _paged(rows, page, lambda row: row[0] is not None and row[0].passed)
-            records = await self._read([handle for _, handle in page_rows if handle])
-            rulings = await self._rulings(id)
-            by_handle = {task.handle: task for task in tasks}
-            return await run_in_thread(
-                lambda: _batch_view(batch, outcomes, page_rows, pages, by_handle, records, rulings)
-            )
-        if tasks:
-            page_tasks, pages = _paged(_in_order(tasks), page, lambda task: task.verdict == "PASS")
-            records, rulings = await self._read([task.handle for task in page_tasks]), await self._rulings(id)
-            others = [task.handle for task in tasks if task.handle not in records]
-            results = {handle: _result(record) for handle, record in records.items()}
-            for handle, ending in (await self._records.endings(others)).items():
-                with suppress(ValidationError):
-                    results[handle] = TaskResult.model_validate_json(ending.result) if ending.result else None
-            return await run_in_thread(lambda: _run_view("run", tasks, page_tasks, pages, results, records, rulings))
-        record = await self._records.read(id)
-        if record is None:
-            hint = "use `last`, or an id from `delegate runs` or its first characters"
-            raise CallError("unknown_handle", f"there is no record {one_line(id, 60)!r}", hint=hint)
-        own = [task for task in await self._records.tasks(record["run_id"]) if task.handle == id]
-        rulings = {id: await self._records.rulings(id)}
-        results = {id: _result(record)}
-        return await run_in_thread(lambda: _run_view("task", own, own, Pages(), results, {id: record}, rulings))
+            return await run_in_thread(lambda: _batch_view(batch, outcomes, shown, pages))
+        others = await self._records.endings([row.handle for row in rows if row.record is None])
+        results = {row.handle: _result(row.record["result"]) for row in rows if row.record}
+        results |= {handle: _result(ending.result) for handle, ending in others.items()}
+        return await run_in_thread(lambda: _run_view(kind, rows, results, shown, pages))
 
     async def runs(self, limit: int = 100) -> list[RunLine]:
         """The latest runs and batches, newest first."""
@@ -99,57 +91,78 @@ class Reports:
         runs = [run for run in await self._records.runs(limit) if run.run_id not in batches]
         return [_line(run) for run in sorted((*batches.values(), *runs), key=lambda run: -run.began_at)[:limit]]
 
-    async def _batch(self, id: str) -> BatchSummary | None:
-        try:
-            return await self._journal.summary(id)
-        except CallError:
-            return None
-
-    async def _read(self, handles: Sequence[str]) -> dict[str, JsonObject]:
-        records = {handle: await self._records.read(handle) for handle in handles}
-        return {handle: record for handle, record in records.items() if record is not None}
-
-    async def _rulings(self, run_id: str) -> Mapping[str, Sequence[Ruling]]:
-        rulings: dict[str, list[Ruling]] = {}
-        for ruling in await self._records.rulings(run_id=run_id):
-            rulings.setdefault(ruling.task, []).append(ruling)
-        return rulings
-
 
 # -------------------------------------------------------------------------------------------------- runs and tasks
 
 
+@dataclass(slots=True)
+class _Row:
+    """A task of a run, or a row of a batch: its summary, its outcome, or both are known."""
+
+    number: str
+    anchor: str
+    task: TaskSummary | None
+    outcome: ItemOutcome | None = None
+    depth: int = 0
+    record: JsonObject | None = None
+    """What is on record of it, if it is shown."""
+    rulings: Sequence[Ruling] = ()
+
+    @property
+    def handle(self) -> str:
+        """The handle of its record; empty if there is none."""
+        result = self.outcome.result if self.outcome else None
+        return (result.handle if result else self.task.handle if self.task else None) or ""
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome.passed if self.outcome else self.task is not None and self.task.verdict == "PASS"
+
+    @property
+    def end(self) -> float:
+        """When its task ended; now, if it is running; when it was last heard of, if its process was lost."""
+        assert self.task is not None
+        events = (self.record or {}).get("events") or ()
+        heard = time.time() if self.task.state == "running" else float(events[-1]["at"]) if events else 0
+        return max(self.task.began_at, heard if self.task.ended_at is None else self.task.ended_at)
+
+
+def _rows_of_run(tasks: Sequence[TaskSummary]) -> list[_Row]:
+    """The tasks that the root delegated in the order of its call, then those that children delegated."""
+    top = min(task.depth for task in tasks)
+    ordered = sorted(tasks, key=lambda task: (task.depth != top, task.task_index if task.depth == top else 0))
+    return [
+        _Row(str(n) if task.depth == top else "", f"t{n}", task, depth=task.depth - top)
+        for n, task in enumerate(ordered, start=1)
+    ]
+
+
+def _rows_of_batch(outcomes: Sequence[ItemOutcome], tasks: Sequence[TaskSummary]) -> list[_Row]:
+    """The rows with an outcome in the order of the file, then the tasks that are running."""
+    by_handle: dict[str | None, TaskSummary] = {task.handle: task for task in tasks}
+    rows: list[_Row] = []
+    for outcome in sorted(outcomes, key=lambda outcome: (outcome.row is None, outcome.row or 0)):
+        result = outcome.result
+        anchor = f"t{result.task_index + 1}" if result else f"row{outcome.row}"  # stays while the batch goes on
+        rows.append(_Row(outcome.id, anchor, by_handle.get(result.handle) if result else None, outcome))
+    running = (task for task in tasks if task.state == "running" and task.depth == 0)
+    return [*rows, *(_Row("", f"t{task.task_index + 1}", task) for task in running)]
+
+
 def _run_view(
     kind: Literal["run", "task"],
-    tasks: Sequence[TaskSummary],
-    page_tasks: Sequence[TaskSummary],
-    pages: Pages,
+    rows: Sequence[_Row],
     results: Mapping[str, TaskResult | None],
-    records: Mapping[str, JsonObject],
-    rulings: Mapping[str, Sequence[Ruling]],
+    shown: Sequence[_Row],
+    pages: Pages,
 ) -> ReportView:
-    """The report of a run, with the tasks that are `shown` on this page. `records` are theirs, `results` of all."""
-    top = min(task.depth for task in tasks)
-    all_tasks = _in_order(tasks)
-    roots = [task for task in all_tasks if task.depth == top]
-    places = {task.handle: n for n, task in enumerate(all_tasks, start=1)}
-    keys = _Keys(len(page_tasks))
-    views = [
-        _task_view(
-            records.get(task.handle),
-            len(page_tasks),
-            anchor=f"t{(n := places[task.handle])}",
-            number=str(n) if n <= len(roots) else "",
-            depth=task.depth - top,
-            rulings=rulings.get(task.handle, ()),
-            filters=keys.of(_filter_word(task.verdict, task.state), code_of(None, results.get(task.handle))),
-        )
-        for task in page_tasks
-    ]
+    """The report of a run, with the rows of this page. `results` are those of all tasks."""
+    tasks = [row.task for row in rows if row.task]
+    roots = [row.task for row in rows if row.task and not row.depth]
     words = [
         word_of("unreadable" if task.state == "ended" else task.state, None, results.get(task.handle)) for task in roots
     ]
-    began, ended = min(task.began_at for task in tasks), max(_end(task, records) for task in tasks)
+    began, ended = min(task.began_at for task in tasks), max(row.end for row in rows)
     totals = costs.totals([result for task in roots if (result := results.get(task.handle))], ended - began)
     if any(results.get(task.handle) is None for task in roots):
         totals = totals.model_copy(update={"cost_usd": None, "child_cost_usd": None})
@@ -169,55 +182,24 @@ def _run_view(
         tone=_tone(words),
         figures=_figures(totals, live=live),
         counts=_counts(words),
-        tasks=views,
-        timeline=timeline([_course(view, task, records) for view, task in zip(views, page_tasks, strict=True)]),
         bill=run_bill(totals),
-        filters=keys.filters(),
         notes=[*notes, *_page_notes(pages, tasks[0].run_id)],
         pages=pages,
+        **_shown(shown),
     )
 
 
 def _batch_view(
-    batch: BatchSummary,
-    outcomes: Sequence[ItemOutcome],
-    rows: "Sequence[_Row]",
-    pages: Pages,
-    by_handle: Mapping[str, TaskSummary],
-    records: Mapping[str, JsonObject],
-    rulings: Mapping[str, Sequence[Ruling]],
+    batch: BatchSummary, outcomes: Sequence[ItemOutcome], shown: Sequence[_Row], pages: Pages
 ) -> ReportView:
-    """The report of a batch, with the `rows` of this page. `outcomes` are those of all."""
-    rows = [(outcome and _redacted(outcome), handle) for outcome, handle in rows]
-    keys = _Keys(len(rows), [outcome for outcome, _ in rows if outcome])
-    views, courses = list[TaskView](), list[Course]()
-    for outcome, handle in rows:
-        record, task = records.get(handle or ""), by_handle.get(handle or "")
-        result = outcome.result if outcome else None
-        word = _filter_word(result.verdict.verdict if result and result.verdict else None, _state_of(outcome))
-        place = result or task
-        view = _task_view(
-            record,
-            len(rows),
-            # It stays the same while the batch goes on.
-            anchor=f"t{place.task_index + 1}" if place else f"row{outcome.row if outcome else 0}",
-            number=outcome.id if outcome else "",
-            outcome=outcome,
-            rulings=rulings.get(handle or "", ()),
-            filters=keys.of(word, code_of(outcome, result), outcome),
-        )
-        views.append(view)
-        if task is not None:
-            courses.append(_course(view, task, records))
-    totals = _batch_totals(batch, outcomes)
-    live = batch.state == "running"
-    notes = [f"Still running: this is how far it was at {when(time.time())}; {batch.left:,} tasks are left."]
-    if batch.state == "ended":
-        notes = []
-    elif not live:
+    """The report of a batch, with the rows of this page. `outcomes` are those of all."""
+    live, totals, notes = batch.state == "running", _batch_totals(batch, outcomes), list[str]()
+    if live:
+        notes = [f"Still running: this is how far it was at {when(time.time())}; {batch.left:,} tasks are left."]
+    elif batch.state != "ended":
         resume = f"`delegate batch --resume {batch.run_id}` goes on with it"
         notes = [f"It was {batch.state} with {batch.left:,} tasks left; {resume}."]
-    words = [word_of(_state_of(outcome), outcome, outcome.result) for outcome in outcomes]
+    words = [word_of("ended", outcome, outcome.result) for outcome in outcomes]
     words += [word_of("running", None, None)] * (pages.tasks - len(outcomes))
     return ReportView(
         kind="batch",
@@ -230,33 +212,51 @@ def _batch_view(
         tone=_tone(words) if batch.settled == batch.total else "run" if live else "warn",
         figures=_figures(totals, live=live),
         counts=_counts(words, not_started=batch.total - len(words)),
-        tasks=views,
-        timeline=timeline(courses),
         bill=run_bill(totals),
-        filters=keys.filters(),
         notes=[*notes, *_page_notes(pages, batch.run_id)],
         pages=pages,
+        **_shown(shown),
     )
 
 
-def _redacted(outcome: ItemOutcome) -> ItemOutcome:
-    return replace(outcome, input={name: redactor.text(value) for name, value in outcome.input.items()})
+def _shown(rows: Sequence[_Row]) -> dict[str, Any]:
+    """What the report has of the rows of one page."""
+    for row in rows:
+        if row.outcome:
+            given = {name: redactor.text(value) for name, value in row.outcome.input.items()}
+            row.outcome = replace(row.outcome, input=given)
+    keys = _Keys(len(rows), [row.outcome for row in rows if row.outcome])
+    views, courses = list[TaskView](), list[Course]()
+    for row in rows:
+        result = row.outcome.result if row.outcome else _result(row.record and row.record["result"])
+        verdict, state = (row.task.verdict, row.task.state) if row.task else (None, "running")
+        if row.outcome:
+            verdict, state = result and result.verdict and result.verdict.verdict, row.outcome.state
+        word = verdict or ("no verdict" if state in ("ended", "done") else state.replace("_", " "))
+        view = _task_view(
+            row.record,
+            len(rows),
+            anchor=row.anchor,
+            number=row.number,
+            depth=row.depth,
+            outcome=row.outcome,
+            rulings=row.rulings,
+            filters=keys.of(word, code_of(row.outcome, result), row.outcome),
+        )
+        views.append(view)
+        if row.task is not None:
+            events = (row.record or {}).get("events") or ()
+            courses.append(Course(view.number, view.anchor, view.goal, row.task.began_at, row.end, events))
+    return {"tasks": views, "timeline": timeline(courses), "filters": keys.filters()}
 
 
-def _in_order(tasks: Sequence[TaskSummary]) -> list[TaskSummary]:
-    top = min(task.depth for task in tasks)
-    roots = sorted((task for task in tasks if task.depth == top), key=lambda task: task.task_index)
-    return [*roots, *(task for task in tasks if task.depth != top)]
-
-
-def _paged(items: Sequence[T], number: int, passed: Callable[[T], bool]) -> tuple[Sequence[T], Pages]:
-    """What is on one page of a report. If there are several, what didn't pass is on the first ones."""
-    of = max(1, -(-len(items) // PAGE_TASKS))
+def paged(items: Sequence[T], number: int, length: int) -> tuple[Sequence[T], Pages]:
+    """What is on one of the pages of this length. Raises CallError `unknown_page`."""
+    of = max(1, -(-len(items) // length))
     if number > of:
         raise CallError("unknown_page", f"there is no page {number}", hint=f"the last one is {of}")
-    start, end = (number - 1) * PAGE_TASKS, min(number * PAGE_TASKS, len(items))
-    ordered = items if of == 1 else sorted(items, key=passed)
-    return ordered[start:end], Pages(number, of, start + 1, end, len(items))
+    start, end = (number - 1) * length, min(number * length, len(items))
+    return items[start:end], Pages(number, of, start + 1, end, len(items))
 
 
 def _page_notes(pages: Pages, run_id: str) -> list[str]:
@@ -280,11 +280,6 @@ def _batch_totals(batch: BatchSummary, outcomes: Sequence[ItemOutcome]) -> Total
     return totals.model_copy(update=sums)
 
 
-def _course(view: TaskView, task: TaskSummary, records: Mapping[str, JsonObject]) -> Course:
-    events = (records.get(task.handle) or {}).get("events") or ()
-    return Course(view.number, view.anchor, view.goal, task.began_at, _end(task, records), events)
-
-
 def _task_view(record: JsonObject | None, of: int, **fields: Any) -> TaskView:
     """One of so many tasks. A record that can't be read is said to be so, and spoils no report of others."""
     try:
@@ -295,20 +290,12 @@ def _task_view(record: JsonObject | None, of: int, **fields: Any) -> TaskView:
         return task_view(unreadable(record), Room.for_each_of(of), **fields)
 
 
-def _result(record: JsonObject | None) -> TaskResult | None:
+def _result(recorded: JsonObject | str | None) -> TaskResult | None:
     """The result on record; None if there is none, or another version of delegate wrote it."""
     with suppress(ValidationError):
-        return TaskResult.model_validate(record["result"]) if record and record["result"] else None
-
-
-def _end(task: TaskSummary, records: Mapping[str, JsonObject]) -> float:
-    """When a task ended; now, if it is running; when it was last heard of, if its process was lost."""
-    if task.ended_at is not None:
-        return max(task.ended_at, task.began_at)
-    if task.state == "running":
-        return max(time.time(), task.began_at)
-    events = (records.get(task.handle) or {}).get("events") or ()
-    return max(task.began_at, float(events[-1]["at"]) if events else 0)
+        if isinstance(recorded, str):
+            return TaskResult.model_validate_json(recorded)
+        return TaskResult.model_validate(recorded) if recorded else None
 
 
 # ------------------------------------------------------------------------------------------------------- headlines
@@ -332,24 +319,13 @@ def _tone(words: Sequence[tuple[str, Tone]]) -> Tone:
 
 def _counts(words: Sequence[tuple[str, Tone]], *, not_started: int = 0) -> list[tuple[int, str, Tone]]:
     """The number of tasks by their words, most first. Those that haven't started have none yet."""
-    tones: dict[str, Tone] = {}
-    for word, tone in words:
-        tones.setdefault(word, tone)
+    tones = dict(reversed(words))  # the first of each word
     counts = Counter(word for word, _ in words)
     rows: list[tuple[int, str, Tone]] = sorted(((counts[word], word, tones[word]) for word in tones), reverse=True)
     return rows if not_started <= 0 else [*rows, (not_started, "NOT STARTED", "none")]
 
 
 # --------------------------------------------------------------------------------------------------------- filters
-
-
-def _state_of(outcome: ItemOutcome | None) -> str:
-    return "running" if outcome is None else outcome.state if outcome.state != "done" else "ended"
-
-
-def _filter_word(verdict: str | None, state: str) -> str:
-    """By what a row is filtered: its verdict, or its state if it has none."""
-    return verdict or ("no verdict" if state == "ended" else state.replace("_", " "))
 
 
 class _Keys:

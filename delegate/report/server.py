@@ -46,17 +46,16 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
     Port 0 is any free one. Raises CallError `port_in_use`.
     """
     async with Reports(home) as reports:
-        runner = web.AppRunner(_Views(reports).app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        views = _Views(reports)
+        runner = web.AppRunner(views.app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, ADDRESS, port)
             try:
-                await site.start()
+                await web.TCPSite(runner, ADDRESS, port).start()
             except OSError as error:
                 message = f"port {port} can't be used: {os.strerror(error.errno or 0)}"
                 hint = "choose another --port, or leave it out"
                 raise CallError("port_in_use", message, field="port", hint=hint) from None
-            views: _Views = runner.app[_VIEWS]
             on_ready(f"http://{ADDRESS}:{runner.addresses[0][1]}/{views.token}/")
             await views.close_slow(runner)
         finally:
@@ -67,11 +66,9 @@ class _Views:
     def __init__(self, reports: Reports) -> None:
         self.token = secrets.token_urlsafe(18)
         self._reports = reports
-        self._answering = set[web.RequestHandler]()
-        self._answered = dict[web.RequestHandler, int]()
-        """The number of answers on each connection."""
-        self.app = web.Application(middlewares=[self._guard])
-        self.app[_VIEWS] = self
+        self._turns = dict[web.RequestHandler, int]()
+        """How often a request or an answer began on each connection: an odd number of times while one is answered."""
+        self.app = web.Application(middlewares=[self._answer])
         self.app.router.add_get("/{token}/", self._list)
         self.app.router.add_get("/{token}/run/{id}", self._report)
         self.app.router.add_get("/{token}/compare", self._compare)
@@ -80,38 +77,36 @@ class _Views:
         """Close the connections of clients that don't send a whole request, until canceled."""
         slow = SlowClients[web.RequestHandler]()
         while runner.server is not None:
-            connections = runner.server.connections
-            self._answered = {connection: self._answered.get(connection, 0) for connection in connections}
-            answers = self._answered.items()
-            waiting = {connection: count for connection, count in answers if connection not in self._answering}
+            self._turns = {connection: self._turns.get(connection, 0) for connection in runner.server.connections}
+            waiting = {connection: turns for connection, turns in self._turns.items() if turns % 2 == 0}
             for connection in slow.to_close(waiting):
                 if connection.transport is not None:
                     connection.transport.abort()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        connection = request.protocol
-        self._answering.add(connection)
-        try:
-            return await self._answer(request, handler)
-        finally:
-            self._answering.discard(connection)
-            self._answered[connection] = self._answered.get(connection, 0) + 1
+    def _turn(self, connection: web.RequestHandler) -> None:
+        self._turns[connection] = self._turns.get(connection, 0) + 1
 
+    @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse requests without the token or for another host, and set the headers of all replies."""
+        self._turn(request.protocol)
         try:
             if not self._is_ours(request):
                 raise web.HTTPNotFound
             response = await handler(request)
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.status}: {error.reason}\n")
+        except DelegateError as error:
+            unknown = isinstance(error, CallError)
+            status = HTTPStatus.NOT_FOUND if unknown else HTTPStatus.INTERNAL_SERVER_ERROR
+            response = _reply(problem_page(str(error)), status)
         except Exception:
             _log.exception("a page can't be shown")
             response = web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text="500: this page can't be shown\n")
-        for name, value in _HEADERS.items():
-            response.headers[name] = value
+        finally:
+            self._turn(request.protocol)
+        response.headers.update(_HEADERS)
         response.headers.setdefault("Content-Security-Policy", _NOTHING)
         return response
 
@@ -125,32 +120,20 @@ class _Views:
 
     async def _list(self, request: web.Request) -> web.Response:
         words, only = request.query.get("q", ""), request.query.get("only", "")
-        try:
-            runs = await self._reports.runs(SEARCHED_RUNS if words or only else LISTED_RUNS)
-        except DelegateError as error:
-            return _reply(problem_page(str(error)), HTTPStatus.INTERNAL_SERVER_ERROR)
+        runs = await self._reports.runs(SEARCHED_RUNS if words or only else LISTED_RUNS)
         return _reply(await run_in_thread(lambda: list_page(runs, words=words, only=only, limit=LISTED_RUNS)))
 
     async def _report(self, request: web.Request) -> web.Response:
-        try:
-            page = request.query.get("page", "1")
-            view = await self._reports.report(request.match_info["id"], int(page) if page.isdecimal() else 1)
-        except DelegateError as error:
-            return _reply(problem_page(str(error)), HTTPStatus.NOT_FOUND)
+        page = request.query.get("page", "1")
+        view = await self._reports.report(request.match_info["id"], int(page) if page.isdecimal() else 1)
         return _reply(await run_in_thread(lambda: report_page(view, served=True)))
 
     async def _compare(self, request: web.Request) -> web.Response:
         runs = request.query.getall("run", [])
         if len(runs) != 2:
             return _reply(problem_page(f"{len(runs)} runs are chosen: choose two of the list"), HTTPStatus.BAD_REQUEST)
-        try:
-            views = [await self._reports.report(run) for run in runs]
-        except DelegateError as error:
-            return _reply(problem_page(str(error)), HTTPStatus.NOT_FOUND)
+        views = [await self._reports.report(run) for run in runs]
         return _reply(await run_in_thread(lambda: compare_page(views)))
-
-
-_VIEWS = web.AppKey("views", _Views)
 
 
 def _reply(page: Page, status: int = HTTPStatus.OK) -> web.Response:

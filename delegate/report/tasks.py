@@ -335,7 +335,6 @@ class _Details:
             n=receipt.n,
             tool=one_line(receipt.tool, 60),
             status=receipt.status,
-            ok=receipt.status == "ok",
             args=self._room.take("\n".join(lines) or "nothing", _TEXT_CHARS),
             output=self._room.take(receipt.output, _TEXT_CHARS),
             figures=", ".join([*figures, *([receipt.sandbox] if receipt.sandbox else [])]),

@@ -100,7 +100,6 @@ class CallView:
     n: int
     tool: str
     status: str
-    ok: bool
     args: str
     output: str
     figures: str

@@ -226,12 +226,11 @@ class Task(_Named):
 
 def not_tasks(value: object) -> CallError:
     """The error for something else where a program has to pass tasks."""
+    kind, goal = type(value).__name__, value if isinstance(value, str) else "…"
+    said = f"{value!r:.60} is {kind}, not a Task; write Task(goal={goal!r:.60})"
     if isinstance(value, (list, tuple)):
-        what = "list" if isinstance(value, list) else "tuple"
-        return CallError("bad_task", f"tasks: a {what}, not a Task; write run(*tasks)", field="tasks")
-    goal = value if isinstance(value, str) else "…"
-    message = f"tasks: {value!r:.60} is {type(value).__name__}, not a Task; write Task(goal={goal!r:.60})"
-    return CallError("bad_task", message, field="tasks")
+        said = f"a {kind}, not a Task; write run(*tasks)"
+    return CallError("bad_task", f"tasks: {said}", field="tasks")
 
 
 class Parent(Value):

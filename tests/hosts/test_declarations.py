@@ -90,6 +90,7 @@ def test_a_file_says_whether_a_tool_that_reads_reaches_others(folder: Path) -> N
     assert declared(tool("find", read_only=True), reads).effects is None
     assert declared(tool("ask", read_only=True), reads | {"openWorldHint": False}).effects == frozenset({"network"})
     assert declared(tool("find"), {"readOnlyHint": False}).effects is None
+    assert [declared(tool("find"), {"readOnlyHint": hint}).read_only for hint in (True, False)] == [True, False]
 
 
 def test_the_operators_own_file_counts(folder: Path) -> None:

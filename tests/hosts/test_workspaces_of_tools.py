@@ -1,4 +1,5 @@
-"""A framework's own tools, called by children, learn the child's folder, also where they run in threads.
+"""A framework's own tools, called by children, learn the child's folder, also where they run in threads, and the
+framework's own call for which the child works.
 
 Tools of Google ADK, Pydantic AI and Strands need a run of their agent: see the tests of these.
 """
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from delegate import Delegator
+from delegate.hosts.host_tool import Invocation, make_delegate_tool
+from delegate.types.ports import Tool
 from tests.hosts.world import SAVING, calling, save
 
 
@@ -57,3 +60,17 @@ async def test_what_a_framework_s_tool_writes_is_in_its_child_s_workspace(
     assert verdict
     assert verdict.verdict == "PASS", verdict.reasoning
     assert not (tmp_path / "note.txt").exists()
+
+
+async def test_a_child_s_tool_gets_the_call_of_its_own_framework_and_only_while_it_lasts() -> None:
+    seen: list[object] = []
+
+    async def look(_: object) -> str:
+        seen.extend((Invocation.current(str), Invocation.current(int)))
+        return "seen"
+
+    tools = [Tool("look", "Look.", {"type": "object", "properties": {}}, look)]
+    async with Delegator(client=calling(("look", {})), tools=tools) as delegator:
+        await make_delegate_tool(delegator).call(SAVING, Invocation(native="a call of one framework"))
+    assert seen == ["a call of one framework", None]
+    assert Invocation.current(str) is None

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -79,27 +79,18 @@ async def _write(lines: AsyncGenerator[str], out: Path | None) -> None:
     sys.stdout.flush()
 
 
-class _Source(NamedTuple):
-    """What is exported: one task with those below it, or all tasks of a run or a batch."""
-
-    run_id: str
-    handle: str | None
-    """The handle, if one task is meant."""
-    is_batch: bool
-    tasks: Sequence[TaskSummary]
-
-
-async def _find(delegator: Delegator, text: str, *, attempts: bool) -> _Source:
-    """What `text` names. Raises CallError if there is nothing on record."""
+async def _find(delegator: Delegator, text: str, *, attempts: bool) -> tuple[str | None, bool, Sequence[TaskSummary]]:
+    """The handle of the task that `text` names, if it is one, and whether it names a batch; with the tasks to export:
+    that one and those below it, or all of the run. Raises CallError if there is nothing on record.
+    """
     record, tasks = await find(delegator, text, None, attempts=attempts)
-    run_id = tasks[0].run_id
     if record is not None:
         (own,) = (task for task in tasks if task.handle == record["handle"])
-        return _Source(run_id, own.handle, False, [own, *(task for task in tasks if task.depth > own.depth)])
+        return own.handle, False, [own, *(task for task in tasks if task.depth > own.depth)]
     with suppress(CallError):
-        await delegator.batches.summary(run_id)
-        return _Source(run_id, None, True, tasks)
-    return _Source(run_id, None, False, tasks)
+        await delegator.batches.summary(tasks[0].run_id)
+        return None, True, tasks
+    return None, False, tasks
 
 
 async def _recorded(delegator: Delegator, tasks: Sequence[TaskSummary]) -> AsyncGenerator[RecordedTask]:
@@ -112,26 +103,28 @@ async def _recorded(delegator: Delegator, tasks: Sequence[TaskSummary]) -> Async
 
 
 async def _trajectories(delegator: Delegator, text: str, *, attempts: bool) -> AsyncGenerator[str]:
-    source = await _find(delegator, text, attempts=attempts)
-    if source.is_batch and len({task.depth for task in source.tasks}) == 1:
-        async for task in _recorded(delegator, source.tasks):
+    handle, is_batch, summaries = await _find(delegator, text, attempts=attempts)
+    if is_batch and len({task.depth for task in summaries}) == 1:
+        async for task in _recorded(delegator, summaries):
             yield as_json(trajectories([task])[0])
         return
-    tasks = [task async for task in _recorded(delegator, source.tasks)]
-    if source.is_batch:
+    tasks = [task async for task in _recorded(delegator, summaries)]
+    if is_batch:
         for trajectory in trajectories(tasks):
             yield as_json(trajectory)
-    elif source.handle is not None:
-        own = (trajectory for trajectory in trajectories(tasks) if trajectory["trajectory_id"] == source.handle)
-        yield as_json(next(own), indent=2)
+    elif handle is None:
+        yield as_json(run_trajectory(summaries[0].run_id, tasks), indent=2)
     else:
-        yield as_json(run_trajectory(source.run_id, tasks), indent=2)
+        own = (trajectory for trajectory in trajectories(tasks) if trajectory["trajectory_id"] == handle)
+        yield as_json(next(own), indent=2)
 
 
 async def _preferences(delegator: Delegator, text: str, *, attempts: bool, with_judges: bool) -> AsyncGenerator[str]:
-    preferences, source = Preferences(with_judges=with_judges), await _find(delegator, text, attempts=attempts)
-    tasks = source.tasks if source.handle is None else source.tasks[:1]
-    async for task in _recorded(delegator, tasks):
+    preferences, (handle, _, tasks) = (
+        Preferences(with_judges=with_judges),
+        await _find(delegator, text, attempts=attempts),
+    )
+    async for task in _recorded(delegator, tasks if handle is None else tasks[:1]):
         if example := preferences.example(task):
             yield as_json(example)
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -12,7 +12,7 @@ from rich.text import Text
 from delegate._util.fencing import one_line
 from delegate.cli import PROGRAM
 from delegate.cli.input.options import Format, FormatOption
-from delegate.cli.input.recorded import RunArgument, find, numbers, other_attempts, rows_of, short_ids
+from delegate.cli.input.recorded import RunArgument, attempts_of, find, numbers, short_ids
 from delegate.cli.screen.layout import Prose, Screen, Trimmed, row
 from delegate.cli.screen.output import (
     VERY_ROOMY,
@@ -29,9 +29,9 @@ from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.records.history import TaskSummary
 from delegate.report.amounts import when
+from delegate.report.reading import paged
 from delegate.report.tasks import latest_text, recorded_calls
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
-from delegate.types.errors import CallError
 from delegate.types.money import rough_usd
 
 ROWS, SCREENS = 100, 20
@@ -67,64 +67,52 @@ def show(
     always contain the transcript, and all tasks of a run unless a --page is
     given.
     """
-    delegator = Delegator()
-    options: dict[str, Any] = {"failed": failed, "attempts": attempts, "transcript": transcript, "format": format}
+    delegator, pretty = Delegator(), format is Format.pretty
+
+    async def printer() -> Callable[[], object]:
+        """What prints that which is named. For people, a run of one task is this task, and one of many is a page of
+        them.
+        """
+        record, tasks = await find(delegator, run, number, attempts=attempts)
+        positions = numbers(tasks)
+        if record is None and pretty and not failed and len(tasks) == 1:
+            record = await delegator.records.read(tasks[0].handle)
+        if record is not None:
+            n = positions.get(record["handle"]) if len(positions) > 1 else None
+            printed = partial(_print_task, record, n, transcript=transcript)
+            return printed if pretty else partial(print_as_json, format, record)
+        if failed:
+            ended = (task for task in tasks if task.handle in positions and task.state != "running")
+            tasks = [task for task in ended if task.verdict == "FAIL" or task.status != "completed"]
+        if failed or len(positions) == len(tasks):
+            tasks = sorted(tasks, key=lambda task: positions[task.handle])
+        rest = ""
+        if pretty or page is not None:
+            more = f"{PROGRAM} show {run}{' --failed' if failed else ''}{' --attempts' if attempts else ''}"
+            tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
+        if not pretty:
+            documents = [task._asdict() for task in tasks]
+            return partial(print_as_json, format, documents, documents)
+        if failed:
+            records = {positions[task.handle]: await delegator.records.read(task.handle) or {} for task in tasks}
+            return partial(_print_failed, records, run, rest)
+        rows, others = await attempts_of(delegator, tasks)
+        return partial(_print_run, tasks, positions, rows | others, rest)
+
     with refusals_as(format):
-        work(delegator, lambda _: _printer(delegator, run, number, page, **options))()
-
-
-async def _printer(
-    delegator: Delegator,
-    text: str,
-    number: int | None,
-    page: int | None,
-    *,
-    failed: bool,
-    attempts: bool,
-    transcript: bool,
-    format: Format,
-) -> Callable[[], object]:
-    """What prints that which `text` and `number` name. For people, a run of one task is this task, and one of many is a
-    page of them.
-    """
-    record, tasks = await find(delegator, text, number, attempts=attempts)
-    positions, pretty = numbers(tasks), format is Format.pretty
-    if record is None and pretty and not failed and len(tasks) == 1:
-        record = await delegator.records.read(tasks[0].handle)
-    if record is not None:
-        n = positions.get(record["handle"]) if len(positions) > 1 else None
-        printed = partial(_print_task, record, n, transcript=transcript)
-        return printed if pretty else partial(print_as_json, format, record)
-    if failed:
-        ended = (task for task in tasks if task.handle in positions and task.state != "running")
-        tasks = [task for task in ended if task.verdict == "FAIL" or task.status != "completed"]
-    if failed or len(positions) == len(tasks):
-        tasks = sorted(tasks, key=lambda task: positions[task.handle])
-    rest = ""
-    if pretty or page is not None:
-        more = f"{PROGRAM} show {text}{' --failed' if failed else ''}{' --attempts' if attempts else ''}"
-        tasks, rest = _page(tasks, page or 1, SCREENS if failed else ROWS, more)
-    if not pretty:
-        documents = [task._asdict() for task in tasks]
-        return partial(print_as_json, format, documents, documents)
-    if failed:
-        records = {positions[task.handle]: await delegator.records.read(task.handle) or {} for task in tasks}
-        return partial(_print_failed, records, text, rest)
-    rows = await rows_of(delegator, tasks[0].run_id)
-    return partial(_print_run, tasks, positions, rows | other_attempts(tasks, rows), rest)
+        work(delegator, lambda _: printer())()
 
 
 def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) -> tuple[Sequence[TaskSummary], str]:
     """The tasks of a page, and what to say below them."""
-    pages = max(1, -(-len(tasks) // length))
-    if page > pages:
-        raise CallError("unknown_page", f"there is no page {page}", hint=f"the last one is {pages}")
-    if pages == 1:
-        return tasks, ""
-    first, last = (page - 1) * length, min(page * length, len(tasks))
+    shown, pages = paged(tasks, page, length)
+    if pages.of == 1:
+        return shown, ""
     passes = sum(task.verdict == "PASS" for task in tasks)
-    rest = f"{first + 1:,} to {last:,} of {len(tasks):,} tasks" + (f", {passes:,} of them PASS" if passes else "")
-    return tasks[first:last], rest + (f"; the next: {command} --page {page + 1}" if page < pages else "")
+    rest = f"{pages.first:,} to {pages.last:,} of {pages.tasks:,} tasks" + (
+        f", {passes:,} of them PASS" if passes else ""
+    )
+    return shown, rest + (f"; the next: {command} --page {page + 1}" if page < pages.of else "")
 
 
 def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> None:

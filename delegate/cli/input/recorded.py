@@ -1,7 +1,7 @@
 """Finds recorded runs and tasks by what a person types: an id, its first characters, or `last`."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -61,7 +61,7 @@ async def find(
         hint = "use `last`, or an id from `delegate runs` or its first characters; records are stored in DELEGATE_HOME"
         raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
     if record is None and not attempts:
-        others = other_attempts(tasks, await rows_of(delegator, run_id))
+        _, others = await attempts_of(delegator, tasks)
         tasks = [task for task in tasks if task.handle not in others]
     if number is None:
         return record, tasks
@@ -85,19 +85,15 @@ async def records_of(delegator: Delegator, names: list[str]) -> list[JsonObject]
     return list(found.values())
 
 
-async def rows_of(delegator: Delegator, run_id: str) -> dict[str, str]:
-    """The ids of a batch's rows, by the handles of the latest attempts at them, as far as they are known."""
+async def attempts_of(delegator: Delegator, tasks: Sequence[TaskSummary]) -> tuple[dict[str, str], dict[str, str]]:
+    """By handle: the ids of a batch's rows, for the latest attempts at them, and why all other attempts don't count."""
+    rows: dict[str, str] = {}
     with suppress(DelegateError):  # the records of tasks can be read without them
-        return await delegator.batches.handles(run_id)
-    return {}
-
-
-def other_attempts(tasks: Sequence[TaskSummary], rows: Mapping[str, str]) -> dict[str, str]:
-    """Why attempts don't count, by their handles: others were chosen, or are the latest at `rows` of a batch."""
+        rows = await delegator.batches.handles(tasks[0].run_id)
     places = {task.task_index for task in tasks if task.handle in rows}
     again = (task for task in tasks if task.depth == tasks[0].depth and task.task_index in places)
-    found = {task.handle: "run again" for task in again if task.handle not in rows}
-    return found | {task.handle: "not chosen" for task in tasks if task.other_attempt}
+    others = {task.handle: "run again" for task in again if task.handle not in rows}
+    return rows, others | {task.handle: "not chosen" for task in tasks if task.other_attempt}
 
 
 def numbers(tasks: Sequence[TaskSummary]) -> dict[str, int]:

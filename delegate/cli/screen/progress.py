@@ -125,8 +125,6 @@ class RunProgress:
                 branch.status, branch.doing = event.status, "checking" if event.status == "completed" else event.status
             case "claim.made":
                 branch.doing = "claims to be done"
-            case "claim.judged":
-                branch.doing = "thinking"
             case "check.done":
                 branch.checks.append(event.outcome)
                 branch.doing = _short(f"check: {event.text}: {event.outcome}")
@@ -145,7 +143,7 @@ class RunProgress:
                 branch.doing = _short(f"asks: {event.text}")
             case "step.declared":
                 branch.doing = _short(f"step {event.n}: {event.goal}")
-            case "step.verified" | "message.delivered" | "question.answered":
+            case "claim.judged" | "step.verified" | "message.delivered" | "question.answered":
                 branch.doing = "thinking"
             case "task.queued" | "check.started" | "judge.done" | "task.done":
                 pass

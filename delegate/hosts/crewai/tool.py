@@ -1,7 +1,6 @@
 """The tools, and the events about each call of them."""
 
 import threading
-from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from crewai.events.base_events import BaseEvent
@@ -12,15 +11,10 @@ from crewai.tools.base_tool import BaseTool
 from crewai.tools.tool_failure import ToolFailure
 from pydantic import ConfigDict, PrivateAttr, create_model
 
-from delegate import contract
+from delegate.contract.dialects import strict_schema
 from delegate.delegator import Delegator
 from delegate.hosts import progress
-from delegate.hosts.host_tool import (
-    HostTool,
-    Invocation,
-    make_delegate_tool,
-    small_tools,
-)
+from delegate.hosts.host_tool import HostTool, Invocation, make_delegate_tool, small_tools
 from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent, Usage
 
@@ -54,13 +48,12 @@ def tool(
     Raises:
         ConfigError: the settings are wrong.
     """
-    host_tool = make_delegate_tool(delegator, parent=parent, **options)
-    return _crewai_tool(host_tool, host_tool.delegator.tool("openai-strict", parent=parent), llm)
+    return _crewai_tool(make_delegate_tool(delegator, parent=parent, **options), llm)
 
 
-def _crewai_tool(host_tool: HostTool, strict: JsonObject | None = None, llm: BaseLLM | None = None) -> BaseTool:
-    """Wrap a `HostTool` for CrewAI, which declares every tool as strict: `strict` is the delegate tool's own form."""
-    parameters = (strict or _STRICT[host_tool.name]("openai-strict"))["function"]["parameters"]
+def _crewai_tool(host_tool: HostTool, llm: BaseLLM | None = None) -> BaseTool:
+    """Wrap a `HostTool` for CrewAI, which declares every tool as strict."""
+    parameters = strict_schema(host_tool.parameters)
     tool = DelegateTool(
         name=host_tool.name,
         description=host_tool.description,
@@ -76,12 +69,6 @@ def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
     return False
 
 
-_STRICT: Mapping[str, Callable[[contract.Dialect], JsonObject]] = {
-    "read_delegation": contract.read_tool,
-    "think": contract.think_tool,
-    "message_delegation": contract.message_tool,
-    "merge_delegation": contract.merge_tool,
-}
 read_tool, think_tool, follow_up_tools = small_tools(_crewai_tool)
 
 

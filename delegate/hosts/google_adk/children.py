@@ -26,8 +26,8 @@ from google.genai import types
 
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts import declarations
-from delegate.hosts.google_adk.tool import DelegateTool, parent_call
-from delegate.hosts.host_tool import approval_denied, read_only_hint
+from delegate.hosts.google_adk.tool import DelegateTool
+from delegate.hosts.host_tool import Invocation, approval_denied
 from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns, as_report
 from delegate.types import JsonObject, Usage
 from delegate.types.codes import ChildCode
@@ -67,14 +67,12 @@ def _child_tool(given: object) -> Tool:
         parameters = declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
     name, description = declared.name or tool.name, declared.description or tool.description
     annotations = getattr(getattr(tool, "raw_mcp_tool", None), "annotations", None)
-    call, reads = partial(_call_native, tool), read_only_hint(annotations)
-    return declarations.declared(Tool(name, description, parameters, call, read_only=reads), annotations)
+    return declarations.declared(Tool(name, description, parameters, partial(_call_native, tool)), annotations)
 
 
 async def _call_native(tool: BaseTool, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as ADK's own loop does, and apply its changes to the parent's session."""
-    context = parent_call.get(None)
-    if context is None:
+    if (context := Invocation.current(ToolContext)) is None:
         raise ToolError(f"{tool.name} is available only in a run of its ADK agent: continue without it")
     function_call = types.FunctionCall(id=f"child-{uuid4().hex}", name=tool.name, args=dict(arguments))
     event = await handle_function_call_list_async(context.get_invocation_context(), [function_call], {tool.name: tool})
@@ -140,11 +138,6 @@ async def _play(
         return Ending(code="needs_approval", message=f"{waits_for}, and no person is available to give it")
     if last is None:
         return Ending(code="bad_report", message="the child's agent ended without a response")
-    return _ending(last)
-
-
-def _ending(last: Event) -> Ending:
-    """What the last response says."""
     if last.long_running_tool_ids:
         message = "the child's agent waits for the result of a tool that runs elsewhere"
         return Ending(code="needs_a_person", message=message)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
 
@@ -22,8 +21,6 @@ from delegate.types.events import Event as DelegateEvent
 from delegate.types.events import EventSink
 
 _NODE = "delegate"
-parent_call: ContextVar[ToolContext] = ContextVar("delegate_adk_call")
-"""The parent's call for which a child works. The child's tools run in the parent's run."""
 
 
 class DelegateTool(BaseTool):
@@ -43,8 +40,8 @@ class DelegateTool(BaseTool):
         answers: list[ToolAnswer] = []
 
         async def call(on_event: EventSink) -> ToolAnswer:
-            parent_call.set(tool_context)
-            return await self._host_tool.call(args, Invocation(parent=parent, on_event=on_event))
+            invocation = Invocation(parent=parent, on_event=on_event, native=tool_context)
+            return await self._host_tool.call(args, invocation)
 
         async def node() -> AsyncGenerator[Event]:
             async with aclosing(steps(call)) as stream:

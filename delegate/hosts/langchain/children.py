@@ -5,7 +5,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -22,14 +22,14 @@ from langchain_core.tools import tool as as_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import approval_denied, read_only_hint
+from delegate.hosts.host_tool import Invocation, approval_denied
 from delegate.hosts.langchain.tool import (
     AnyToolRuntime,
     DelegateTool,
@@ -38,7 +38,6 @@ from delegate.hosts.langchain.tool import (
     RawTool,
     content_and_artifact,
     messages,
-    parent_context,
 )
 from delegate.hosts.own_agents import (
     CUT_OFF,
@@ -67,26 +66,19 @@ def child_tools(tools: Sequence[BaseTool | Callable[..., Any] | JsonObject]) -> 
 
 def _child_tool(native: BaseTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        parent = parent_context.get()
+        parent: AnyToolRuntime | None = Invocation.current(ToolRuntime)
         node = ToolNode([native], handle_tool_errors=True, awrap_tool_call=_refuse_state_changes)
         graph = StateGraph(MessagesState).add_node("tools", node).set_entry_point("tools").set_finish_point("tools")
         tool_call = ToolCall(type="tool_call", name=native.name, args=dict(arguments), id=f"call_{uuid4().hex}")
         compiled = graph.compile(store=parent and parent.store)
-        state = await _run_isolated(compiled, [AIMessage("", tool_calls=[tool_call])], parent)
+        state = await _run_isolated(compiled, AIMessage("", tool_calls=[tool_call]))
         if "__interrupt__" in state:
             raise approval_denied(native.name)
         return _output(messages(state)[-1])
 
     function = convert_to_openai_tool(native)["function"]
-    made = NativeTool(
-        native.name,
-        function.get("description", ""),
-        function["parameters"],
-        call,
-        read_only=read_only_hint(native.metadata),  # where LangChain's MCP adapters put the annotations
-        native=native,
-    )
-    return declared(made, native.metadata)
+    made = NativeTool(native.name, function.get("description", ""), function["parameters"], call, native=native)
+    return declared(made, native.metadata)  # where LangChain's MCP adapters put the annotations
 
 
 async def _refuse_state_changes(
@@ -109,16 +101,12 @@ def _output(answer: object) -> ToolOutput:
     return ToolOutput(answer.text, "error" if answer.status == "error" else "ok")
 
 
-async def _run_isolated(
-    graph: Graph,
-    messages: list[AnyMessage],
-    parent: AnyToolRuntime | None,
-    callbacks: Sequence[BaseCallbackHandler] = (),
-) -> JsonObject:
+async def _run_isolated(graph: Graph, message: AnyMessage, callbacks: Sequence[BaseCallbackHandler] = ()) -> JsonObject:
     """Run a graph that isn't part of the parent's graph, which would count its messages, checkpoints and tokens.
 
     It gets the parent's context and configurable settings. Its trace is nested under the parent's call.
     """
+    parent: AnyToolRuntime | None = Invocation.current(ToolRuntime)
     variables = copy_context()
     for variable, value in variables.items():
         if isinstance(value, BaseCallbackHandler):
@@ -127,7 +115,7 @@ async def _run_isolated(
     settings = parent.config.get("configurable", {}) if parent else {}
     kept = {name: value for name, value in settings.items() if not name.startswith(("__", "checkpoint", "thread_id"))}
     config = RunnableConfig(callbacks=list(callbacks), configurable=kept)
-    run = graph.ainvoke({"messages": messages}, config, context=parent.context if parent else None)
+    run = graph.ainvoke({"messages": [message]}, config, context=parent.context if parent else None)
     return await asyncio.create_task(run, context=variables)
 
 
@@ -149,10 +137,11 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
     if isinstance(make, Pregel):
         raise ConfigError("runner: a compiled graph has its own tools; use `child(graph)` to run it with them")
 
-    def play(job: Job, recorder: "_ChildRecorder") -> Coroutine[Any, Any, Ending]:
-        return _play(make([_langchain_tool(one) for one in job.tools]), job, recorder)
-
-    return AgentRunner(_ChildRecorder, play, is_whole=False)
+    return AgentRunner(
+        _ChildRecorder,
+        lambda job, recorder: _play(make([_langchain_tool(one) for one in job.tools]), job, recorder),
+        is_whole=False,
+    )
 
 
 def child(graph: Graph) -> ChildRunner:
@@ -167,7 +156,7 @@ def child(graph: Graph) -> ChildRunner:
 
 async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
     try:
-        state = await _run_isolated(graph, [HumanMessage(job.prompt)], parent_context.get(), [recorder])
+        state = await _run_isolated(graph, HumanMessage(job.prompt), [recorder])
     except GraphRecursionError as error:
         raise TooManyTurns(str(error)) from None
     last = next(reversed(messages(state)), None)
@@ -176,9 +165,8 @@ async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
         return Ending(code="needs_a_person", message=message)
     if not isinstance(last, BaseMessage):
         return Ending(code="bad_report", message="the child's graph ended without a message")
-    if last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason")) in CUT_OFF:
-        return Ending(last.text, "truncated", CUT_OFF_MESSAGE)
-    return Ending(last.text)
+    reason = last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason"))
+    return Ending(last.text, "truncated", CUT_OFF_MESSAGE) if reason in CUT_OFF else Ending(last.text)
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:

@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from typing import Annotated, Any, cast
 from uuid import uuid4
 
@@ -38,9 +37,6 @@ AnyToolRuntime = ToolRuntime[Any, Any]
 Injected = Annotated[AnyToolRuntime | None, InjectedToolArg]
 """A parameter that LangChain fills in and doesn't show to the model."""
 
-parent_context: ContextVar[AnyToolRuntime | None] = ContextVar("delegate_langchain_parent", default=None)
-"""The parent's call for which children work. Their tools get its context and store."""
-
 
 class RawTool(StructuredTool):
     """Passes on all arguments unchanged. LangChain would replace some of them and lose what the model wrote."""
@@ -62,13 +58,11 @@ def _structured_tool(host_tool: HostTool) -> BaseTool:
     name = host_tool.name
 
     def call(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
-        parent_context.set(langchain_runtime)
         answer = host_tool.call_sync(arguments, _invocation(langchain_runtime))
         _report_usage(answer)
         return content_and_artifact(name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
 
     async def call_async(langchain_runtime: Injected = None, **arguments: Any) -> tuple[Any, object]:
-        parent_context.set(langchain_runtime)
         answer = await host_tool.call(arguments, _invocation(langchain_runtime))
         await _report_usage_async(answer)
         return content_and_artifact(name, answer.text, answer.structured, langchain_runtime, is_error=answer.is_error)
@@ -111,7 +105,7 @@ def _invocation(runtime: AnyToolRuntime | None) -> Invocation:
         model=(last and last.response_metadata.get("model_name")) or None,  # by the name in the provider's response
         tools=tuple(one.name for one in runtime.tools) or None,
     )
-    return Invocation(parent=parent, session=object(), on_event=_sink(runtime, graph))
+    return Invocation(parent=parent, session=object(), on_event=_sink(runtime, graph), native=runtime)
 
 
 _run_ids: OrderedDict[RunControl, str] = OrderedDict()

@@ -7,25 +7,29 @@ from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 from uuid import uuid4
 
 import agents
 from agents import Agent, FunctionTool, Handoff, ModelResponse, RunConfig, RunContextWrapper, RunHooks, Runner
 from agents.mcp import MCPServer
 from agents.run_config import ToolExecutionConfig
-from agents.tool import (
-    maybe_invoke_function_tool_failure_error_function,
-    set_function_tool_failure_error_function,
-)
+from agents.tool import maybe_invoke_function_tool_failure_error_function as failure_message
+from agents.tool import set_function_tool_failure_error_function
 from agents.tool_context import ToolContext
 
 from delegate.child.job import ChildRunner, Job, call_tool
-from delegate.hosts.openai_agents.tool import DelegateTool, model_name, parent_context
-from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
+from delegate.hosts.host_tool import Invocation
+from delegate.hosts.openai_agents.tool import DelegateTool, model_name
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, as_report
 from delegate.types import JsonObject, Usage
 from delegate.types.errors import ConfigError, ToolDenied
 from delegate.types.ports import Tool, ToolOutput
+
+_Answer = tuple[Any, ToolOutput]
+"""What a call returns to the SDK, and what its receipt says."""
+_errors: ContextVar[list[str]] = ContextVar("delegate_openai_agents_errors")
+"""The tools that failed in the call that runs here."""
 
 
 def child_tools(tools: Sequence[agents.Tool]) -> list[Tool]:
@@ -41,7 +45,8 @@ def _child_tool(tool: FunctionTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
         if tool.needs_approval is not False or tool.tool_input_guardrails or tool.tool_output_guardrails:
             raise ToolDenied(f"{tool.name} needs an approval or a guardrail, which a child lacks: continue without it")
-        parent, raw = parent_context.get(), json.dumps(dict(arguments))
+        parent: ToolContext[Any] | None = Invocation.current(ToolContext)
+        raw = json.dumps(dict(arguments))
         context = ToolContext[Any](
             parent.context if parent else None,
             parent.usage if parent else agents.Usage(),
@@ -53,30 +58,26 @@ def _child_tool(tool: FunctionTool) -> Tool:
         )
         try:
             async with asyncio.timeout(tool.timeout_seconds):
-                answer, status = await _invoke(tool, context, raw)
+                return (await _invoke(tool, context, raw))[1]
         except TimeoutError:
             return ToolOutput(f"stopped at its timeout of {tool.timeout_seconds:g} s", "timeout")
-        return ToolOutput(_text(answer), status)
 
     return NativeTool(tool.name, tool.description, tool.params_json_schema, call, native=tool)
 
 
-async def _invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> tuple[Any, Literal["ok", "error"]]:
-    """The tool's answer for the model, and its status: the SDK's own result doesn't tell whether it is an error."""
+async def _invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> _Answer:
+    """Call a tool. The SDK's own result doesn't tell whether it is an error."""
     raising = set_function_tool_failure_error_function(copy(tool), None)
+    _errors.set(errors := [])
     try:
-        return await raising.on_invoke_tool(context, arguments), "ok"
+        answer = await raising.on_invoke_tool(context, arguments)
     except Exception as error:
-        message = await maybe_invoke_function_tool_failure_error_function(
-            function_tool=tool, context=context, error=error
-        )
-        if message is None:
+        answer = await failure_message(function_tool=tool, context=context, error=error)
+        if answer is None:
             raise
-        return message, "error"
-
-
-def _text(answer: object) -> str:
-    return answer.text if isinstance(answer, agents.ToolOutputText) else str(answer)
+        errors.append(tool.name)
+    text = answer.text if isinstance(answer, agents.ToolOutputText) else str(answer)
+    return answer, ToolOutput(text, "error" if errors else "ok")
 
 
 # ------------------------------------------------------------------------------------------- children that are agents
@@ -129,12 +130,12 @@ def child(
     from the job. Without it, the context is `context`, or that of the run that delegates. Approvals, the model and the
     cost are as with `runner`.
     """
-
-    async def play(job: Job, recorder: "_ChildRecorder") -> Ending:
-        made = make_context(job) if make_context else context
-        return await _play(job, recorder, recorder.agent(agent), made, run_config)
-
-    return AgentRunner(_ChildRecorder, play)
+    return AgentRunner(
+        _ChildRecorder,
+        lambda job, recorder: _play(
+            job, recorder, recorder.agent(agent), make_context(job) if make_context else context, run_config
+        ),
+    )
 
 
 async def _play(
@@ -147,7 +148,7 @@ async def _play(
     one_tool_at_a_time: bool = False,
 ) -> Ending:
     """Run a child. Its context and configuration default to those of the parent."""
-    parent = parent_context.get()
+    parent: ToolContext[Any] | None = Invocation.current(ToolContext)
     if config is None:  # the parent's, without its model, which would replace the child's
         config = replace((parent.run_config if parent else None) or RunConfig(), model=None)
     config = recorder.config = replace(config, tool_not_found_behavior="return_error_to_model")
@@ -160,10 +161,8 @@ async def _play(
             context=parent.context if parent and context is None else context,
             run_config=config,
             hooks=recorder,
-            max_turns=job.max_steps,
+            max_turns=None,  # the recorder counts them
         )
-    except agents.MaxTurnsExceeded as error:
-        raise TooManyTurns(str(error)) from None
     finally:
         await recorder.end()
     if result.interruptions:
@@ -179,7 +178,7 @@ class _ChildRecorder(RunHooks[Any], ChildRecorder):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.config: RunConfig | None = None
-        self._calls: set[asyncio.Future[str]] = set()
+        self._calls: set[asyncio.Future[Any]] = set()
         self._copies: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
         """For each agent's id, the agent and its copy that is recorded."""
         self._all_used: agents.Usage | None = None
@@ -203,77 +202,69 @@ class _ChildRecorder(RunHooks[Any], ChildRecorder):
         """A copy of an agent whose tools write receipts, as do those of the agents that it hands over to."""
         if id(agent) not in self._copies:
             servers: list[Any] = [_McpServer(one) for one in agent.mcp_servers]
-            copied = agent.clone(tools=[self._recorded_tool(one) for one in agent.tools], mcp_servers=servers)
+            copied = agent.clone(mcp_servers=servers)
             self._copies[id(agent)] = agent, copied  # before its handoffs, which may lead back to it
             copied.handoffs = [self._handoff(one) for one in agent.handoffs]
-            get_mcp_tools = copied.get_mcp_tools
+            get_all_tools = copied.get_all_tools
 
             async def recorded(run_context: RunContextWrapper[Any]) -> list[agents.Tool]:
-                return [self._recorded_tool(one) for one in await get_mcp_tools(run_context)]
+                return [self._recorded_tool(one) for one in await get_all_tools(run_context)]
 
-            copied.get_mcp_tools = recorded
+            copied.get_all_tools = recorded
         return self._copies[id(agent)][1]
 
     def _handoff(self, given: Agent[Any] | Handoff[Any, Any]) -> Handoff[Any, Any]:
         handoff = copy(given) if isinstance(given, Handoff) else agents.handoff(given)
         invoke = handoff.on_invoke_handoff
 
-        async def recorded(context: RunContextWrapper[Any], arguments: str) -> Agent[Any]:
-            with self.job.tool_call(handoff.tool_name, _parse_object(arguments)) as receipt:
-                agent = await invoke(context, arguments)
-                receipt.output = ToolOutput(f"handed over to {agent.name}")
-            return self.agent(agent)
+        async def hand_over(context: RunContextWrapper[Any], arguments: str) -> _Answer:
+            agent = await invoke(context, arguments)
+            return self.agent(agent), ToolOutput(f"handed over to {agent.name}")
 
-        handoff.on_invoke_handoff = recorded
+        handoff.on_invoke_handoff = self._recording(handoff.tool_name, hand_over)
         return handoff
 
     def _recorded_tool(self, tool: agents.Tool) -> agents.Tool:
         """The tool, which writes receipts if it is a function."""
-        if not isinstance(tool, FunctionTool):
-            self.sees_all_calls = False
-            return tool
-        if tool._is_agent_tool:  # pyright: ignore[reportPrivateUsage] — nothing else tells it
-            self.sees_all_calls = False
+        self.sees_all_calls &= isinstance(tool, FunctionTool) and not tool._is_agent_tool  # pyright: ignore[reportPrivateUsage]
+        return self._recorded_function(tool) if isinstance(tool, FunctionTool) else tool
+
+    def _recorded_function(self, tool: FunctionTool) -> FunctionTool:
         recorded = copy(tool)
-        recorded.on_invoke_tool = self._invoker(partial(self._call_native, tool))
+        recorded.on_invoke_tool = self._recording(tool.name, partial(_invoke, tool))
         return recorded
 
     def tool(self, tool: Tool) -> FunctionTool:
         """A tool of the job as an SDK tool that writes receipts."""
-        if not isinstance(tool, NativeTool):
-            invoke = self._invoker(partial(self._call, tool))
-            return FunctionTool(tool.name, tool.description, tool.parameters, invoke, strict_json_schema=False)
-        recorded = copy(tool.native)
-        recorded.on_invoke_tool = self._invoker(partial(self._call_native, tool.native))
-        # An approval policy is a function of the arguments, and those it sees here could differ from the tool's.
-        recorded.needs_approval = recorded.needs_approval is not False
-        return recorded
+        if isinstance(tool, NativeTool):
+            recorded = self._recorded_function(tool.native)
+            # An approval policy is a function of the arguments, and those it sees here could differ from the tool's.
+            recorded.needs_approval = recorded.needs_approval is not False
+            return recorded
 
-    def _invoker(
-        self, call: Callable[[ToolContext[Any], str], Awaitable[Any]]
-    ) -> Callable[[ToolContext[Any], str], Awaitable[Any]]:
-        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-            running = asyncio.ensure_future(call(context, arguments))
+        async def call(_: object, arguments: str) -> _Answer:
+            output = await call_tool(tool, _parse_object(arguments))
+            return output.text, output
+
+        invoke = self._recording(tool.name, call)
+        return FunctionTool(tool.name, tool.description, tool.parameters, invoke, strict_json_schema=False)
+
+    def _recording(
+        self, name: str, call: Callable[[Any, str], Awaitable[_Answer]]
+    ) -> Callable[[Any, str], Awaitable[Any]]:
+        """The function as one that the SDK can call, which writes receipts."""
+
+        async def record(context: object, arguments: str) -> Any:
+            with self.job.tool_call(name, _parse_object(arguments)) as receipt:
+                answer, receipt.output = await call(context, arguments)
+                return answer
+
+        async def invoke(context: object, arguments: str) -> Any:
+            running = asyncio.ensure_future(record(context, arguments))
             self._calls.add(running)
             return await running
 
         return invoke
-
-    async def _call_native(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
-        with self.job.tool_call(tool.name, _parse_object(arguments)) as receipt:
-            _mcp_errors.set(errors := [])
-            answer, status = await _invoke(tool, context, arguments)
-            receipt.output = ToolOutput(_text(answer), "error" if errors else status)
-            return answer
-
-    async def _call(self, tool: Tool, context: ToolContext[Any], arguments: str) -> Any:
-        with self.job.tool_call(tool.name, _parse_object(arguments)) as receipt:
-            receipt.output = await call_tool(tool, _parse_object(arguments))
-            return receipt.output.text
-
-
-_mcp_errors: ContextVar[list[str]] = ContextVar("delegate_openai_agents_mcp_errors")
-"""The calls of MCP servers that failed, in the tool call that is running."""
 
 
 class _McpServer:
@@ -288,7 +279,7 @@ class _McpServer:
     async def call_tool(self, tool_name: str, *arguments: Any, **options: Any) -> Any:
         result: Any = await self._server.call_tool(tool_name, *arguments, **options)
         if getattr(result, "isError", False) or getattr(result, "is_error", False):  # SDK 1 and 2 of MCP
-            _mcp_errors.get([]).append(tool_name)
+            _errors.get([]).append(tool_name)
         return result
 
 

@@ -1,7 +1,6 @@
 """The tools, and what the SDK knows about each call of them."""
 
 import weakref
-from contextvars import ContextVar
 from typing import Any, cast
 from uuid import uuid4
 
@@ -22,9 +21,6 @@ from delegate.types.events import Event, EventSink
 TIMEOUT_SHARE = 0.9
 """The share of the tool's `timeout_seconds` that children may use, so that their results arrive before the timeout."""
 
-parent_context: ContextVar[ToolContext[Any] | None] = ContextVar("delegate_openai_agents_parent", default=None)
-"""The parent's call for which children work. Their tools get its run's context."""
-
 
 class DelegateTool(FunctionTool):
     """A tool of delegate's own. `child_tools` omits it: the depth limit decides whether a child may delegate."""
@@ -34,12 +30,9 @@ def _function_tool(host_tool: HostTool) -> FunctionTool:
     answers: weakref.WeakKeyDictionary[ToolContext[Any], ToolAnswer] = weakref.WeakKeyDictionary()
 
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
-        token = parent_context.set(context)
-        try:
-            parent = await _parent(context, host_tool.delegator)
-            answer = await host_tool.call(arguments, Invocation(parent=parent, on_event=_span_sink(context)))
-        finally:
-            parent_context.reset(token)
+        parent = await _parent(context, host_tool.delegator)
+        invocation = Invocation(parent=parent, on_event=_span_sink(context), native=context)
+        answer = await host_tool.call(arguments, invocation)
         context.usage.add(_sdk_usage(answer.usage))
         answers[context] = answer
         return answer.text

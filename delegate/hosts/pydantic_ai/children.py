@@ -25,9 +25,9 @@ from pydantic_ai.usage import RunUsage, UsageBase, UsageLimits
 
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.hosts.declarations import declared
-from delegate.hosts.host_tool import approval_denied, read_only_hint
+from delegate.hosts.host_tool import Invocation, approval_denied
 from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, as_report
-from delegate.hosts.pydantic_ai.tool import DelegateTool, parent_context
+from delegate.hosts.pydantic_ai.tool import DelegateTool
 from delegate.types import JsonObject, Usage
 from delegate.types.codes import ChildCode
 from delegate.types.errors import ConfigError, ToolError
@@ -48,7 +48,8 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
     toolset = FunctionToolset[Any]([native])
 
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        if (parent := parent_context.get()) is None:
+        parent: RunContext[Any] | None = Invocation.current(RunContext)
+        if parent is None:
             raise ToolError(f"{native.name} is available only in a run of its agent: continue without it")
         context = replace(parent, usage=(used := RunUsage()), retries={})
         manager = await ToolManager[Any](toolset).for_run_step(context)
@@ -64,17 +65,15 @@ def _child_tool(native: pydantic_ai.Tool[Any]) -> Tool:
         return _output(native.name, answer)
 
     definition = native.tool_def
-    annotations = (definition.metadata or {}).get("annotations")
     made = NativeTool(
         native.name,
         native.description or "",
         definition.parameters_json_schema,
         call,
         parallel=not definition.sequential,
-        read_only=read_only_hint(annotations),
         native=native,
     )
-    return declared(made, annotations)
+    return declared(made, (definition.metadata or {}).get("annotations"))
 
 
 def _output(name: str, answer: object) -> ToolOutput:
@@ -139,7 +138,7 @@ async def _play(
     deps: Any,
     tools: Sequence[pydantic_ai.Tool[Any]] = (),
 ) -> Ending:
-    parent = parent_context.get()
+    parent: RunContext[Any] | None = Invocation.current(RunContext)
     try:
         result = await agent.run(
             job.prompt,

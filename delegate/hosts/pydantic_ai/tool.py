@@ -2,7 +2,6 @@
 
 import json
 from contextlib import aclosing, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, cast
@@ -24,9 +23,6 @@ from delegate.types import JsonObject, Parent
 TIME_SHARE = 0.9
 """The share of the run's remaining time that children may use, so that the parent can still read their results."""
 
-parent_context: ContextVar[RunContext[Any] | None] = ContextVar("delegate_pydantic_ai_parent", default=None)
-"""The parent's call for which children work. Their tools get its run's dependencies."""
-
 
 @dataclass(repr=False, kw_only=True)
 class ChildProgressEvent(CustomEvent, name="delegate_child_progress"):
@@ -45,13 +41,7 @@ class DelegateTool(pydantic_ai.Tool[Any]):
 def _framework_tool(host_tool: HostTool) -> pydantic_ai.Tool[Any]:
 
     async def call(context: RunContext[Any], /, **arguments: Any) -> ToolReturn[str]:
-        token = parent_context.set(context)
-        try:
-            invocation = Invocation(parent=_parent(context), session=object())
-            raw_arguments = arguments.get(_NOT_AN_OBJECT, arguments)
-            answer = await _call_with_progress(host_tool, raw_arguments, invocation, context)
-        finally:
-            parent_context.reset(token)
+        answer = await _call_with_progress(host_tool, arguments.get(_NOT_AN_OBJECT, arguments), context)
         context.usage.incr(_run_usage(answer))
         return ToolReturn(answer.text, metadata=answer.structured)
 
@@ -72,10 +62,9 @@ def _as_keywords(arguments: object) -> JsonObject:
 _ANY_ARGUMENTS = SchemaValidator(core_schema.no_info_plain_validator_function(_as_keywords))
 
 
-async def _call_with_progress(
-    host_tool: HostTool, arguments: Arguments, invocation: Invocation, context: RunContext[Any]
-) -> ToolAnswer:
+async def _call_with_progress(host_tool: HostTool, arguments: Arguments, context: RunContext[Any]) -> ToolAnswer:
     """Answer the call, and emit its progress as events of the run."""
+    invocation = Invocation(parent=_parent(context), session=object(), native=context)
     async with aclosing(steps(lambda sink: host_tool.call(arguments, replace(invocation, on_event=sink)))) as stream:
         async for step in stream:
             if isinstance(step, ToolAnswer):
