@@ -6,11 +6,10 @@ Nothing here knows words but the names of months, which the Unicode CLDR has in 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice, product
 
 from delegate.judging.proof import literals
 
@@ -78,15 +77,15 @@ def width(text: str) -> int:
 _TENS = dict(zip("十百千万萬億亿兆십백천만억조", (1, 2, 3, 4, 4, 8, 8, 12, 1, 2, 3, 4, 8, 12), strict=True))
 """The powers of ten that stand behind digits in China, Japan and Korea."""
 _TENS_IN = f"[{''.join(_TENS)}]"
-_DIGITS = r"(?:\d{1,3}(?:[ ']\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,٫٬']\d+)*)"
+DIGITS = r"(?:\d{1,3}(?:[ ']\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,٫٬']\d+)*)"
 _TOKEN = re.compile(
     rf"(?P<iso>(?<!\d)\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?!\d))"
     rf"|(?P<date>(?<!\d)\d{{1,2}}([./-]) ?\d{{1,2}}\4 ?\d{{4}}(?!\d))"
     rf"|(?P<time>(?<![\d:])\d{{1,2}}:\d{{2}}(?![\d:]))"
-    rf"|(?P<tens>{_DIGITS}{_TENS_IN}+(?: ?{_DIGITS}{_TENS_IN}+)*(?:{_DIGITS})?)"
-    rf"|(?P<number>{_DIGITS})"
+    rf"|(?P<tens>{DIGITS}{_TENS_IN}+(?: ?{DIGITS}{_TENS_IN}+)*(?:{DIGITS})?)"
+    rf"|(?P<number>{DIGITS})"
 )
-_TENS_PART = re.compile(rf"({_DIGITS})({_TENS_IN}*)")
+_TENS_PART = re.compile(rf"({DIGITS})({_TENS_IN}*)")
 
 
 _DAY = re.compile(r"(?<!\d)(\d{1,2})(?:[./-] ?|[月월] ?)(\d{1,2})(?!\d)")
@@ -142,7 +141,7 @@ def numbers(text: str) -> Iterator[Number]:
         elif match["tens"]:
             yield _with_tens(token)
         else:
-            yield from _number(token)
+            yield from read_number(token)
 
 
 def _date(token: str) -> Iterator[Number]:
@@ -159,7 +158,7 @@ def _with_tens(token: str) -> Number:
     """A number with powers of ten among its digits, such as 1億2000万."""
     value = unit = Fraction(0)
     for digits, tens in _TENS_PART.findall(token):
-        part = next(_number(digits))
+        part = next(read_number(digits))
         digits_value, digits_unit = max(part.readings)
         unit = digits_unit
         for ten in tens:
@@ -185,7 +184,8 @@ def _cjk_values(run: str) -> Iterator[Fraction]:
     yield Fraction(total + section + digit)
 
 
-def _number(token: str) -> Iterator[Number]:
+def read_number(token: str) -> Iterator[Number]:
+    """The number that some digits write, in all that it may mean; several for a list such as 1,2,3."""
     token = "".join(c if c in "., '" else {"٫": ".", "٬": ","}.get(c) or str(unicodedata.digit(c)) for c in token)
     groups = re.split(r"[ .,']", token)
     marks = re.findall(r"[ .,']", token)
@@ -219,72 +219,7 @@ def _unit(digits: str) -> Fraction:
     return Fraction(10) ** (len(whole) - len(whole.rstrip("0")) if whole.strip("0") else 0)
 
 
-# ---------------------------------------------------------------------------------------------------- arithmetic
-
-_RESULT = re.compile(rf"=[^\d=+;]{{0,8}}?({_DIGITS})(\s?%)?")
-_OPERATION = re.compile(r"[+×·÷/]|(?<=\s)[-–−x](?=\s)")
-_ASIDE = re.compile(r"\([^()\d]*\)")
-_BETWEEN = 40
-"""So many characters at most are between two numbers of one calculation."""
-_MAX_OPERANDS = 10
-
-
-def without_results(text: str) -> str:
-    """The text without the results of calculations that it shows and that are right, such as the 103.50 of
-    `74.00 + 22.00 + 7.50 = 103.50`. What is calculated with stays, and has to stand in a source.
-    """
-    for match in reversed(list(_RESULT.finditer(text))):
-        shown, operations = _calculation(text[max(0, match.start() - _MAX_OPERANDS * _BETWEEN) : match.start()])
-        percent = 100 if match[2] else 1
-        results = {result * percent for result in _results(shown, operations)}
-        if any(_is_result(number, results, "÷" in operations) for number in _number(match[1])):
-            text = f"{text[: match.start(1)]}{' ' * len(match[1])}{text[match.end(1) :]}"
-    return text
-
-
-def _calculation(before: str) -> tuple[list[Number], list[str]]:
-    """The numbers that are calculated with right before `=`, and what is done with each but the first."""
-    numbers: list[Number] = []
-    operations: list[str] = []
-    end = len(before)
-    for match in reversed(list(re.finditer(_DIGITS, before))):
-        between = _ASIDE.sub("", before[match.end() : end])
-        signs = _OPERATION.findall(between)
-        if len(between) > _BETWEEN or len(signs) != bool(numbers) or re.search(r"[=;()\d]", between):
-            break
-        operations = [*signs, *operations]
-        numbers = [*_number(match[0]), *numbers]
-        end = match.start()
-        if len(numbers) >= _MAX_OPERANDS:
-            break
-    return numbers, ["÷" if sign in "÷/" else "×" if sign in "×·x" else sign for sign in operations]
-
-
-def _results(numbers: Sequence[Number], operations: Sequence[str]) -> set[Fraction]:
-    """What may come of a calculation, in the possible readings of its numbers. Products come before sums."""
-    if len(numbers) != len(operations) + 1 or not operations:
-        return set()
-    found: set[Fraction] = set()
-    for values in islice(product(*(number.values for number in numbers)), 256):
-        terms = [values[0]]
-        for sign, value in zip(operations, values[1:], strict=True):
-            if sign == "×":
-                terms[-1] *= value
-            elif sign == "÷":
-                terms[-1] = terms[-1] / value if value else Fraction(0)
-            else:
-                terms.append(value if sign == "+" else -value)
-        found.add(sum(terms, Fraction(0)))
-    return found
-
-
-def _is_result(number: Number, results: Collection[Fraction], divided: bool) -> bool:
-    """Whether a number is one of these; a quotient may be rounded in its last place."""
-    return any(
-        abs(result - value) <= (min(unit, Fraction(1)) / 2 if divided else 0)
-        for value, unit in number.readings
-        for result in results
-    )
+# --------------------------------------------------------------------------------------------------- sources
 
 
 @dataclass(frozen=True)
@@ -400,11 +335,12 @@ def _joined(digits: str) -> str:
     return re.sub("[ -]", "", digits)
 
 
-def missing(statement: str, sources: Iterable[Text]) -> tuple[list[str], list[str]]:
+def missing(statement: str, sources: Iterable[Text], results: Text | None = None) -> tuple[list[str], list[str]]:
     """The dates and times of a statement that none of these sources has; and, apart from them, the numbers that they
-    may have in words, except small ones.
+    may have in words, except small ones. `results` are numbers that were worked out from others.
     """
     texts = list(sources)
+    with_results = [*texts, results] if results else texts
 
     def without_known(match: re.Match[str]) -> str:
         digits = _joined(match[0])
@@ -412,7 +348,7 @@ def missing(statement: str, sources: Iterable[Text]) -> tuple[list[str], list[st
         return " " if is_known else match[0]
 
     found = numbers(_ID.sub(without_known, plain(statement)))
-    lost = [number for number in found if not number.is_small and not any(text.has(number) for text in texts)]
+    lost = [number for number in found if not number.is_small and not any(text.has(number) for text in with_results)]
     dates = [date for date in literals.clear_dates(statement) if all(text.has_other_date(date) for text in texts)]
     return (
         [

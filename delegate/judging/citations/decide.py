@@ -5,10 +5,11 @@ part is unknown, not missing.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from delegate.judging.citations.arithmetic import Calculations
 from delegate.judging.citations.compare import (
     MIN_WIDTH,
     Text,
@@ -16,7 +17,6 @@ from delegate.judging.citations.compare import (
     passages,
     quote_spans,
     width,
-    without_results,
 )
 from delegate.judging.citations.opened import Opened, Source, is_of
 from delegate.judging.citations.report import MARK, Statement, says_something, statements
@@ -43,6 +43,10 @@ EVIDENCE_CHARS = 300
 NAME_CHARS = 200
 _ABOUT_SOURCE = re.compile(rf"{MARK}[,;，；、][^()（）\[\]{MARK}]{{1,200}}(?=[)）\]])")
 """What is said of a source behind it in its brackets, such as when it was looked up."""
+_NAME_WORDS, _NAME_WIDTH = 4, 40
+"""A quoted passage of no more words and columns may be a name or a title."""
+_BESIDE = 20
+"""So many characters at most, and a bracket, are between a translation and its original."""
 _YEAR = re.compile("(?:19|20)[0-9]{2}")
 _BETWEEN_MARKS = re.compile(rf"((?:{MARK}[\s,;()\[\]（）【】.]*)+)")
 
@@ -90,6 +94,19 @@ class Cited:
 
 
 @dataclass(frozen=True, slots=True)
+class _Report:
+    """What all statements of a report are compared with."""
+
+    opened: Opened
+    hosts: Sequence[str]
+    has_read: bool
+    """Whether it is known which numbers the sources say in words."""
+    sources: Sequence[Text]
+    """All that the report cites."""
+    calculations: Calculations
+
+
+@dataclass(frozen=True, slots=True)
 class Examination:
     """What code found: all statements and citations, and the result where nothing is left to a judge."""
 
@@ -128,7 +145,14 @@ def examine(
     if sum(len(statement.targets) for statement in said) > MAX_CITATIONS:
         reason = f"more than {MAX_CITATIONS} citations"
         return Examination(criterion, (), (), result(criterion, "error", "check", "too_large", reason))
-    read_as = [_read_as(statement, opened, criterion.hosts, read is not None) for statement in said]
+    sources = [
+        each.text
+        for each in {target: opened.find(target) for one in said for target in one.targets}.values()
+        if not isinstance(each, str)
+    ]
+    calculations = Calculations([statement.text for statement in said], sources)
+    report = _Report(opened, criterion.hosts, read is not None, sources, calculations)
+    read_as = [_read_as(statement, report) for statement in said]
     cited = [each for _, found in read_as for each in found]
     examination = Examination(criterion, [one for sentences, _ in read_as for one in sentences], cited)
     # Before a judge is asked, each open citation may still hold.
@@ -170,24 +194,22 @@ def _too_long(criterion: CitationsCriterion, what: str) -> CriterionResult:
     return result(criterion, "error", "check", "too_large", f"{what} has more than {MAX_CHARS:,} characters")
 
 
-def _read_as(
-    statement: Statement, opened: Opened, hosts: Sequence[str], has_read: bool
-) -> tuple[list[Statement], list[Cited]]:
+def _read_as(statement: Statement, report: _Report) -> tuple[list[Statement], list[Cited]]:
     """A statement with its citations, or the sentences that it may be instead, if its sources don't have all of it."""
-    cited = _examined(statement, opened, hosts, has_read)
+    cited = _examined(statement, report)
     if not any(each.state == "not_found_there" for each in cited):
         return [statement], cited
-    apart = [each for sentence in statement.apart for each in _examined(sentence, opened, hosts, has_read)]
+    apart = [each for sentence in statement.apart for each in _examined(sentence, report)]
     if not apart or any(each.state == "not_found_there" for each in apart):
         return [statement], cited
     return statement.apart, apart
 
 
-def _examined(statement: Statement, opened: Opened, hosts: Sequence[str], has_read: bool) -> list[Cited]:
-    """The citations of one statement, as far as code decides them. `has_read`: numbers in words are known."""
-    found = [_found(statement, target, opened, hosts) for target in statement.targets]
-    absent, in_words = _absent(statement, found)
-    if has_read:
+def _examined(statement: Statement, report: _Report) -> list[Cited]:
+    """The citations of one statement, as far as code decides them."""
+    found = [_found(statement, target, report) for target in statement.targets]
+    absent, in_words = _absent(statement, found, report)
+    if report.has_read:
         absent, in_words = in_words | absent, {}
     cited: list[Cited] = []
     for n, each in enumerate(found):
@@ -201,11 +223,11 @@ def _examined(statement: Statement, opened: Opened, hosts: Sequence[str], has_re
             each = replace(_with_quote(each), may_be_in_words=n in in_words)
         column = _start(statement.column(n), NAME_CHARS)
         cited.append(replace(each, column=column, says=statement.said_by(n)))
-    return [each for each in cited if not opened.is_own(each.target)]
+    return [each for each in cited if not report.opened.is_own(each.target)]
 
 
-def _found(statement: Statement, target: str, opened: Opened, hosts: Sequence[str]) -> Cited:
-    source = opened.find(target)
+def _found(statement: Statement, target: str, report: _Report) -> Cited:
+    source, hosts = report.opened.find(target), report.hosts
     if isinstance(source, str):
         return Cited(statement, target, None, "not_opened", reason=source)
     if not hosts:
@@ -220,7 +242,7 @@ def _found(statement: Statement, target: str, opened: Opened, hosts: Sequence[st
     return Cited(statement, target, source, "opened", reason=reason, counts=False)
 
 
-def _absent(statement: Statement, found: Sequence[Cited]) -> tuple[dict[int, str], dict[int, str]]:
+def _absent(statement: Statement, found: Sequence[Cited], report: _Report) -> tuple[dict[int, str], dict[int, str]]:
     """What none of the statement's sources has, and numbers that they may have only in words, by the index of the
     source that stands for it.
     """
@@ -230,10 +252,10 @@ def _absent(statement: Statement, found: Sequence[Cited]) -> tuple[dict[int, str
         texts = [source.text for n in known if (source := found[n].source) is not None]
         if not texts:
             continue
-        for quote in _long_quotes(text):
-            if not any(source.place_of(quote) is not None for source in texts):
-                absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
-        lost, worded = missing(_without_quotes(text), texts)
+        for quote in _absent_quotes(text, texts, report.sources):
+            absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
+        rest = report.calculations.without(_without_quotes(text))
+        lost, worded = missing(rest, texts, report.calculations.results)
         if lost:
             absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
         elif worded:
@@ -252,10 +274,10 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
         indexes = statement.marks_of(at)
         own = MARK in cell and says_something(cell)
         known = [*indexes, *statement.marks_of_row] if own else every
-        segments.append((without_results(cell.replace(MARK, " ")), indexes, known))
+        segments.append((cell.replace(MARK, " "), indexes, known))
     if segments:
         return segments
-    pieces = _BETWEEN_MARKS.split(without_results(_ABOUT_SOURCE.sub(MARK, statement.text)))
+    pieces = _BETWEEN_MARKS.split(_ABOUT_SOURCE.sub(MARK, statement.text))
     quotes = sum(len(quote_spans(piece)) for piece in pieces[::2])
     if len(pieces) > 4 and quotes < len(quote_spans("".join(pieces[::2]))):
         # A quoted passage with a mark in it is one passage.
@@ -266,6 +288,27 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
         count += len(indexes)
         segments.append((text, indexes or (segments[-1][1] if segments else []), every))
     return segments
+
+
+def _absent_quotes(text: str, sources: Sequence[Text], all_sources: Sequence[Text]) -> Iterator[str]:
+    """The passages quoted in a text that none of these sources has, except names that another source of the report has,
+    and translations beside their original: of these, a judge says whether they are right.
+    """
+
+    def stand(quote: str, texts: Sequence[Text]) -> bool:
+        return any(source.place_of(quote) is not None for source in texts)
+
+    spans = sorted(quote_spans(text))
+    present = [span for span in spans if stand(text[span[0] + 1 : span[1] - 1], sources)]
+    for start, end in spans:
+        quote = text[start + 1 : end - 1]
+        if quote not in _long_quotes(text) or (start, end) in present:
+            continue
+        is_name = len(quote.split()) <= _NAME_WORDS and width(quote) <= _NAME_WIDTH and stand(quote, all_sources)
+        beside = [text[end:other] if other >= end else text[last:start] for other, last in present]
+        is_translated = any(len(between) <= _BESIDE and re.search(r"[(\[（【]", between) for between in beside)
+        if not is_name and not is_translated:
+            yield quote
 
 
 def _long_quotes(text: str) -> list[str]:

@@ -35,6 +35,8 @@ _STATEMENT_CHARS = 2_000
 _MAX_VALUE = 10**15
 _NUMBERS_TOKENS = 600
 _COMMON_YEARS = range(1000, 2200)
+_YEAR = re.compile(r"[^\d.,]*\d{1,4}[^\d.,]*")
+"""What may be a year of an era or of another calendar."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -178,9 +180,8 @@ def read_numbers(reply: str, texts: Mapping[str, tuple[str, str]]) -> dict[str, 
         words, value, id = fields.get("words"), fields.get("value"), str(fields.get("id"))
         if not isinstance(words, str) or not isinstance(value, (int, float)) or id not in texts:
             continue
-        has_digits = any(map(str.isdecimal, words))  # only those of another calendar, where the year isn't the same
-        is_year = has_digits and value in _COMMON_YEARS and str(value) not in words
-        is_in_words = any(map(str.isalpha, words)) and (is_year or not has_digits)
+        is_year = value in _COMMON_YEARS and _YEAR.fullmatch(words) is not None
+        is_in_words = any(map(str.isalpha, words)) and (is_year or not any(map(str.isdecimal, words)))
         if is_in_words and plain(words) in shown[id] and 0 < value < _MAX_VALUE:
             found.setdefault(texts[id][1], set()).add(Fraction(str(value)))
     return {source: frozenset(values) for source, values in found.items()}
