@@ -57,6 +57,7 @@ _MARKS_FIRST = re.compile(
 _ONLY_MARKS = re.compile(rf"[(（\[【]\s*(?:{MARK}[\s,;]*)+[)）\]】]|{MARK}")
 _SHORT_WORD_LAST = re.compile(r"(?:\A|[\s(（\[„“«\"'-])[^\s\d.(（\[„“«\"'-]{1,6}\.\Z")
 _LONG = 500
+_CLOSING, _GOES_ON = "\"'”’»」』", tuple("-–—―([（【")
 _LAST_WORD = re.compile(r"[^\s(\[（„“\"«]*\Z")
 
 
@@ -238,10 +239,12 @@ def _sentences(text: str) -> list[list[str]]:
 
 
 def _ends(text: str, end: re.Match[str]) -> bool:
-    """Whether a sentence ends here, and not only an abbreviation, an ordinal or an initial."""
+    """Whether a sentence ends here, and not only a quoted one, an abbreviation, an ordinal or an initial."""
+    after = text[end.end() : end.end() + _AROUND].lstrip()[:1]
+    if end[0][-1] in _CLOSING and after in _GOES_ON:  # who said it, or what it is in another language
+        return False
     if not end[0].startswith("."):
         return True
-    after = text[end.end() : end.end() + _AROUND].lstrip()[:1]
     if text[end.start() - 1 : end.start()] == MARK:
         return True
     word = _LAST_WORD.search(text, max(0, end.start() - _AROUND), end.start())
