@@ -207,7 +207,7 @@ async def test_a_killed_process_that_held_the_lock_blocks_no_one(tmp_path: Path)
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         await through(limiter, well, patience=9)
-    assert limiter._is_joined  # pyright: ignore[reportPrivateUsage]
+    assert limiter._learned.id == known(path)["id"]  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_process_that_keeps_the_lock_delays_another_once_and_briefly(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_no_number_in_a_file_makes_a_call_fail_or_wait_for_long(tmp_path: Path) 
                 path.write_text(json.dumps(document | {"clock": time.time() - start}))
                 read += await goes_on(world, start)
             container[key] = before
-        assert read > 100
+        assert read > 90
 
     async def goes_on(world: World, start: float) -> bool:
         """Two calls are rejected, others aren't, whatever the file says. Return whether it was believed."""
