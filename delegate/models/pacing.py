@@ -22,8 +22,8 @@ MAX_PAUSE = 3600.0
 MIN_RATE = 0.5
 """Calls per second. Backoff and quotas enforce slower limits; a slower pace would react too late to an outage's end."""
 GROWTH, LEAST_GROWTH, MOST_GROWTH = 0.01, 0.02, 0.15
-"""The share by which the rate rises with each call, and by how much at least and at most, in calls per second. Below the
-accepted rate, it is four times as much."""
+"""The share by which the rate rises with each call, and by how much at least and at most, in calls per second: four
+times as much below the accepted rate."""
 TRIAL_CALLS, OUTAGE_CALLS = 15, 5
 """How many calls show whether a slower pace has an effect, and how many rejections in a row that none is accepted."""
 ENOUGH, NEARLY_ALL, SIGNIFICANT = 0.4, 0.9, 2.5
