@@ -8,9 +8,9 @@ import os
 import random
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from delegate.types.errors import ProviderError, ProviderFault
 from delegate.types.ports import Quota
@@ -219,7 +219,14 @@ class Learned:
     window of concurrent calls before.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    version: Literal[2] = 2
     id: Annotated[str, Field(max_length=32)] = field(default_factory=lambda: token_hex(8))
+    started: float = 0.0
+    """The time since the epoch when the clock of the event loops was 0."""
+    at: Moment = 0.0
+    """When it was written into the file."""
     count: Count = 0
     """How many calls were sent."""
     recent: Moment = 0.0
@@ -283,7 +290,7 @@ class Learned:
         after_pause, self.pause_was_asked = self.pause_was_asked, False
         return SentCall(now, self.count, filled, after_pause, self.id)
 
-    def known(self, call: SentCall) -> SentCall:
+    def _known(self, call: SentCall) -> SentCall:
         """The call, without its number if it was counted elsewhere."""
         return call if call.learned == self.id else replace(call, number=0)
 
@@ -301,7 +308,7 @@ class Learned:
             self.rate = self.window = math.inf
             self.next_at, self.halved_at, self.rejected_at, self.rejection = 0.0, -math.inf, -math.inf, None
         if quota is not None:
-            call, later = self.known(call), self.count - self.known(call).number
+            call, later = self._known(call), self.count - self._known(call).number
             self.requests.report(call, later, quota.requests_limit, quota.requests_left, quota.requests_full_in)
             self.tokens.report(call, later, quota.tokens_limit, quota.tokens_left, quota.tokens_full_in)
 
@@ -310,7 +317,7 @@ class Learned:
 
         Returns the seconds until the next may be sent.
         """
-        call, asked = self.known(call), error.retry_after
+        call, asked = self._known(call), error.retry_after
         self.rejection = Rejection(error.fault, error.provider, error.status)
         self.recent -= math.exp(min(call.at - self.recent_at, 0.0) / SPAN)
         self.trial.count(call, now)
@@ -392,9 +399,10 @@ class Learned:
         theirs.callers = {id: of for id, of in theirs.callers.items() if of.are_alive(now)}
         return theirs
 
-    def is_possible(self, latest: float) -> bool:
-        """Whether no time is later than `latest`, so that nobody would wait forever for what a file says."""
-        return max(self.next_at, self.recent_at, self.rejected_at, self.requests.at, self.tokens.at) <= latest
+    @property
+    def latest(self) -> float:
+        """The latest time in it."""
+        return max(self.next_at, self.recent_at, self.rejected_at, self.requests.at, self.tokens.at)
 
 
 def is_low(quota: Quota) -> bool:

@@ -12,17 +12,15 @@ import platform
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from delegate._util.file_lock import lock_file, unlock_file
 from delegate._util.redaction import logger
-from delegate.models.pacing import MAX_PAUSE, Learned, Moment
+from delegate.models.pacing import MAX_PAUSE, Learned
 
 FOLDER = "limits"
 """In the folder `home`."""
@@ -51,20 +49,10 @@ def path_of(home: Path, *, url: str, key: str, model: str) -> Path:
     return home / FOLDER / f"{place}-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:3]}.json"
 
 
-@dataclass(slots=True)
-class _Document:
-    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
-
-    version: Literal[1]
-    clock: float
-    """The time since the epoch when the clock of the event loops was 0."""
-    at: Moment
-    learned: Learned
-
-
 @cache
-def _documents() -> TypeAdapter[_Document]:
-    return TypeAdapter(_Document)  # built where it is needed: it takes some milliseconds
+def _documents() -> TypeAdapter[Learned]:
+    """Built where it is needed: it takes some milliseconds."""
+    return TypeAdapter(Learned)
 
 
 class SharedLimits:
@@ -129,11 +117,12 @@ class SharedLimits:
         assert self._fd is not None
         now = self._clock()
         try:
-            document = _documents().validate_json(os.pread(self._fd, MAX_BYTES, 0))
+            learned = _documents().validate_json(os.pread(self._fd, MAX_BYTES, 0))
         except (OSError, ValueError):
             return None
-        is_new = abs(document.clock - self._started()) < CLOCK_SECONDS and now - document.at < KEPT_SECONDS
-        return document.learned if is_new and document.learned.is_possible(now + MAX_PAUSE + 1) else None
+        is_new = abs(learned.started - self._started()) < CLOCK_SECONDS and now - learned.at < KEPT_SECONDS
+        # Nobody waits forever for what a file says.
+        return learned if is_new and learned.latest <= now + MAX_PAUSE + 1 else None
 
     def write(self, learned: Learned | None) -> None:
         """Say what is known now; None if nothing that matters is. The file is locked."""
@@ -143,7 +132,8 @@ class SharedLimits:
             if learned is None:
                 os.ftruncate(self._fd, 0)
                 return
-            data = _documents().dump_json(_Document(1, self._started(), self._clock(), learned))
+            learned.started, learned.at = self._started(), self._clock()
+            data = _documents().dump_json(learned)
             # In one piece, and never shorter: a process that is killed leaves nothing that can't be read.
             os.pwrite(self._fd, data.ljust(min(os.fstat(self._fd).st_size, MAX_BYTES)), 0)
 
