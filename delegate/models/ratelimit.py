@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Self
@@ -75,7 +75,6 @@ class RateLimiter:
         self._sleep = sleep
         self._lock = threading.RLock()  # re-entrant, since the garbage collector may finalize an abandoned call
         self._queue = FairSemaphore(1)
-        self._waiting = 0
         self._own_in_flight = 0
         self._learned = Learned()
         self._error = ""
@@ -129,7 +128,7 @@ class RateLimiter:
                 with self._on_wait("rate_limit"):
                     await limiter._sleep(self._backoff)
             arrived = limiter._clock()
-            sent = None if limiter._waiting else limiter._try_send(arrived)
+            sent = None if limiter._queue.is_full else limiter._try_send(arrived)
             if sent is None:
                 with self._on_wait("rate_limit"):
                     sent = await limiter._wait_to_send(arrived + self._patience)
@@ -182,25 +181,15 @@ class RateLimiter:
         """Wait for all earlier calls, then until this one may be sent."""
         if self._learned.next_at > deadline:
             return self._send_or_raise()
-        with self._lock:
-            self._waiting += 1
-        try:
-            async with asyncio.timeout(deadline - self._clock()):
-                await self._queue.acquire()
-            try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline - self._clock()), self._queue:
                 while (sent := self._try_send(now := self._clock())) is None:
-                    wait = self._delay(now)
-                    if now + wait > deadline:
-                        return self._send_or_raise()
+                    if now + (wait := self._delay(now)) > deadline:
+                        break
                     await asyncio.sleep(min(wait, POLL_SECONDS))
-                return sent
-            finally:
-                self._queue.release()
-        except TimeoutError:
-            return self._send_or_raise()
-        finally:
-            with self._lock:
-                self._waiting -= 1
+                else:
+                    return sent
+        return self._send_or_raise()
 
     def _send_or_raise(self) -> SentCall:
         """Out of patience: raise the last rejection. Without one, send the call despite what the quotas predict."""
