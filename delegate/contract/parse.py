@@ -35,6 +35,7 @@ from delegate.contract.reading import (
     show,
 )
 from delegate.types import TIERS, JsonObject, Task
+from delegate.types.criteria import parse_text
 from delegate.types.errors import CallError
 from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 
@@ -198,7 +199,7 @@ class _Parser:
             except CallError as error:
                 self.problems.add(error.code, path, f"can't be used: {error.message}", error.hint)
         elif isinstance(value, Mapping):
-            return self._typed(cast("Mapping[str, object]", value), path)
+            return self._typed(cast("Mapping[str, object]", parse_text(cast("object", value))), path)
         else:
             self.problems.add("wrong_type", path, f"is {kind_of(value)}, not a string or an object with `kind`")
         return _PLACEHOLDER

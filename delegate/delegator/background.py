@@ -137,7 +137,7 @@ class Background:
 
         Raises:
             CallError: It can't be sent; the error says why. A child can be sent 20 messages, while it works, if its
-                runner takes messages, as the built-in child does. A task continues once, if it had a fresh workspace.
+                runner takes messages, as the built-in child does. A task continues once; then its continuation does.
             DelegateError: The records can't be read or written.
         """
         from delegate.records.mailbox import sendable  # loaded on first use

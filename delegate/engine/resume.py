@@ -168,8 +168,8 @@ def continued(
     workspace, diff, start = record["workspace"] or "", None, FRESH
     if task.needs:
         raise _not_continued(handle, "it was given what other tasks had left, which isn't kept for it")
-    if task.workspace is not None and not worktree:
-        raise _not_continued(handle, "what its workspace was at its start is kept only of worktrees")
+    if task.workspace is not None and not worktree and task.workspace.mode != "copy":
+        raise _not_continued(handle, "what its workspace was at its start is kept only of worktrees and copies")
     if worktree:
         diff, workspace, start = Path(f"{workspace}.diff"), "", None
         if not diff.exists() and any(one["path"][:3] != "../" for one in run["artifacts"]):
@@ -179,6 +179,8 @@ def continued(
         task = task.model_copy(update={"workspace": at_base})
     elif workspace and not os.path.isdir(workspace):
         raise _not_continued(handle, f"its workspace {workspace} isn't there any more")
+    elif task.workspace is not None:  # a copy; if nothing was changed there, it is made anew
+        start = kept if workspace else None
     if criteria is not None:
         fields: dict[str, Any] = {**task.model_dump(exclude_defaults=True), "acceptance_criteria": criteria}
         task = Task(**fields)

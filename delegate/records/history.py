@@ -341,7 +341,8 @@ class Records:
         await self._write(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
 
     def _start(self, handle: str, start: JsonObject) -> Statement:
-        self._started[handle] = json.dumps({name: start[name] for name in _KEPT_OF_START if start.get(name)})
+        kept = start if start.get("copy") else {name: start[name] for name in _KEPT_OF_START if start.get(name)}
+        self._started[handle] = json.dumps(kept)
         return _INSERT_START, (handle, json.dumps(start))
 
     async def flush(self) -> None:

@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
@@ -336,7 +337,13 @@ CONDITIONS = (JsonPredicateCriterion, FileCriterion, RegexCriterion)
 
 
 def parse_text(value: object) -> object:
-    return criterion_of(value) if isinstance(value, str) else value
+    """A criterion's fields, where a string or an object with only a text stands for them; else the value as it is."""
+    if isinstance(value, str):
+        return criterion_of(value)
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        return {**fields, "kind": "text"} if "text" in fields and fields.get("kind") is None else fields
+    return value
 
 
 Criterion = Annotated[Annotated[AnyCriterion, Field(discriminator="kind")], BeforeValidator(parse_text)]

@@ -259,6 +259,7 @@ MEANT: list[tuple[str, Any, list[Any]]] = [
     ("a plain text for a task", {"tasks": ["g", "h"]}, [{"goal": "g"}, {"goal": "h"}]),
     ("unused fields filled in", {"goal": "", "context": None, "output_schema": {}, "tasks": [TASK]}, [TASK]),
     ("unused tasks filled in", {**TASK, "tasks": [], "tier": ""}, [TASK]),
+    ("only a text", with_criterion(text="shell: a"), [with_criterion(kind="text", text="shell: a")]),
     ("a tier in capitals", {"goal": "g", "tier": " FAST "}, [{"goal": "g", "tier": "fast"}]),
     ("one criterion for a list", with_criteria("a. b, c\nd"), [with_criteria(["a. b, c\nd"])]),
     ("criteria as text", with_criteria('["a", "b"]'), [with_criteria(["a", "b"])]),

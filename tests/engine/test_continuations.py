@@ -142,13 +142,63 @@ async def test_a_continuation_is_within_the_ledger_of_its_run_also_after_a_resta
     assert (here.value.code, later.value.code) == ("budget_exceeded", "budget_exceeded")
 
 
+async def test_a_task_in_a_copy_goes_on_in_it(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "given.txt").write_text("given")
+    first = await ended(tmp_path, workspace={"mode": "copy", "path": project})
+    client = child(Scripted.call("write_file", path="b.txt", content="x"), "I wrote both.")
+    async with Delegator(client=client, home=tmp_path) as delegator:
+        _, result = await go_on(delegator, first.handle, acceptance_criteria=[A, B])
+    assert result.verdict
+    assert result.verdict.verdict == "PASS"
+    assert result.workspace == first.workspace
+    assert [one.path for one in result.artifacts] == ["a.txt", "b.txt"]
+    assert [path.name for path in project.iterdir()] == ["given.txt"]
+
+
+async def test_a_copy_in_which_nothing_was_changed_is_made_anew(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "given.txt").write_text("given")
+    first = await ended(
+        tmp_path, "I only looked.", criteria=["report: hello"], workspace={"mode": "copy", "path": project}
+    )
+    assert first.workspace is None
+    client = child(Scripted.call("write_file", path="b.txt", content="x"), "I wrote b.txt.")
+    async with Delegator(client=client, home=tmp_path) as delegator:
+        _, result = await go_on(delegator, first.handle, acceptance_criteria=[B])
+    assert result.verdict
+    assert result.verdict.verdict == "PASS"
+    assert result.workspace
+    assert (Path(result.workspace) / "given.txt").read_text() == "given"
+
+
+async def test_a_check_that_was_bent_before_a_task_in_a_copy_continued_stays_bent(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "check.py").write_text("import sys; sys.exit(open('a.txt').read() != 'right')")
+    check = {"kind": "shell", "command": "python3 check.py"}
+    bend = Scripted.call("write_file", path="check.py", content="import sys; sys.exit(0)")
+    workspace = {"mode": "copy", "path": project}
+    first = await ended(tmp_path, WRITE, bend, "I wrote it.", criteria=[check], workspace=workspace)
+    assert first.verdict
+    assert first.verdict.verdict == "FAIL"
+    codes = [one.code for one in first.verdict.criteria]
+    async with Delegator(client=child("It was right all along."), home=tmp_path, commands="allow") as delegator:
+        _, result = await go_on(delegator, first.handle)
+    assert result.verdict
+    assert result.verdict.verdict == "FAIL"
+    assert [one.code for one in result.verdict.criteria] == codes
+
+
 async def test_what_cannot_continue_is_refused_with_the_reason(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     first = await ended(tmp_path)
-    in_project = await ended(tmp_path, workspace={"mode": "copy", "path": project})
+    in_project = await ended(tmp_path, workspace={"mode": "shared", "path": project})
     async with Delegator(client=child(), home=tmp_path) as delegator:
-        with pytest.raises(CallError, match="what its workspace was at its start is kept only of worktrees"):
+        with pytest.raises(CallError, match="what its workspace was at its start is kept only of worktrees and copies"):
             await delegator.background.message(in_project.handle or "", "More.")
         with pytest.raises(CallError) as invalid:
             await delegator.background.message(first.handle or "", "More.", acceptance_criteria=[{"kind": "file"}])

@@ -128,8 +128,9 @@ def examine(
     if sum(len(statement.targets) for statement in said) > MAX_CITATIONS:
         reason = f"more than {MAX_CITATIONS} citations"
         return Examination(criterion, (), (), result(criterion, "error", "check", "too_large", reason))
-    cited = [cited for statement in said for cited in _examined(statement, opened, criterion.hosts, read is not None)]
-    examination = Examination(criterion, said, cited)
+    read_as = [_read_as(statement, opened, criterion.hosts, read is not None) for statement in said]
+    cited = [each for _, found in read_as for each in found]
+    examination = Examination(criterion, [one for sentences, _ in read_as for one in sentences], cited)
     # Before a judge is asked, each open citation may still hold.
     hoped = replace(examination, cited=[replace(each, state="supported") if each.is_open else each for each in cited])
     bare = [each for each in _uncovered(hoped, hoped.cited) if _may_claim_nothing(each, cited)]
@@ -167,6 +168,19 @@ def _text(criterion: CitationsCriterion, submission: Submission) -> str | Criter
 
 def _too_long(criterion: CitationsCriterion, what: str) -> CriterionResult:
     return result(criterion, "error", "check", "too_large", f"{what} has more than {MAX_CHARS:,} characters")
+
+
+def _read_as(
+    statement: Statement, opened: Opened, hosts: Sequence[str], has_read: bool
+) -> tuple[list[Statement], list[Cited]]:
+    """A statement with its citations, or the sentences that it may be instead, if its sources don't have all of it."""
+    cited = _examined(statement, opened, hosts, has_read)
+    if not any(each.state == "not_found_there" for each in cited):
+        return [statement], cited
+    apart = [each for sentence in statement.apart for each in _examined(sentence, opened, hosts, has_read)]
+    if not apart or any(each.state == "not_found_there" for each in apart):
+        return [statement], cited
+    return statement.apart, apart
 
 
 def _examined(statement: Statement, opened: Opened, hosts: Sequence[str], has_read: bool) -> list[Cited]:
@@ -234,10 +248,11 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
     every = list(range(len(statement.targets)))
     segments: list[tuple[str, list[int], list[int]]] = []
     for at, cell in enumerate(statement.cells):
-        # One that cites stands by its own sources alone, the others may be said by any of the row's.
+        # One that cites may be said by its own sources and those of the whole row, the others by any of the row's.
         indexes = statement.marks_of(at)
         own = MARK in cell and says_something(cell)
-        segments.append((without_results(cell.replace(MARK, " ")), indexes, indexes if own else every))
+        known = [*indexes, *statement.marks_of_row] if own else every
+        segments.append((without_results(cell.replace(MARK, " ")), indexes, known))
     if segments:
         return segments
     pieces = _BETWEEN_MARKS.split(without_results(_ABOUT_SOURCE.sub(MARK, statement.text)))

@@ -81,6 +81,17 @@ class Statement:
     """The names of the cells' columns."""
     only_cites: bool = False
     """Whether it says nothing itself, as an entry in a list of sources."""
+    pieces: tuple[str, ...] = ()
+    """What may be sentences of their own, where only an abbreviation may be what ends them."""
+
+    @property
+    def apart(self) -> "list[Statement]":
+        """The same as several sentences, each with its own sources."""
+        targets = iter(self.targets)
+        return [
+            replace(self, text=piece, targets=tuple(next(targets) for _ in range(piece.count(MARK))), pieces=())
+            for piece in self.pieces
+        ]
 
     @property
     def shown(self) -> str:
@@ -97,8 +108,12 @@ class Statement:
         """
         alone = [n for n, cells in enumerate(self._stands_for) if cell in cells]
         own = [n for n in alone if self._cell_of[n] == cell]
-        shared = [n for n, cells in enumerate(self._stands_for) if not cells]
-        return own or alone or shared or list(range(len(self.targets)))
+        return own or alone or self.marks_of_row or list(range(len(self.targets)))
+
+    @property
+    def marks_of_row(self) -> list[int]:
+        """The indexes of the marks that stand for the whole row: of cells that only cite, and are named after none."""
+        return [n for n, cells in enumerate(self._stands_for) if not cells]
 
     def said_by(self, n: int) -> str:
         """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone."""
@@ -201,19 +216,21 @@ def _statements_of(block: _Block, targets: tuple[str, ...], unit: int, every: Ev
             yield Statement(text.replace(LABEL, ""), targets, unit=unit, only_cites=True)
         return
     left = iter(targets)
-    for sentence in _with_their_sources(_sentences(text)) if every == "paragraph" else _sentences(text):
+    for pieces in _with_their_sources(_sentences(text)) if every == "paragraph" else _sentences(text):
+        sentence = " ".join(pieces)
         # What leads to something else needs no source, unless that is one: `It has 17 quays. Source: URL`.
         leads_on = sentence.rstrip()[-1:] in (":", "：", "?", "？", "")
         is_claim = not block.is_heading and (MARK in sentence or not leads_on)
         counts = frozenset({"claim", "paragraph"}) if is_claim else frozenset()
-        yield Statement(sentence, tuple(next(left) for _ in range(sentence.count(MARK))), counts, unit)
+        cited = tuple(next(left) for _ in range(sentence.count(MARK)))
+        yield Statement(sentence, cited, counts, unit, pieces=tuple(pieces) if len(pieces) > 1 else ())
 
 
 # ---------------------------------------------------------------------------------------------------- sentences
 
 
-def _sentences(text: str) -> list[str]:
-    """The sentences, each with the marks that follow it."""
+def _sentences(text: str) -> list[list[str]]:
+    """The sentences, each with the marks that follow it, and in pieces where it may be several sentences."""
     quotes = sorted(quote_spans(text))
     pieces: list[str] = []
     start = 0
@@ -223,23 +240,26 @@ def _sentences(text: str) -> list[str]:
             pieces.append(text[start : end.end()])
             start = end.end()
     pieces.append(text[start:])
-    sentences: list[str] = []
+    sentences: list[list[str]] = []
     for piece in pieces:
         leading = _MARKS_FIRST.match(piece)
         if leading and leading["next"] and leading["next"].islower():
             leading = None
-        if leading and sentences and MARK not in sentences[-1]:
-            sentences[-1] += leading[0]
+        last = " ".join(sentences[-1]) if sentences else ""
+        if leading and sentences and MARK not in last:
+            sentences[-1][-1] += leading[0]
+            last += leading[0]
             piece = piece[leading.end() :]
         says = says_something(piece)
-        # `Prof.`, `eng.`, `डॉ.`: with what follows it is one claim, and the source has to support all of it.
-        last = sentences[-1] if sentences else ""
+        # `Prof.`, `eng.`, `डॉ.`: with what follows it may be one claim.
         may_go_on = len(last) < _LONG and MARK not in last and _SHORT_WORD_LAST.search(last[-8:]) is not None
-        if sentences and (not says or may_go_on):
-            sentences[-1] += f" {piece.strip()}" if says else piece
+        if sentences and not says:
+            sentences[-1][-1] += piece
+        elif sentences and may_go_on:
+            sentences[-1].append(piece.strip())
         elif says or MARK in piece:
-            sentences.append(piece.strip())
-    return [sentence.replace(LABEL, "") for sentence in sentences]
+            sentences.append([piece.strip()])
+    return [[piece.replace(LABEL, "") for piece in sentence] for sentence in sentences]
 
 
 def _ends(text: str, end: re.Match[str]) -> bool:
@@ -262,9 +282,9 @@ def _ends(text: str, end: re.Match[str]) -> bool:
     return not (is_short and word.istitle()) and not (is_short and after.isdecimal())
 
 
-def _with_their_sources(sentences: Sequence[str]) -> list[str]:
+def _with_their_sources(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
     joined: list[str] = []
-    for sentence in sentences:
+    for sentence in map(" ".join, sentences):
         if joined and MARK not in joined[-1]:
             joined[-1] += f" {sentence}"
         else:
@@ -272,7 +292,7 @@ def _with_their_sources(sentences: Sequence[str]) -> list[str]:
     if len(joined) > 1 and MARK not in joined[-1]:
         last = joined.pop()
         joined[-1] += f" {last}"
-    return joined
+    return [[sentence] for sentence in joined]
 
 
 # ----------------------------------------------------------------------------------------------------- Markdown

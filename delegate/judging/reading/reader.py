@@ -40,6 +40,7 @@ from delegate.models.catalog import Model
 from delegate.types import CriterionReading, Task, Tier
 from delegate.types.errors import DelegateError
 from delegate.types.events import ignore_event
+from delegate.types.verdict import StatementPart
 
 PER_REQUEST = 40
 """Statements per request; more than a call usually has."""
@@ -255,7 +256,11 @@ class CallReading:
         # and nothing that a worker's word could show.
         kinds = {part.about for part in reading.parts}
         if declared and not (declared.parts[0].about in kinds and kinds <= {"deed", "absence"}):
-            reading = declared
+            deeds = [part for part in reading.parts if part.about == "deed"]
+            is_deed = declared.parts[0].about == "deed" and deeds
+            reading = (
+                reading.model_copy(update={"parts": (_as_one(declared.parts[0], deeds),)}) if is_deed else declared
+            )
         self._readings[entry.key][id] = reading
 
     def _to_read(self, task: TaskToRead, tools: Sequence[ToolInfo]) -> "_Open | None":
@@ -311,6 +316,13 @@ class _Open:
     def without(self, known: Mapping[str, Any]) -> "_Open":
         statements = {id: words for id, words in self.statements.items() if id not in known}
         return _Open(self.key, replace(self.to_read, statements=statements), {id: self.key_of[id] for id in statements})
+
+
+def _as_one(declared: StatementPart, deeds: Sequence[StatementPart]) -> StatementPart:
+    """A deed, with what would prove these parts of it."""
+    tools = dict.fromkeys(tool for part in deeds for tool in part.tools)
+    names = dict.fromkeys(name for part in deeds for name in part.names)
+    return declared.model_copy(update={"tools": tuple(tools), "names": tuple(names)})
 
 
 def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:

@@ -60,7 +60,7 @@ def secrets_in(root: str, home: str) -> frozenset[str]:
 @lru_cache(64)
 def _secrets_in(root: str, home: str, period: int) -> frozenset[str]:
     usual = _usual_real_paths(home, tuple(map(os.environ.get, _NAMED_BY)), period)
-    return frozenset(path for path in usual if path != root and _below(root, path) is not None)
+    return frozenset(path for path in usual if path.startswith(f"{root.rstrip('/')}/"))
 
 
 @lru_cache(4)

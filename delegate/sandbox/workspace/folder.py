@@ -400,14 +400,17 @@ class Folder:
         """Remove an owned folder, unless the child left changes in it that the parent may want.
 
         With `keep`, the folder stays without a search for changes. A worktree that stays is a plain folder then, which
-        its repository doesn't know. What takes long to remove is removed in the background.
+        its repository doesn't know; with a copy stays what it was, since its task may be continued. What takes long to
+        remove is removed in the background.
         """
-        await self._leave()
-        if self.exists and self.owned:
-            if keep or await run_in_thread(partial(changes.has_changes, self._before, self.root)):
-                self._unregister()
-            else:
-                await self.remove()
+        is_own = self.exists and self.owned
+        stays = is_own and (keep or await run_in_thread(partial(changes.has_changes, self._before, self.root)))
+        if is_own and not stays:
+            await self.remove()
+            return
+        await self._leave(keep_start=stays and self._is_copy)
+        if stays:
+            self._unregister()
 
     async def remove(self) -> None:
         """Remove an owned folder, whatever is in it, and what is kept of its start."""
@@ -421,10 +424,10 @@ class Folder:
             except OSError as problem:
                 _log.warning("the workspace %s can't be removed: %s", self.root, problem)
 
-    async def _leave(self) -> None:
+    async def _leave(self, *, keep_start: bool = False) -> None:
         if self._writer is not None:
             self._writer.leave()
-        if self.before is not None:
+        if self.before is not None and not keep_start:
             with suppress(OSError):
                 await self.before.remove()
 

@@ -109,14 +109,15 @@ async def test_a_criterion_that_says_what_it_is_about_costs_no_model_call(criter
 
 async def test_of_a_deed_that_says_so_itself_a_model_says_which_calls_would_prove_it(home: Path) -> None:
     deed = {"about": "deed", "tools": ["send"], "names": ["Ann Lee"]}
-    for n, reading in enumerate((deed, {"about": "report"}, {"about": "absence", "tools": ["send"]})):
+    in_parts = [{"about": "report", "text": "Ann Lee"}, {**deed, "text": "was told"}]
+    for n, reading in enumerate((deed, in_parts, {"about": "report"}, {"about": "absence", "tools": ["send"]})):
         model = client({"c1": reading})
         read = reading_in(await verdict_on(model, f"mail Ann Lee, {n}", "deed: Ann Lee was told"))
         assert len(model.readings) == 1
-        # The criterion's own word stands: a reading that contradicts it is dropped.
-        tools = ("send",) if reading == deed else ()
-        assert [(part.about, part.tools) for part in read.parts] == [("deed", tools)]
-        assert read.by == ("model" if reading == deed else "parent")
+        # The criterion's own word stands: of a reading that contradicts it, only what proves the deed is used.
+        is_used = reading in (deed, in_parts)
+        assert [(part.about, part.tools) for part in read.parts] == [("deed", ("send",) if is_used else ())]
+        assert read.by == ("model" if is_used else "parent")
 
 
 async def test_who_says_report_for_a_deed_has_said_it_and_the_parent_reads_that(home: Path) -> None:
