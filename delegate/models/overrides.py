@@ -120,10 +120,9 @@ class DeclaredEndpoint(Value):
 
     @model_validator(mode="after")
     def _check_api(self) -> Self:
-        if self.api == "messages" and self.protocol != "anthropic":
-            raise ValueError(f'api = "messages" is of protocol "anthropic", not "{self.protocol}"; remove one of them')
-        if self.api in ("chat", "responses") and self.protocol != "openai":
-            raise ValueError(f'api = "{self.api}" is of protocol "openai", not "{self.protocol}"; remove one of them')
+        of = {"auto": self.protocol, "messages": "anthropic"}.get(self.api, "openai")
+        if of != self.protocol:
+            raise ValueError(f'api = "{self.api}" is of protocol "{of}", not "{self.protocol}"; remove one of them')
         return self
 
     @model_validator(mode="after")
@@ -136,8 +135,7 @@ class DeclaredEndpoint(Value):
         if self.protocol not in serves:
             fix = " or ".join(f'protocol = "{protocol}"' for protocol in serves)
             raise ValueError(f'platform = "{self.platform}" is for {fix}; add that')
-        needed = {"bedrock": ("region",), "vertex": ("region", "project")}[self.platform]
-        for name in needed:
+        for name in ("region", "project") if self.platform == "vertex" else ("region",):
             if not getattr(self, name):
                 raise ValueError(f"{name} is missing, which {self.platform} needs; add it")
         return self

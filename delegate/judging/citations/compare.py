@@ -101,10 +101,10 @@ class Number:
     text: str
     readings: tuple[tuple[Fraction, Fraction], ...] = ()
     """What it may mean, each with what its last digit counts that isn't a zero: 1.230 is 1230, in tens, in German."""
-    dates: frozenset[tuple[int, int, int]] = frozenset()
-    """As year, month and day."""
-    minutes: int | None = None
-    """Of a time on a clock of twelve hours."""
+    exact: frozenset[tuple[int, ...]] = frozenset()
+    """Of a date, the year, month and day, in each order in which it may be read; of a time, the minutes on a clock of
+    twelve hours.
+    """
 
     @property
     def values(self) -> frozenset[Fraction]:
@@ -114,7 +114,7 @@ class Number:
     @property
     def may_be_in_words(self) -> bool:
         """Whether people also write it in words: 4.7 before "million" is "four million seven hundred thousand"."""
-        return not self.dates and self.minutes is None
+        return not self.exact
 
     @property
     def is_small(self) -> bool:
@@ -137,7 +137,7 @@ def numbers(text: str) -> Iterator[Number]:
         elif match["time"]:
             hour, minute = map(int, token.split(":"))
             readings = (Fraction(hour), Fraction(1)), (Fraction(f"{hour}.{minute:02}"), Fraction(1, 100))
-            yield Number(token, readings, minutes=(hour * 60 + minute) % 720)
+            yield Number(token, readings, frozenset({((hour * 60 + minute) % 720,)}))
         elif match["tens"]:
             yield _with_tens(token)
         else:
@@ -149,7 +149,7 @@ def _date(token: str) -> Iterator[Number]:
     orders = [(a, b, c)] if a > 31 else [(c, b, a), (c, a, b)]
     dates = frozenset((year, month, day) for year, month, day in orders if 1 <= month <= 12 and 1 <= day <= 31)
     if dates:
-        yield Number(token, tuple((Fraction(part), Fraction(1)) for part in (a, b, c)), dates=dates)
+        yield Number(token, tuple((Fraction(part), Fraction(1)) for part in (a, b, c)), dates)
     else:
         yield from (Number(str(part), ((Fraction(part), Fraction(1)),)) for part in (a, b, c))
 
@@ -167,11 +167,10 @@ def _with_tens(token: str) -> Number:
     return Number(token, ((value, unit),))
 
 
-def _cjk_values(run: str) -> Iterator[Fraction]:
-    """What a number in Chinese characters may mean: 二千八 with its units, 二〇〇八 digit by digit."""
+def _cjk_value(run: str) -> Fraction:
+    """What a number in Chinese characters means: 二千八 with its units, 二〇〇八 digit by digit."""
     if not any(c in _CJK_UNITS for c in run):
-        yield Fraction(int("".join(str(_CJK_DIGITS[c]) for c in run)))
-        return
+        return Fraction("".join(str(_CJK_DIGITS[c]) for c in run))
     total = section = digit = 0
     for c in run:
         unit = _CJK_UNITS.get(c)
@@ -181,7 +180,7 @@ def _cjk_values(run: str) -> Iterator[Fraction]:
             section, digit = section + (digit or 1) * unit, 0
         else:
             total, section, digit = total + (section + digit or 1) * unit, 0, 0
-    yield Fraction(total + section + digit)
+    return Fraction(total + section + digit)
 
 
 def read_number(token: str) -> Iterator[Number]:
@@ -241,7 +240,7 @@ class Text:
     @cached_property
     def _values(self) -> frozenset[Fraction]:
         values = {value for number in self._numbers for value in number.values} | self.in_words
-        values |= {value for run in _CJK_NUMERAL.findall(self.plain) for value in _cjk_values(run)}
+        values |= set(map(_cjk_value, _CJK_NUMERAL.findall(self.plain)))
         # Where a row of numbers could be one with spaces, each of its groups is a number too.
         values |= {Fraction(group) for group in re.findall(r"\d+", self.plain) if len(group) <= _MAX_DIGITS}
         return frozenset(values)
@@ -255,12 +254,8 @@ class Text:
         return frozenset((int(one), int(other)) for one, other in _DAY.findall(self.plain))
 
     @cached_property
-    def _dates(self) -> frozenset[tuple[int, int, int]]:
-        return frozenset(date for number in self._numbers for date in number.dates)
-
-    @cached_property
-    def _minutes(self) -> frozenset[int]:
-        return frozenset(number.minutes for number in self._numbers if number.minutes is not None)
+    def _exact(self) -> frozenset[tuple[int, ...]]:
+        return frozenset(exact for number in self._numbers for exact in number.exact)
 
     def place_of(self, quote: str) -> int | None:
         """Where a quoted passage begins in `plain`; None if it isn't there."""
@@ -276,19 +271,19 @@ class Text:
 
     def has(self, number: Number) -> bool:
         """Whether a number stands here, or one of which it is a rounded form."""
-        if number.dates:
-            return not self._dates.isdisjoint(number.dates) or any(map(self._has_in_words, number.dates))
-        if number.minutes is not None and number.minutes in self._minutes:
+        if not self._exact.isdisjoint(number.exact):
             return True
+        dates = [exact for exact in number.exact if len(exact) > 1]
+        if dates:
+            return any(self._has_in_words(*date) for date in dates)
         return not self._values.isdisjoint(number.values) or any(
             self._has_near(value, unit) for value, unit in number.readings
         )
 
-    def _has_in_words(self, date: tuple[int, int, int]) -> bool:
+    def _has_in_words(self, year: int, month: int, day: int) -> bool:
         """Whether the day and the year stand together, with a word or number for the month, or the day and the month,
         and the year elsewhere, as in the head of a table.
         """
-        year, month, day = date
         if Fraction(year) in self._values and {(day, month), (month, day)} & self._days:
             return True
         one, other = rf"(?<!\d){year}(?!\d)", rf"(?<!\d)0?{day}(?!\d)"

@@ -67,10 +67,11 @@ class _Openings:
     ended: str = ""
     """The key of the page where it ended."""
 
-    def add(self, asked: str, receipt: Receipt, text: str) -> None:
+    def add(self, asked: str, receipt: Receipt, text: str, ended: str) -> None:
         if asked in self.parts and self.parts[asked][1] != text:
             self.replaced.append(self.parts[asked][1])
         self.parts[asked] = (receipt, text)
+        self.ended = ended or self.ended
 
 
 class Opened:
@@ -160,32 +161,26 @@ class Opened:
         self._written += [text for text in texts if text not in asked.values()]
 
     def _note(self, receipt: Receipt, texts: Sequence[str], asked: Mapping[str, str]) -> None:
-        output, arguments = receipt.whole_output, canonical(receipt.args)
+        output, how, ended = receipt.whole_output, f"{receipt.tool} {canonical(receipt.args)}", ""
         answer = _ANSWER.match(output) if receipt.tool == _FETCH else None
-        if answer:
-            if not answer[2].startswith("2"):
-                self._failed |= dict.fromkeys(asked, f"call {receipt.n}: it answered {answer[2]}")
-                return
-            page = output[answer.end() :]
-            for value in (value for url in (*filter(_is_url, texts), answer[1]) for value in _query_values(url)):
-                page = page.replace(value, " ") if len(value) > _ECHO_CHARS else page
-            for key in {*asked, _url_key(answer[1])}:
-                opened = self._by_key.setdefault(key, _Openings())
-                # Asked for in another way, it is the same page: what came last is what it says.
-                opened.add(_FETCH, receipt, page)
-                opened.ended = _url_key(answer[1])
+        if answer and not answer[2].startswith("2"):
+            self._failed |= dict.fromkeys(asked, f"call {receipt.n}: it answered {answer[2]}")
             return
-        # The path of a file, which may be gone if it was the child's own.
-        files = [text for text in texts if self._path(text) in self.own_files or self._exists(text)]
-        paths = [self._path(text) for text in files if receipt.tool != SEARCH_WEB]
-        for text in texts:
-            if len(text) > _ECHO_CHARS and text not in asked.values():
-                output = output.replace(text, " ")
-        for key in (*asked, *paths):
-            self._by_key.setdefault(key, _Openings()).add(f"{receipt.tool} {arguments}", receipt, output)
-        if not asked and not paths:
-            for key, text in self._named(output, receipt):
-                self._by_key.setdefault(key, _Openings()).add(f"{receipt.tool} {arguments}", receipt, text)
+        if answer:
+            # Asked for in another way, it is the same page: what came last is what it says.
+            output, how, ended = output[answer.end() :], _FETCH, _url_key(answer[1])
+            own = [value for url in (*filter(_is_url, texts), answer[1]) for value in _query_values(url)]
+            keys = [*asked, ended]
+        else:
+            own = [text for text in texts if text not in asked.values()]
+            # The path of a file, which may be gone if it was the child's own.
+            files = [text for text in texts if self._path(text) in self.own_files or self._exists(text)]
+            keys = [*asked, *(self._path(text) for text in files if receipt.tool != SEARCH_WEB)]
+        for text in own:
+            output = output.replace(text, " ") if len(text) > _ECHO_CHARS else output
+        found = [(key, output) for key in dict.fromkeys(keys)] or self._named(output, receipt)
+        for key, text in found:
+            self._by_key.setdefault(key, _Openings()).add(how, receipt, text, ended)
 
     def _exists(self, text: str) -> bool:
         folder = self._submission.folder

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -25,7 +24,7 @@ from delegate.judging.output import strict_json
 from delegate.types import Every
 
 MARK = "\ufffc"
-"""Stands in a text for each source that is cited there."""
+"""Stands in a statement for each source that is cited there."""
 LABEL = "\ufff9"
 """Stands before the label of a link until sentences are told apart."""
 MAX_DEPTH = 20
@@ -42,7 +41,11 @@ _NOTE = re.compile(
     rf"[\[【]\^?({_ID}(?:\s*[,;，、]\s*{_ID})*)[\]】]|(?:(?<=[^\W\d_]{{3}})|(?<=[.!?,;。、，”“»\"')]))([{_RAISED}]+)"
 )
 """One or several numbers or names of sources. Raised digits behind one or two letters are of a unit."""
-_NOTE_OR_MARK = re.compile(rf"{_NOTE.pattern}|{MARK}")
+_FIRST_SOURCE = 0xF0000
+_SOURCE = re.compile("[\U000f0000-\U0010ffff]")
+"""Stands in a block for a source, which is told by the character. It is for private use."""
+_OURS = re.compile(f"{_SOURCE.pattern}|[{MARK}{LABEL}]")
+_LINK_LABEL = re.compile(f"{LABEL}[^{LABEL}]*?{_SOURCE.pattern}")
 _DEFINITION = re.compile(rf"\s*(?:[\[【]\^?({_ID})[\]】]:?|([{_RAISED}]+))\s*(?=\S)")
 _LEADS_ON = re.compile(r"[^.!?。]{1,60}[:：]\s*")
 """The first line of a list of sources, or what is before the one source of what stands above."""
@@ -98,51 +101,38 @@ class Statement:
 
     def column(self, n: int) -> str:
         """The name of the column whose cell has the mark with this index; empty outside of rows."""
-        names = [name for name, cell in zip(self.columns, self.cells, strict=True) for _ in range(cell.count(MARK))]
-        return names[n] if n < len(names) else ""
+        return self.columns[self._cell_of[n]] if self.cells else ""
 
     def marks_of(self, cell: int) -> list[int]:
         """The indexes of the marks of a row that stand for one of its cells: its own, those of a cell that is named
         after it, as `staff_source` is, or else all that stand for no other cell alone.
         """
-        own = self._marks[cell]
-        if own and says_something(self.cells[cell]):
-            return list(own)
-        named_after = [n for other, cells in self._named_after.items() if cell in cells for n in self._marks[other]]
-        return named_after or self.marks_of_row or list(range(len(self.targets)))
+        alone = [n for n, cells in enumerate(self._stands_for) if cell in cells]
+        own = [n for n in alone if self._cell_of[n] == cell]
+        return own or alone or self.marks_of_row or list(range(len(self.targets)))
 
     @property
     def marks_of_row(self) -> list[int]:
         """The indexes of the marks that stand for the whole row: of cells that only cite, and are named after none."""
-        return [
-            n
-            for other, marks in enumerate(self._marks)
-            if other not in self._named_after and not says_something(self.cells[other])
-            for n in marks
-        ]
+        return [n for n, cells in enumerate(self._stands_for) if not cells]
 
     def said_by(self, n: int) -> str:
         """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone."""
-        at = next((at for at, marks in enumerate(self._marks) if n in marks), 0) if self.cells else 0
-        said = [at] if self.cells and says_something(self.cells[at]) else sorted(self._named_after.get(at, ()))
+        said = self._stands_for[n] if self.cells else []
         fields = [(self.columns[cell], " ".join(self.cells[cell].replace(MARK, " ").split())) for cell in said]
         return "; ".join(f"{name}: {value}" if name else value for name, value in fields) or self.shown
 
     @cached_property
-    def _marks(self) -> list[range]:
-        ends = list(accumulate((cell.count(MARK) for cell in self.cells), initial=0))
-        return [range(start, end) for start, end in pairwise(ends)]
+    def _cell_of(self) -> list[int]:
+        return [at for at, cell in enumerate(self.cells) for _ in range(cell.count(MARK))]
 
     @cached_property
-    def _named_after(self) -> dict[int, frozenset[int]]:
+    def _stands_for(self) -> list[list[int]]:
+        """The cells that each mark of a row stands for alone."""
         says = [at for at, cell in enumerate(self.cells) if says_something(cell)]
         names = [self.columns[at] for at in says]
-        named = {
-            at: frozenset(says[n] for n in named_after(self.columns[at], names))
-            for at, cell in enumerate(self.cells)
-            if MARK in cell and at not in says
-        }
-        return {at: cells for at, cells in named.items() if cells}
+        named = {at: [says[n] for n in named_after(self.columns[at], names)] for at in set(self._cell_of)}
+        return [[at] if at in says else named[at] for at in self._cell_of]
 
 
 def says_something(text: str) -> bool:
@@ -152,10 +142,9 @@ def says_something(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A paragraph, list item or row before footnotes are resolved."""
+    """A paragraph, list item or row. Its text, or its cells, have a character for each source."""
 
     text: str
-    targets: tuple[str, ...]
     number: str = ""
     """Of an item in a numbered list."""
     is_heading: bool = False
@@ -163,42 +152,78 @@ class _Block:
     columns: tuple[str, ...] = ()
     only_links: bool = False
 
+    @property
+    def sources(self) -> str:
+        """The characters of the sources that it cites, in order."""
+        return "".join(_SOURCE.findall("".join(self.cells) or self.text))
+
+
+class _Sources:
+    """The URLs and paths that a report cites. `files` are the paths that count as sources wherever they stand."""
+
+    def __init__(self, files: Collection[str]) -> None:
+        self._targets: list[str] = []
+        names = "|".join(re.escape(path) for path in sorted(files, key=len, reverse=True))
+        # With or without the number of a line.
+        self._paths = re.compile(rf"(?<![\w/.-])({names or '(?!)'})(?::\d+(?:-\d+)?)?(?![\w/-]|\.\w)")
+
+    def character(self, target: str) -> str:
+        """What stands for a source in the text of a block."""
+        self._targets.append(target)
+        return chr(_FIRST_SOURCE + len(self._targets) - 1)
+
+    def targets(self, characters: str) -> tuple[str, ...]:
+        """The URLs and paths that these characters stand for."""
+        return tuple(self._targets[ord(character) - _FIRST_SOURCE] for character in characters)
+
+    def found_in(self, text: str) -> str:
+        """The text with a character for each URL, and behind each path in it."""
+        pieces: list[str] = []
+        at, text = 0, _OURS.sub("", text)
+        for match in (*_URL.finditer(text), None):
+            between = text[at : match.start()] if match else text[at:]
+            pieces.append(self._paths.sub(lambda path: f"{path[0]}{self.character(path[1])}", between))
+            if match:
+                url = _trimmed(match[0])
+                pieces.append(self.character(url))
+                at = match.start() + len(url)
+        return "".join(pieces)
+
 
 def statements(text: str, *, is_csv: bool, files: Collection[str], every: Every | None) -> list[Statement]:
     """What a report says, in order. `files` are the paths that count as sources wherever they stand. Blocks.
 
     With `every` paragraph, a source is that of all sentences since the one before it.
     """
-    names = "|".join(re.escape(path) for path in sorted(files, key=len, reverse=True))
-    # With or without the number of a line.
-    paths = re.compile(rf"(?<![\w/.-])({names})(?::\d+(?:-\d+)?)?(?![\w/-]|\.\w)") if names else None
-    blocks = _csv_rows(text, paths) if is_csv else _json_rows(text, paths)
+    sources = _Sources(files)
+    blocks = _csv_rows(text, sources) if is_csv else _json_rows(text, sources)
     if blocks is None:
-        blocks = _with_sources_below(_resolved(list(_markdown(text, paths))))
+        blocks = _with_sources_below(_resolved(list(_markdown(text, sources))))
     found: list[Statement] = []
     for unit, block in enumerate(blocks):
-        found += _statements_of(block, unit, every)
+        found += _statements_of(block, sources.targets(block.sources), unit, every)
     return found
 
 
-def _statements_of(block: _Block, unit: int, every: Every | None) -> Iterator[Statement]:
+def _statements_of(block: _Block, targets: tuple[str, ...], unit: int, every: Every | None) -> Iterator[Statement]:
     if block.cells:
         counts: frozenset[Every] = frozenset({"row", "claim"})
-        yield Statement(block.text, block.targets, counts, unit, block.cells, block.columns)
+        cells = tuple(_SOURCE.sub(MARK, cell) for cell in block.cells)
+        yield Statement(block.text, targets, counts, unit, cells, block.columns)
         return
-    text = block.text.replace(_SOFT_BREAK, " ")
+    text = _SOURCE.sub(MARK, block.text.replace(_SOFT_BREAK, " "))
     if block.only_links or not says_something(text):
-        if block.targets:
-            yield Statement(text.replace(LABEL, ""), block.targets, unit=unit, only_cites=True)
+        if targets:
+            yield Statement(text.replace(LABEL, ""), targets, unit=unit, only_cites=True)
         return
-    targets = iter(block.targets)
+    left = iter(targets)
     for pieces in _with_their_sources(_sentences(text)) if every == "paragraph" else _sentences(text):
         sentence = " ".join(pieces)
         # What leads to something else needs no source, unless that is one: `It has 17 quays. Source: URL`.
         leads_on = sentence.rstrip()[-1:] in (":", "：", "?", "？", "")
         is_claim = not block.is_heading and (MARK in sentence or not leads_on)
         counts = frozenset({"claim", "paragraph"}) if is_claim else frozenset()
-        cited = tuple(next(targets) for _ in range(sentence.count(MARK)))
+        cited = tuple(next(left) for _ in range(sentence.count(MARK)))
         yield Statement(sentence, cited, counts, unit, pieces=tuple(pieces) if len(pieces) > 1 else ())
 
 
@@ -276,11 +301,10 @@ def _with_their_sources(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
 # ----------------------------------------------------------------------------------------------------- Markdown
 
 
-def _markdown(text: str, paths: re.Pattern[str] | None) -> Iterator[_Block]:
+def _markdown(text: str, sources: _Sources) -> Iterator[_Block]:
     tokens = MarkdownIt("commonmark", {"maxNesting": MAX_DEPTH}).enable("table").parse(text)
     numbers: list[str] = []
-    header: list[str] = []
-    rows: list[list[_Block]] = []
+    rows: list[list[str]] = []
     for before, token in zip([None, *tokens], tokens, strict=False):
         match token.type:
             case "list_item_open":
@@ -290,81 +314,56 @@ def _markdown(text: str, paths: re.Pattern[str] | None) -> Iterator[_Block]:
             case "tr_open":
                 rows.append([])
             case "table_close":
-                header, rows = [_unmarked(cell.text) for cell in rows[0]], rows[1:]
-                yield from _rows(header, rows)
+                yield from _rows([_OURS.sub("", name) for name in rows[0]], rows[1:])
                 rows = []
+            case "inline" if before is not None and before.type in ("th_open", "td_open"):
+                rows[-1].append(_inline(token, sources))
             case "inline" if before is not None:
-                block = _inline(token, paths)
-                if before.type in ("th_open", "td_open"):
-                    rows[-1].append(block)
-                else:
-                    is_heading = block.is_heading or before.type == "heading_open"
-                    yield replace(block, number=numbers[-1] if numbers else "", is_heading=is_heading)
+                yield _paragraph(token, sources, numbers[-1] if numbers else "", before.type == "heading_open")
             case _:
                 pass
 
 
-def _inline(token: Token, paths: re.Pattern[str] | None) -> _Block:
-    children = [child for child in token.children or [] if child.type != "text" or child.content]
-    flat = _Flat(paths)
-    for child in children:
-        flat.add(child)
-    text, kinds = "".join(flat.parts), [child.type for child in children]
-    says_sentences = _SENTENCE_END.search(text) is not None
+def _paragraph(token: Token, sources: _Sources, number: str, is_heading: bool) -> _Block:
+    text, kinds = _inline(token, sources), [child.type for child in _children(token)]
     is_title = [*kinds[:1], *kinds[-1:]] == ["strong_open", "strong_close"] and kinds.count("strong_open") == 1
-    only_links = bool(flat.targets) and flat.label_chars == sum(map(str.isalnum, text))
-    return _Block(
-        text,
-        tuple(flat.targets),
-        is_heading=is_title and not says_sentences,
-        only_links=only_links and not says_sentences,
-    )
+    is_short = _SENTENCE_END.search(_SOURCE.sub(MARK, text)) is None
+    only_links = _SOURCE.search(text) is not None and not says_something(_LINK_LABEL.sub("", text))
+    return _Block(text, number, is_heading or (is_title and is_short), only_links=only_links and is_short)
 
 
-class _Flat:
-    def __init__(self, paths: re.Pattern[str] | None) -> None:
-        self.parts: list[str] = []
-        self.targets: list[str] = []
-        self.label_chars = 0
-        """How many letters and digits the labels of links have."""
-        self._paths = paths
-        self._link: tuple[int, str] | None = None
-        """Where the label of the open link begins, and where it leads."""
+def _children(token: Token) -> list[Token]:
+    return [child for child in token.children or [] if child.type != "text" or child.content]
 
-    def add(self, child: Token) -> None:
-        """Add one of the block's pieces, in their order."""
+
+def _inline(token: Token, sources: _Sources) -> str:
+    """The text of a block. Before the label of each link, there is a `LABEL`."""
+    parts: list[str] = []
+    link: tuple[int, str] | None = None
+    for child in _children(token):
         match child.type:
             case "link_open":
-                self._link = len(self.parts), _target(str(child.attrs.get("href", "")))
-                self.parts.append(LABEL)
-            case "link_close" if self._link is not None:
-                self._close(*self._link)
-                self._link = None
+                link = len(parts), _target(str(child.attrs.get("href", "")))
+                parts.append(LABEL if link[1] else "")
+            case "link_close" if link is not None:
+                start, target = link
+                if _URL.match("".join(parts[start:]).replace(LABEL, "").strip()):
+                    del parts[start:]  # a label that only repeats its URL says nothing
+                parts.append(sources.character(target) if target else "")
+                link = None
             case "softbreak":
-                self.parts.append(_SOFT_BREAK)
+                parts.append(_SOFT_BREAK)
             case "hardbreak":
-                self.parts.append("\n")
+                parts.append("\n")
             case "html_inline":
-                if href := _HREF.match(child.content):
-                    self._close(len(self.parts), _target(href[1]))
-                self.parts.append(" ")
+                href = _HREF.match(child.content)
+                target = _target(href[1]) if href else ""
+                parts.append(f"{sources.character(target) if target else ''} ")
             case "image":
                 pass
-            case _ if self._link is not None:
-                self.parts.append(_unmarked(child.content))
             case _:
-                self.parts.append(_bare(child.content, self.targets, self._paths))
-
-    def _close(self, start: int, target: str) -> None:
-        """End a link. A label that only repeats its URL says nothing."""
-        label = "".join(self.parts[start:]).replace(LABEL, "")
-        if _URL.match(label.strip()):
-            del self.parts[start:]
-        else:
-            self.label_chars += sum(map(str.isalnum, label))
-        if target:
-            self.targets.append(target)
-            self.parts.append(MARK)
+                parts.append(_OURS.sub("", child.content) if link is not None else sources.found_in(child.content))
+    return "".join(parts)
 
 
 def _target(href: str) -> str:
@@ -374,31 +373,6 @@ def _target(href: str) -> str:
     if not href or _SCHEME.match(href) or href.startswith(("#", "//", "?")):
         return ""
     return unquote(href.partition("#")[0].partition("?")[0])
-
-
-def _bare(text: str, targets: list[str], paths: re.Pattern[str] | None) -> str:
-    """The text with marks for the URLs and paths in it, which are added to `targets`."""
-
-    def path(match: re.Match[str]) -> str:
-        targets.append(match[1])
-        return f"{match[0]}{MARK}"
-
-    pieces: list[str] = []
-    at = 0
-    text = _unmarked(text)
-    for match in _URL.finditer(text):
-        between = text[at : match.start()]
-        pieces.append(paths.sub(path, between) if paths else between)
-        url = _trimmed(match[0])
-        targets.append(url)
-        pieces.append(MARK)
-        at = match.start() + len(url)
-    pieces.append(paths.sub(path, text[at:]) if paths else text[at:])
-    return "".join(pieces)
-
-
-def _unmarked(text: str) -> str:
-    return text.replace(MARK, "").replace(LABEL, "")
 
 
 def _trimmed(url: str) -> str:
@@ -416,37 +390,42 @@ def _trimmed(url: str) -> str:
 
 def _resolved(blocks: Sequence[_Block]) -> list[_Block]:
     """The blocks with footnotes and numbers in brackets replaced by what they stand for."""
-    definitions: dict[str, tuple[str, ...]] = {}
+    definitions: dict[str, str] = {}
     rest: list[_Block] = []
     for block in blocks:
         rest += [] if (defined := _defined(block)) else [block]
         definitions.update(defined)
     used = {id for block in rest for note in _NOTE.finditer(block.text) for id in _ids(note)}
     for block in list(rest):
-        if block.number in used and block.targets and not block.cells and block.number not in definitions:
-            definitions[block.number] = block.targets
+        if block.number in used and block.sources and not block.cells and block.number not in definitions:
+            definitions[block.number] = block.sources
             rest.remove(block)
-    listed = [_Block("", targets, only_links=True) for id, targets in definitions.items() if id not in used]
-    return [_with_notes(block, definitions) for block in rest] + listed
+
+    def resolved(note: re.Match[str]) -> str:
+        return "".join(definitions.get(id, "") for id in _ids(note)) or note[0]
+
+    for n, block in enumerate(rest):
+        text = _NOTE.sub(resolved, block.text)
+        # The text of a row repeats its cells behind the names of their columns.
+        text = _SOURCE.sub("", text) if block.cells else text
+        rest[n] = replace(block, text=text, cells=tuple(_NOTE.sub(resolved, cell) for cell in block.cells))
+    return rest + [_Block(found, only_links=True) for id, found in definitions.items() if id not in used]
 
 
-def _defined(block: _Block) -> Mapping[str, tuple[str, ...]]:
-    """The footnotes that a paragraph defines, one in a line; none if it says anything else."""
-    lines = block.text.split(_SOFT_BREAK)
+def _defined(block: _Block) -> Mapping[str, str]:
+    """The footnotes that a paragraph defines, one in a line, with their sources; none if it says anything else."""
+    lines = [] if block.cells else block.text.split(_SOFT_BREAK)
     if len(lines) > 1 and _LEADS_ON.fullmatch(lines[0]):
         lines = lines[1:]
-    targets = iter(block.targets)
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, str] = {}
     id = ""
     for line in lines:
-        own = tuple(next(targets) for _ in range(line.count(MARK)))
         if match := _DEFINITION.match(line):
             id = match[1] or match[2]
-            found[id] = own
-        elif id:
-            found[id] += own
-        else:
+            found[id] = ""
+        elif not id:
             return {}
+        found[id] += "".join(_SOURCE.findall(line))
     return found if all(found.values()) else {}
 
 
@@ -457,78 +436,47 @@ def _ids(note: re.Match[str]) -> list[str]:
 def _with_sources_below(blocks: Sequence[_Block]) -> list[_Block]:
     """The blocks, each joined with one below it that only names its source."""
     joined: list[_Block] = []
-    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+    for n, block in enumerate(blocks):
         above = joined[-1] if joined else None
-        is_alone = not (after is not None and _only_cites(after))
-        can_cite = above is not None and not (above.targets or above.is_heading or above.cells)
-        if above is not None and can_cite and is_alone and _only_cites(block):
+        is_alone = _only_cites(block) and not any(map(_only_cites, blocks[n + 1 : n + 2]))
+        if is_alone and above is not None and not (above.sources or above.is_heading or above.cells):
             # One statement, so that nothing of it is left out of what is compared.
-            text = f"{above.text.rstrip(' .。')} – {block.text}"
-            joined[-1] = replace(above, text=text, targets=block.targets)
+            joined[-1] = replace(above, text=f"{above.text.rstrip(' .。')} – {block.text}")
         else:
             joined.append(block)
     return joined
 
 
 def _only_cites(block: _Block) -> bool:
-    before, _, after = block.text.partition(MARK)
-    leads_on = not after and LABEL not in before and _LEADS_ON.fullmatch(before) is not None
-    says_nothing = not says_something(block.text)
-    return bool(block.targets) and not block.cells and (block.only_links or says_nothing or leads_on)
-
-
-def _with_notes(block: _Block, definitions: Mapping[str, tuple[str, ...]]) -> _Block:
-    targets = iter(block.targets)
-
-    def resolve(text: str, into: list[str]) -> str:
-        def one(match: re.Match[str]) -> str:
-            if match[0] == MARK:
-                into.append(next(targets))
-                return MARK
-            defined = [target for id in _ids(match) for target in definitions.get(id, ())]
-            into.extend(defined)
-            return MARK * len(defined) if defined else match[0]
-
-        return _NOTE_OR_MARK.sub(one, text)
-
-    found: list[str] = []
-    if block.cells:
-        cells = tuple(resolve(cell, found) for cell in block.cells)
-        # The row's text repeats its cells behind the names of their columns.
-        text = _NOTE.sub(lambda note: "" if definitions.keys() & _ids(note) else note[0], block.text)
-        return replace(block, text=text, cells=cells, targets=tuple(found))
-    return replace(block, text=resolve(block.text, found), targets=tuple(found))
+    before, *after = _SOURCE.split(block.text, maxsplit=1)
+    leads_on = after == [""] and LABEL not in before and _LEADS_ON.fullmatch(before) is not None
+    is_mere = block.only_links or leads_on or not says_something(block.text)
+    return is_mere and bool(block.sources) and not block.cells
 
 
 # -------------------------------------------------------------------------------------------------------- tables
 
 
-def _rows(header: Sequence[str], rows: Sequence[Sequence[_Block]]) -> Iterator[_Block]:
+def _rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[_Block]:
     """The rows of a table, without the cells that only count them."""
     count = [str(n) for n in range(1, len(rows) + 1)] if len(rows) > 1 else []
-    counted = [n for n in range(len(header)) if [row[n].text.strip(" .") for row in rows if n < len(row)] == count]
+    counted = [n for n in range(len(header)) if [row[n].strip(" .") for row in rows if n < len(row)] == count]
+    names = [name for n, name in enumerate(header) if n not in counted]
     for row in rows:
         cells = [cell for n, cell in enumerate(row) if n not in counted]
-        names = [name for n, name in enumerate(header) if n not in counted]
-        if any(cell.text.strip() for cell in cells):
+        if any(cell.strip() for cell in cells):
             yield _row(list(zip(names, cells, strict=False)))
 
 
-def _row(fields: Sequence[tuple[str, _Block]]) -> _Block:
+def _row(fields: Sequence[tuple[str, str]]) -> _Block:
     """One row. Its text says each cell behind the name of its column."""
-    said = [(name, _unmarked(cell.text).strip()) for name, cell in fields]
+    said = [(name, _OURS.sub("", cell).strip()) for name, cell in fields]
     text = "; ".join(f"{name}: {value}" if name else value for name, value in said if value)
-    targets = tuple(target for _, cell in fields for target in cell.targets)
-    cells = tuple(cell.text.replace(LABEL, "") for _, cell in fields)
-    return _Block(text, targets, cells=cells or ("",), columns=tuple(name for name, _ in fields) or ("",))
+    cells = tuple(cell.replace(LABEL, "") for _, cell in fields)
+    return _Block(text, cells=cells or ("",), columns=tuple(name for name, _ in fields) or ("",))
 
 
-def _cell(text: str, paths: re.Pattern[str] | None) -> _Block:
-    targets: list[str] = []
-    return _Block(_bare(text, targets, paths), tuple(targets))
-
-
-def _csv_rows(text: str, paths: re.Pattern[str] | None) -> list[_Block]:
+def _csv_rows(text: str, sources: _Sources) -> list[_Block]:
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     delimiter = max(",;\t|", key=(lines[0] if lines else "").count)
     try:
@@ -536,14 +484,15 @@ def _csv_rows(text: str, paths: re.Pattern[str] | None) -> list[_Block]:
     except (ValueError, csv.Error):
         return []
 
-    def cell(text: str) -> _Block:
+    def cell(text: str) -> str:
         has_link = "](" in text  # in Markdown
-        return _inline(MarkdownIt("commonmark").parseInline(text)[0], paths) if has_link else _cell(text, paths)
+        parsed = MarkdownIt("commonmark").parseInline(text)[0] if has_link else None
+        return _inline(parsed, sources) if parsed else sources.found_in(text)
 
     return list(_rows(header, [[cell(text) for text in row] for row in rows]))
 
 
-def _json_rows(text: str, paths: re.Pattern[str] | None) -> list[_Block] | None:
+def _json_rows(text: str, sources: _Sources) -> list[_Block] | None:
     """The objects of a JSON report; None for other texts."""
     fenced = _FENCED.match(text)
     text = (fenced[1] if fenced else text).strip()
@@ -553,7 +502,7 @@ def _json_rows(text: str, paths: re.Pattern[str] | None) -> list[_Block] | None:
         value = strict_json(text)
     except ValueError:
         return None
-    return [_row([(name, _cell(said, paths)) for name, said in _leaves(row)]) for row in _objects(value)]
+    return [_row([(name, sources.found_in(said)) for name, said in _leaves(row)]) for row in _objects(value)]
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ words. It sees the sources alone: neither the report nor the number that is look
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
@@ -87,24 +87,18 @@ def _cleaned(text: str) -> str:
 
 def read_reply(
     examination: Examination, cited: Mapping[str, Cited], evidence: Evidence, reply: JudgeReply
-) -> dict[int, Cited] | CriterionResult:
-    """What the judge found, by the `id()` of the citation, or of the statement without a source. If the reply can't be
-    used, the criterion's error.
-    """
-    criterion = examination.criterion
+) -> list[Cited] | CriterionResult:
+    """The citations with what the judge found. If the reply can't be used, the criterion's error."""
+    criterion, shown = examination.criterion, [each.shown for each in examination.cited]
     if reply.reply is None:
-        return result(criterion, "error", "nobody", reply.code, reply.reason)
+        return result(criterion, "error", "nobody", reply.code, reply.reason, citations=shown)
     try:
         answers = parse_reply(reply.reply.text, list(cited))
+        if evidence.has_prewritten(answers.values()):
+            raise UnparseableReply("the judge's answer is a copy of one that stands in a source")
     except UnparseableReply as error:
-        return result(criterion, "error", "nobody", "judge_unparseable", str(error))
-    if evidence.has_prewritten(answers.values()):
-        reason = "the judge's answer is a copy of one that stands in a source"
-        return result(criterion, "error", "nobody", "judge_unparseable", reason)
-    return {
-        id(each if each.source else each.statement): _answered(each, answers[key], f"source {key}", evidence)
-        for key, each in cited.items()
-    }
+        return result(criterion, "error", "nobody", "judge_unparseable", str(error), citations=shown)
+    return [_answered(each, answers[id], f"source {id}", evidence) for id, each in cited.items()]
 
 
 def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Evidence) -> Cited:
@@ -126,15 +120,11 @@ def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Eviden
     return replace(cited, state=state, reason=answer.reason, evidence=quote)
 
 
-def combined(examination: Examination, answers: Sequence[dict[int, Cited] | CriterionResult]) -> CriterionResult:
-    """The result of the criterion from the answers to all questions."""
-    found: dict[int, Cited] = {}
-    for answer in answers:
-        if isinstance(answer, CriterionResult):
-            return answer.model_copy(update={"citations": tuple(each.shown for each in examination.cited)})
-        found |= answer
-    cited = [found.get(id(each), each) for each in examination.cited]
-    no_claims = [each for each in examination.bare if id(each) in found and found[id(each)].state == "supported"]
+def combined(examination: Examination, answers: Iterable[Cited]) -> CriterionResult:
+    """The result of the criterion from the answers to all questions, in their order."""
+    left = iter(answers)
+    cited = [next(left) if each.is_open else each for each in examination.cited]
+    no_claims = [each for each, answer in zip(examination.bare, left, strict=True) if answer.state == "supported"]
     return decided(replace(examination, cited=cited, no_claims=no_claims), "judge")
 
 

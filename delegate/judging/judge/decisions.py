@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from delegate._util.threads import run_in_thread, run_in_thread_if
-from delegate.judging.citations.decide import Examination, examine
+from delegate.judging.citations.decide import Cited, Examination, examine
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.judge import citations, decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
@@ -124,12 +124,13 @@ class JudgeDecisions:
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, say whether the sources support what cites them."""
         build = partial(citations.questions, self.submission.asked, examination, self.pool.page_room)
-        answers: list[Any] = []
+        answers: list[Cited] = []
         for question, cited, evidence in await run_in_thread(build):
             reply = await self.session.ask(question, [examination.criterion.id or ""], second=again is not None)
-            answers.append(await run_in_thread(partial(citations.read_reply, examination, cited, evidence, reply)))
-            if isinstance(answers[-1], CriterionResult):
-                break
+            read = await run_in_thread(partial(citations.read_reply, examination, cited, evidence, reply))
+            if isinstance(read, CriterionResult):
+                return [read]
+            answers += read
         return [citations.combined(examination, answers)]
 
     async def _confirmed(

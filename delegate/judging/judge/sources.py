@@ -168,9 +168,7 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
     first = sorted(artifacts, key=lambda artifact: not _is_named(artifact.path, paths))[:FILES]
     on_page = {artifact.path for artifact in first}
     for artifact in artifacts:
-        load = partial(_file_text, partial(_read, submission, artifact.path, artifact))
-        if _is_diff(artifact.path):
-            load = partial(_diff_text, load)
+        load = partial(_file_text, submission, artifact.path, artifact)
         yield Source(artifact_name(artifact.path), load, _is_named(artifact.path, paths), artifact.path in on_page)
     changed_paths = {artifact.path for artifact in submission.run.artifacts}
     for path in dict.fromkeys(paths):
@@ -180,40 +178,28 @@ def _files(submission: Submission, parts: Sequence[StatementPart]) -> Iterator[S
 
 def _file(submission: Submission, path: str) -> Source | None:
     """A file that isn't among those that the child left; None if it can't be read."""
-    read = partial(_read, submission, path, None)
-    if _excerpt(read, 0) is None:
+    if _excerpt(submission, path, None, 0) is None:
         return None
-    return Source(redactor.text(f"file:{visible(path)}"), partial(_file_text, read))
+    return Source(redactor.text(f"file:{visible(path)}"), partial(_file_text, submission, path, None))
 
 
-def _read(submission: Submission, path: str, artifact: Artifact | None, limit: int) -> Excerpt:
-    """The beginning of a file as it was left, or as an `artifact`. Raises ToolError."""
-    folder = submission.folder
-    assert folder is not None
-    excerpt = folder.excerpt(artifact, limit) if artifact is not None else folder.read(path, limit)
-    is_ours = artifact is not None and _is_diff(path)
-    if submission.by_child and not is_ours and not folder.is_as_left(path):
-        raise ToolError(f"{path} changed after the child had ended")
-    return excerpt
-
-
-def _file_text(read: Callable[[int], Excerpt], file_bytes: int) -> SourceText:
-    excerpt = _excerpt(read, file_bytes)
+def _file_text(submission: Submission, path: str, artifact: Artifact | None, file_bytes: int) -> SourceText:
+    excerpt = _excerpt(submission, path, artifact, file_bytes)
     if excerpt is None or not excerpt.is_text:
         return SourceText("", is_partial=True, is_text=False)
     text = redactor.text(excerpt.text)
     text += f"\n[… the file continues: {excerpt.size} bytes in total …]" if excerpt.cut else ""
-    return SourceText(text, excerpt.cut)
+    return SourceText(_DIFF_NOTE + text if artifact is not None and _is_diff(path) else text, excerpt.cut)
 
 
-def _diff_text(load: Callable[[int], SourceText], file_bytes: int) -> SourceText:
-    diff = load(file_bytes)
-    return diff._replace(text=_DIFF_NOTE + diff.text) if diff.is_text else diff
-
-
-def _excerpt(read: Callable[[int], Excerpt], file_bytes: int) -> Excerpt | None:
+def _excerpt(submission: Submission, path: str, artifact: Artifact | None, limit: int) -> Excerpt | None:
+    """The beginning of a file as it was left, or as an `artifact`; None if it can't be read, or has changed since."""
+    folder = submission.folder
+    assert folder is not None
+    is_ours = artifact is not None and _is_diff(path)
     try:
-        return read(file_bytes)
+        excerpt = folder.excerpt(artifact, limit) if artifact is not None else folder.read(path, limit)
+        return excerpt if is_ours or not submission.by_child or folder.is_as_left(path) else None
     except (ToolError, OSError):
         return None
 

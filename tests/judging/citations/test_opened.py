@@ -445,7 +445,14 @@ async def test_sixty_citations_are_put_to_a_judge_in_several_questions() -> None
 
 
 @pytest.mark.parametrize(
-    "report", ["It made a lot of flour.", "See (javascript:alert(1)) and mailto:a@b.test.", "{}", "[]"]
+    "report",
+    [
+        "It made a lot of flour.",
+        "See (javascript:alert(1)) and mailto:a@b.test.",
+        "{}",
+        "[]",
+        "[mill]: https://mill.test",
+    ],
 )
 async def test_a_report_without_citations_is_not_met(report: str) -> None:
     for every in (None, "claim", "paragraph", "row"):
