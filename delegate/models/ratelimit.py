@@ -15,10 +15,12 @@ What is learned is in `pacing`. The processes of a user share it, by `shared_lim
 
 import asyncio
 import os
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Self
@@ -29,13 +31,13 @@ from delegate.models.pacing import (
     MAX_CALLERS,
     MAX_PAUSE,
     Callers,
+    ConcurrencyWindow,
     Learned,
+    Rejection,
     SentCall,
-    backoff_after,
     is_low,
-    with_jitter,
 )
-from delegate.models.shared_limits import SharedLimits
+from delegate.models.shared_limits import SharedLimits, Step
 from delegate.types.errors import ProviderError
 from delegate.types.events import OnWait
 from delegate.types.ports import Quota
@@ -48,12 +50,16 @@ LONG_REPLY = 30.0
 SHORT_RETRIES = 2
 """How often a call is repeated after a response that broke off, after status 408 or 409, and to an address that never
 answered."""
+INITIAL_BACKOFF, MAX_BACKOFF = 0.5, 30.0
+"""Seconds to pause, unless the server's `Retry-After` is longer. Doubles with each failure."""
 FIRST_RESEND, MAX_RESEND = 0.1, 1.0
 """Seconds before a rejected call is sent again where its rejection pauses no others. Doubles with each."""
 POLL_SECONDS = 0.05
 """Seconds between two checks of the first waiting call, since its delay may change."""
 ROUNDING = 1e-6
 """Seconds. Shorter delays are rounding errors."""
+MEMORY_SECONDS = 300.0
+"""After this time without a rejection, the limits learned from rejections are dropped."""
 _ELSEWHERE = "the provider has rejected a call of another process"
 
 
@@ -75,6 +81,7 @@ class RateLimiter:
         self._sleep = sleep
         self._lock = threading.RLock()  # re-entrant, since the garbage collector may finalize an abandoned call
         self._queue = FairSemaphore(1)
+        self._waiting = 0
         self._own_in_flight = 0
         self._learned = Learned()
         self._error = ""
@@ -85,6 +92,10 @@ class RateLimiter:
         self._shared = SharedLimits(shared, clock) if shared is not None else None
         self._id = token_hex(8)
         """Of this process, for the others."""
+        self._is_inside = False
+        """Whether what was learned is being changed."""
+        self._is_joined = False
+        """Whether what was learned is that of all processes."""
         forking.watch(self)
 
     def after_fork(self) -> None:
@@ -128,7 +139,7 @@ class RateLimiter:
                 with self._on_wait("rate_limit"):
                     await limiter._sleep(self._backoff)
             arrived = limiter._clock()
-            sent = None if limiter._queue.is_full else limiter._try_send(arrived)
+            sent = None if limiter._waiting else limiter._try_send(arrived)
             if sent is None:
                 with self._on_wait("rate_limit"):
                     sent = await limiter._wait_to_send(arrived + self._patience)
@@ -159,7 +170,7 @@ class RateLimiter:
             if error.fault == "rate_limited":
                 asked = min(error.retry_after or 0.0, MAX_PAUSE)
                 if pause <= max(asked - ROUNDING, 0.0):  # others may go on
-                    self._backoff = max(with_jitter(min(FIRST_RESEND * 2**self._resent, MAX_RESEND)), asked)
+                    self._backoff = max(_with_jitter(min(FIRST_RESEND * 2**self._resent, MAX_RESEND)), asked)
                     self._resent += 1
                     self._patience -= self._backoff
                 return pause <= self._patience
@@ -167,52 +178,65 @@ class RateLimiter:
             took = self._limiter._clock() - self._sent.at
             if self._failures > _retries(error, took, is_known=self._limiter._is_known):
                 return False
-            backoff, asked = backoff_after(self._failures), error.retry_after or 0.0
+            backoff, asked = _backoff_after(self._failures), error.retry_after or 0.0
             if max(backoff, asked, pause) > self._patience:
                 return False
             # Without the jitter, so that the number of attempts doesn't depend on chance.
             self._patience -= max(backoff, asked)
-            self._backoff = max(with_jitter(backoff), asked)
+            self._backoff = max(_with_jitter(backoff), asked)
             return True
 
     # -------------------------------------------------------------------------------------------- waiting
 
     async def _wait_to_send(self, deadline: float) -> SentCall:
         """Wait for all earlier calls, then until this one may be sent."""
-        if self._learned.next_at > deadline:
+        if self._learned.pacer.next_at > deadline:
             return self._send_or_raise()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(deadline - self._clock()), self._queue:
+        with self._lock:
+            self._waiting += 1
+        try:
+            async with asyncio.timeout(deadline - self._clock()):
+                await self._queue.acquire()
+            try:
                 while (sent := self._try_send(now := self._clock())) is None:
-                    if now + (wait := self._delay(now)) > deadline:
-                        break
+                    wait = self._delay(now)
+                    if now + wait > deadline:
+                        return self._send_or_raise()
                     await asyncio.sleep(min(wait, POLL_SECONDS))
-                else:
-                    return sent
-        return self._send_or_raise()
+                return sent
+            finally:
+                self._queue.release()
+        except TimeoutError:
+            return self._send_or_raise()
+        finally:
+            with self._lock:
+                self._waiting -= 1
 
     def _send_or_raise(self) -> SentCall:
         """Out of patience: raise the last rejection. Without one, send the call despite what the quotas predict."""
         with self._exclusive():
             now, last = self._clock(), self._learned.rejection
             if last is None:
-                return self._send(now)
-            text, seconds = self._error or _ELSEWHERE, max(self._learned.next_at - now, 0.0)
+                return self._record_send(now)
+            text, seconds = self._error or _ELSEWHERE, max(self._learned.pacer.next_at - now, 0.0)
             raise ProviderError(last.fault, text, provider=last.provider, status=last.status, retry_after=seconds)
 
     def _try_send(self, now: float) -> SentCall | None:
         """Count a call as sent if it may be sent now; otherwise return None."""
         with self._exclusive():
-            return None if self._delay(now) > ROUNDING else self._send(now)
-
-    def _send(self, now: float) -> SentCall:
-        self._own_in_flight += 1
-        return self._learned.record_send(now, self._in_flight)
+            return None if self._delay(now) > ROUNDING else self._record_send(now)
 
     def _delay(self, now: float) -> float:
         """Seconds until the next call may be sent, by current knowledge."""
-        window = 0.0 if self._in_flight < self._learned.most_in_flight else POLL_SECONDS
+        window = 0.0 if self._in_flight < self._learned.window.limit else POLL_SECONDS
         return max(window, self._learned.delay(now))
+
+    def _record_send(self, now: float) -> SentCall:
+        self._own_in_flight += 1
+        learned = self._learned
+        after_pause, learned.pause_was_asked = learned.pause_was_asked, False
+        filled = learned.window.is_limited and self._in_flight >= learned.window.limit
+        return SentCall(now, learned.record_send(now), filled=filled, after_pause=after_pause, learned=learned.id)
 
     @property
     def _in_flight(self) -> int:
@@ -224,38 +248,121 @@ class RateLimiter:
 
     def _accepted(self, sent: SentCall, quota: Quota | None) -> None:
         self._is_known = True
-        if self._learned.rejection is not None or quota is not None:
-            with self._exclusive(learns=quota is not None and is_low(quota)):
-                self._learned.accept(sent, self._clock(), quota)
+        if self._learned.rejection is None and quota is None:
+            return
+        with self._exclusive(learns=quota is not None and is_low(quota)):
+            learned = self._learned
+            if sent.at > learned.rejected_at:
+                learned.rejections = 0
+                learned.window.record_accepted(filled=sent.filled)
+            if self._clock() - learned.rejected_at > MEMORY_SECONDS:
+                learned.forget_rejections()
+            if quota is not None:
+                learned.report(quota, self._numbered(sent))
 
     def _rejected(self, sent: SentCall, error: ProviderError) -> float:
-        """Slow down. Returns the seconds until the next call may be sent."""
+        """Slow down once for all calls that were in flight. Returns the seconds until the next may be sent."""
         with self._exclusive(learns=True):
-            self._error = str(error)
-            return self._learned.reject(sent, self._clock(), error, self._in_flight - 1)
+            learned, now, sent = self._learned, self._clock(), self._numbered(sent)
+            self._error, learned.rejection = str(error), Rejection(error.fault, error.provider, error.status)
+            learned.history.remove(sent.at)
+            learned.trial.count_rejected(sent, now)
+            if sent.at > learned.rejected_at:
+                self._change_pace(now, sent, error)
+            elif learned.pacer.halved_at == learned.rejected_at:
+                learned.pacer.adjust(learned.history.rate(learned.rejected_at, learned.pacer.span))
+            if error.retry_after is not None and not learned.trial.doubts_pauses:
+                learned.pacer.pause(now + min(error.retry_after, MAX_PAUSE))
+                learned.pause_was_asked = True
+            return learned.pacer.next_at - now
+
+    def _numbered(self, sent: SentCall) -> SentCall:
+        """The call, without its number if it was counted elsewhere."""
+        return sent if sent.learned == self._learned.id else replace(sent, number=0)
+
+    def _change_pace(self, now: float, sent: SentCall, error: ProviderError) -> None:
+        """Slow down, or return to the pace of before if it was slowed down in vain: that takes some calls to tell."""
+        learned, trial = self._learned, self._learned.trial
+        if learned.pacer.is_slow:
+            if sent.filled and learned.window.is_limited:
+                learned.window.reset()
+                return
+            if not trial.is_over:
+                if error.retry_after is None and trial.has_none_accepted and not trial.is_return:
+                    self._back_off(now)
+                return
+            is_asked = error.retry_after is not None and not trial.pauses_are_vain
+            if not (trial.is_outage or trial.shows_effect or is_asked):
+                learned.rejected_at, learned.rejections = now, 0
+                trial.extend(learned.history.count)
+                learned.pacer.restore(now)
+                learned.window = ConcurrencyWindow()
+                return
+        is_outage = trial.is_outage
+        trial.restart(learned.history.count)
+        self._slow_down(now, error, is_outage=is_outage)
+
+    def _back_off(self, now: float) -> None:
+        """Pause all callers, for longer each time until a call is accepted."""
+        self._learned.rejections += 1
+        self._learned.pacer.pause(now + _with_jitter(_backoff_after(self._learned.rejections)))
+
+    def _slow_down(self, now: float, error: ProviderError, *, is_outage: bool) -> None:
+        """Halve the rate; after two rejections without an accepted call, limit concurrency instead."""
+        learned = self._learned
+        learned.rejected_at = now
+        accepted, others = learned.history.rate(now, learned.pacer.span), self._in_flight - 1
+        if error.fault == "rate_limited" and learned.rejections and others > 0 and not accepted:
+            learned.window.shrink(others)
+        else:
+            learned.pacer.halve(now, accepted, is_outage=is_outage, is_paused=error.retry_after is not None)
+        if error.retry_after is None:
+            self._back_off(now)
+        else:
+            learned.rejections += 1
+
+    # -------------------------------------------------------------------------------------------- sharing
 
     @contextmanager
     def _exclusive(self, *, learns: bool = False) -> Generator[None]:
         """Inside, what was learned can be changed. Once a limit is known, or `learns`, it is that of all processes."""
         with self._lock:
-            shared = self._shared
-            if shared is None or not shared.is_wanted(learns=learns):
+            now, shared = self._clock(), self._shared
+            if shared is None or self._is_inside or not (shared.look(now) or learns):
                 yield
                 return
-            with shared.locked() as is_locked:
-                if is_locked:
-                    self._learned = self._learned.take_in(shared.read(), self._clock())
-                yield
-                if is_locked:
-                    self._pass_on(shared)
+            self._is_inside = True
+            try:
+                with shared.step(now) as step:
+                    if step is not None:
+                        self._take_in(step.read(), now)
+                    yield
+                    if step is not None:
+                        self._pass_on(step)
+            finally:
+                self._is_inside = False
 
-    def _pass_on(self, shared: SharedLimits) -> None:
+    def _take_in(self, theirs: Learned | None, now: float) -> None:
+        """Go on from what all processes know: nothing if their file can't be used any more."""
+        if theirs is not None:
+            if not self._is_joined:
+                theirs.merge(self._learned.history.times)
+            theirs.callers = {id: of for id, of in theirs.callers.items() if of.are_alive(now)}
+            self._learned = theirs
+        elif self._is_joined:
+            self._learned = Learned()
+        else:
+            self._learned.forget_quotas()
+        self._is_joined = True
+
+    def _pass_on(self, step: Step) -> None:
         """Tell the other processes, as long as there is something to tell."""
         now, learned = self._clock(), self._learned
         learned.callers.pop(self._id, None)
         if self._own_in_flight and len(learned.callers) < MAX_CALLERS:
             learned.callers[self._id] = Callers(os.getpid(), self._own_in_flight, now)
-        shared.write(learned if learned.is_limited(now) else None)
+        self._is_joined = learned.is_limited(now)
+        step.learned = learned if self._is_joined else None
 
 
 def _retries(error: ProviderError, took: float, *, is_known: bool) -> int:
@@ -269,3 +376,13 @@ def _retries(error: ProviderError, took: float, *, is_known: bool) -> int:
     has_begun = error.outcome == "broken_off" and error.status is not None and took > LONG_REPLY
     is_unreachable = error.outcome == "not_sent" and not is_known
     return SHORT_RETRIES if has_begun or is_unreachable or error.status in (408, 409) else RETRIES
+
+
+def _backoff_after(failures: int) -> float:
+    """Seconds to wait after this many consecutive failures."""
+    return min(INITIAL_BACKOFF * 2 ** (failures - 1), MAX_BACKOFF)
+
+
+def _with_jitter(seconds: float) -> float:
+    """About as long, so that processes don't retry in step."""
+    return seconds * random.uniform(0.75, 1.25)

@@ -12,15 +12,17 @@ import platform
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from delegate._util.file_lock import lock_file, unlock_file
 from delegate._util.redaction import logger
-from delegate.models.pacing import MAX_PAUSE, Learned
+from delegate.models.pacing import MAX_PAUSE, Learned, Moment
 
 FOLDER = "limits"
 """In the folder `home`."""
@@ -49,10 +51,20 @@ def path_of(home: Path, *, url: str, key: str, model: str) -> Path:
     return home / FOLDER / f"{place}-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:3]}.json"
 
 
+@dataclass(slots=True)
+class _Document:
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    version: Literal[1]
+    clock: float
+    """The time since the epoch when the clock of the event loops was 0."""
+    at: Moment
+    learned: Learned
+
+
 @cache
-def _documents() -> TypeAdapter[Learned]:
-    """Built where it is needed: it takes some milliseconds."""
-    return TypeAdapter(Learned)
+def _documents() -> TypeAdapter[_Document]:
+    return TypeAdapter(_Document)  # built where it is needed: it takes some milliseconds
 
 
 class SharedLimits:
@@ -63,39 +75,42 @@ class SharedLimits:
         self._clock = clock
         self._next_look = -1.0
         self._alone_until = -1.0
-        self._is_in_use = False
+        self.is_in_use = False
         """Whether the file had limits in it when it was last looked at."""
-        self._fd: int | None = None
-        """While it is locked."""
 
-    def is_wanted(self, *, learns: bool) -> bool:
-        """Whether to lock the file: where this process `learns` a limit, or another one has."""
-        now = self._clock()
-        if not self._is_in_use and now >= self._next_look:
+    def look(self, now: float) -> bool:
+        """Whether other processes know limits, as far as this one has looked."""
+        if not self.is_in_use and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             with suppress(OSError):
-                self._is_in_use = os.stat(self._path).st_size > 0
-        return (learns or self._is_in_use) and now >= self._alone_until and self._fd is None
+                self.is_in_use = os.stat(self._path).st_size > 0
+        return self.is_in_use and now >= self._alone_until
 
     @contextmanager
-    def locked(self) -> Generator[bool]:
-        """Hold the lock inside the block. False if the file can't be used now."""
+    def step(self, now: float) -> Generator["Step | None"]:
+        """Hold the lock inside the block. None if the file can't be used now."""
         try:
-            fd = self._fd = self._open()
+            fd = self._open(now)
         except OSError as error:
-            _log.debug("limits aren't shared for now: %s: %s", self._path, error)
-            self._alone_until = self._clock() + ALONE_SECONDS
-            yield False
+            if self._alone_until < now:
+                _log.debug("limits aren't shared for now: %s: %s", self._path, error)
+            self._alone_until = now + ALONE_SECONDS
+            yield None
             return
         try:
-            yield True
+            step = Step(fd, self._clock)
+            yield step
+            with suppress(OSError):
+                step.save()
+                self.is_in_use = step.learned is not None
         finally:
-            self._fd = None
             with suppress(OSError):
                 unlock_file(fd)
             os.close(fd)
 
-    def _open(self) -> int:
+    def _open(self, now: float) -> int:
+        if now < self._alone_until:
+            raise OSError("it couldn't be used before")
         try:
             fd = os.open(self._path, os.O_RDWR)
         except FileNotFoundError:
@@ -112,30 +127,39 @@ class SharedLimits:
             raise
         return fd
 
+
+class Step:
+    """What the file says while it is locked, and what it says afterwards."""
+
+    def __init__(self, fd: int, clock: Callable[[], float]) -> None:
+        self._fd = fd
+        self._clock = clock
+        self._size = 0
+        self.learned: Learned | None = None
+        """What the file says afterwards. None: nothing that matters."""
+
     def read(self) -> Learned | None:
-        """What other processes have learned. None if that is nothing, or can't be used. The file is locked."""
-        assert self._fd is not None
+        """What other processes have learned. None if that is nothing, or can't be used."""
         now = self._clock()
         try:
-            learned = _documents().validate_json(os.pread(self._fd, MAX_BYTES, 0))
+            data = os.pread(self._fd, MAX_BYTES + 1, 0)
+            self._size = len(data)
+            if not data or self._size > MAX_BYTES:
+                return None
+            document = _documents().validate_json(data)
         except (OSError, ValueError):
             return None
-        is_new = abs(learned.started - self._started()) < CLOCK_SECONDS and now - learned.at < KEPT_SECONDS
-        # Nobody waits forever for what a file says.
-        return learned if is_new and learned.latest <= now + MAX_PAUSE + 1 else None
+        is_new = abs(document.clock - self._started()) < CLOCK_SECONDS and now - document.at < KEPT_SECONDS
+        return document.learned if is_new and document.learned.is_possible(now + MAX_PAUSE + 1) else None
 
-    def write(self, learned: Learned | None) -> None:
-        """Say what is known now; None if nothing that matters is. The file is locked."""
-        assert self._fd is not None
-        self._is_in_use = learned is not None
-        with suppress(OSError):
-            if learned is None:
-                os.ftruncate(self._fd, 0)
-                return
-            learned.started, learned.at = self._started(), self._clock()
-            data = _documents().dump_json(learned)
-            # In one piece, and never shorter: a process that is killed leaves nothing that can't be read.
-            os.pwrite(self._fd, data.ljust(min(os.fstat(self._fd).st_size, MAX_BYTES)), 0)
+    def save(self) -> None:
+        """Write what is known now."""
+        if self.learned is None:
+            os.ftruncate(self._fd, 0)
+            return
+        data = _documents().dump_json(_Document(1, self._started(), self._clock(), self.learned))
+        # In one piece, and never shorter: a process that is killed leaves nothing that can't be read.
+        os.pwrite(self._fd, data.ljust(min(self._size, MAX_BYTES)), 0)
 
     def _started(self) -> float:
         return time.time() - self._clock()

@@ -19,7 +19,7 @@ from delegate.judging.citations.compare import (
     width,
 )
 from delegate.judging.citations.opened import Opened, Source, is_of
-from delegate.judging.citations.report import MARK, Statement, says_something, statements
+from delegate.judging.citations.report import MARK, Statement, statements
 from delegate.judging.output import json_text
 from delegate.judging.submission import Submission, result
 from delegate.types import (
@@ -272,7 +272,7 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
     for at, cell in enumerate(statement.cells):
         # One that cites may be said by its own sources and those of the whole row, the others by any of the row's.
         indexes = statement.marks_of(at)
-        own = MARK in cell and says_something(cell)
+        own = MARK in cell and statement.says(at)
         known = [*indexes, *statement.marks_of_row] if own else every
         segments.append((cell.replace(MARK, " "), indexes, known))
     if segments:

@@ -116,6 +116,12 @@ class Statement:
         """The indexes of the marks that stand for the whole row: of cells that only cite, and are named after none."""
         return [n for n, cells in enumerate(self._stands_for) if not cells]
 
+    def says(self, cell: int) -> bool:
+        """Whether a cell of a row has more than what it cites."""
+        text = self.cells[cell].replace(MARK, "").strip()
+        names = [target for target, at in zip(self.targets, self._cell_of, strict=True) if at == cell]
+        return says_something(text) and text not in names
+
     def said_by(self, n: int) -> str:
         """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone."""
         said = self._stands_for[n] if self.cells else []
@@ -129,7 +135,7 @@ class Statement:
     @cached_property
     def _stands_for(self) -> list[list[int]]:
         """The cells that each mark of a row stands for alone."""
-        says = [at for at, cell in enumerate(self.cells) if says_something(cell)]
+        says = list(filter(self.says, range(len(self.cells))))
         names = [self.columns[at] for at in says]
         named = {at: [says[n] for n in named_after(self.columns[at], names)] for at in set(self._cell_of)}
         return [[at] if at in says else named[at] for at in self._cell_of]
