@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext
-from typing import Any, cast
+from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -42,12 +42,9 @@ async def serve_stdio(
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
-            lines = _Lines(client, tools_of(server), before_end)
-            try:
-                async with stdio_server(stdin=cast("Any", lines), stdout=cast("Any", lines)) as (read, write):
-                    await server.run(read, write, server.create_initialization_options())
-            finally:
-                lines.report_lost()
+            lines: Any = _Lines(client, tools_of(server), before_end)
+            async with stdio_server(stdin=lines, stdout=lines) as (read, write):
+                await server.run(read, write, server.create_initialization_options())
     except* BrokenPipeError:
         pass  # it is reported where it happens
 
@@ -63,7 +60,7 @@ class _Lines:
         self._client = client
         self._tools = tools
         self._before_end = before_end
-        self._lost = ""
+        self._has_ended = False
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
@@ -93,14 +90,10 @@ class _Lines:
         pass  # nothing is buffered
 
     def _ends(self, reason: str) -> None:
-        """Take note of the calls that nobody is left to read the answers of."""
-        if (n := self._tools.open_calls) and not self._lost:
-            self._lost = f"{reason}; {counted(n, 'unanswered call')} {'was' if n == 1 else 'were'} stopped"
-
-    def report_lost(self) -> None:
-        """Tell the operator, because nobody else is left, that work was for nothing."""
-        if self._lost:
-            _log.warning("%s", self._lost)
+        """Tell the operator, because nobody else is left, of the calls that nobody can read the answers of."""
+        if (n := self._tools.open_calls) and not self._has_ended:
+            _log.warning("%s; %s %s stopped", reason, counted(n, "unanswered call"), "was" if n == 1 else "were")
+        self._has_ended = True
 
 
 def _refusal(text: str) -> JsonObject | None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
+from weakref import WeakSet
 
 import anyio
 
@@ -21,8 +22,7 @@ from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
 from delegate.hosts.mcp.clients import ONE_CALL, WITHOUT_ERRORS, Clients
-from delegate.hosts.mcp.projects import ClientProjects, ListRoots
-from delegate.hosts.projects import Project
+from delegate.hosts.mcp.projects import ClientFolders, ListRoots
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import JsonObject, Parent, Report
 from delegate.types.errors import CallError
@@ -94,13 +94,14 @@ class Tools:
         self.open_calls = 0
         self._problem = problem
         self.clients = clients
-        self._projects = ClientProjects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
+        self._folders = ClientFolders()
         self._answer_within = answer_within
         self._structured = structured
         self._approvals = ClientApprovals()
-        self._running: dict[str, set[Delegation]] = {}
+        self._running: dict[str, WeakSet[Delegation]] = {}
         """For each client, its calls in the background."""
-        self._delegate = host_tool.make_delegate_tool(delegator, parent=parent, background=True)
+        policy = workspaces or WorkspacePolicy()
+        self._delegate = host_tool.make_delegate_tool(delegator, parent=parent, background=True, workspace=policy)
         self._host_tools = {
             one.name: one
             for one in (
@@ -127,15 +128,12 @@ class Tools:
             hint = "nothing was run; tell the user, who can fix it and then has to restart this MCP server"
             return self._refused(CallError("config_error", f"delegate isn't set up: {self._problem}", hint=hint))
         client, as_task = self.clients.identify(request.http), request.as_task if tool is self._delegate else None
-        project = Project()
         try:
             parent = self.clients.parent(client, request.meta)
-            if tool is self._delegate:
-                project = await self._projects.of_call(client, request.meta, request.list_roots)
-                parent = parent.model_copy(update={"workspace": project.workspace})
             invocation = Invocation(
                 parent=parent,
                 session=client,
+                folders=partial(self._folders.of_call, client, request.meta, request.list_roots),
                 may_read=partial(self.clients.may_read, client),
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 on_question=self._approvals.answerer(client) if request.elicit is not None else None,
@@ -151,8 +149,6 @@ class Tools:
                 answer = await run_to_completion(asyncio.ensure_future(_call(tool, request, invocation)))
             finally:
                 self.open_calls -= 1
-        if not answer.is_error:
-            answer = replace(answer, text=project.noted(answer.text))
         refused = answer.report and answer.report.error
         if refused and refused.code == "budget_exceeded" and parent.window_seconds is None:
             refused = refused.model_copy(update={"hint": f"{refused.hint}; the user's next turn has limits of its own"})
@@ -160,22 +156,17 @@ class Tools:
         if answer.report and answer.report.run_id:
             self.clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
-            self._keep(client, answer.running)
+            self._running.setdefault(client, WeakSet()).add(answer.running)
+            for handle in answer.running.handles:
+                self.clients.add_run(client, run_of(handle))
             if as_task is not None:
                 return as_task(client, answer.running, partial(self._finished, answer.running))
         return self._result(answer)
 
     def stop(self, client: str) -> None:
         """Stop what runs in the background for a client that has left."""
-        for delegation in self._running.pop(client, set[Delegation]()):
+        for delegation in self._running.pop(client, WeakSet[Delegation]()):
             delegation.cancel()
-
-    def _keep(self, client: str, delegation: Delegation) -> None:
-        kept = self._running.setdefault(client, set())
-        kept.add(delegation)
-        delegation.add_done_callback(lambda: kept.discard(delegation))
-        for handle in delegation.handles:
-            self.clients.add_run(client, run_of(handle))
 
     async def _finished(self, delegation: Delegation) -> JsonObject:
         """The result of a call in the background that has ended."""
