@@ -218,13 +218,28 @@ def _refuse_too_much(repository: Path, status: str) -> None:
 # ------------------------------------------------------------------------------------------------------ merging
 
 
+async def apply(diff: bytes, checkout: Path, *, undo: bool = False) -> str:
+    """Apply a diff to the checkout that its worktree was made from, or take it back, all or nothing.
+
+    Returns why nothing was changed; empty if everything was.
+    """
+    git, way = _Git(checkout, (), os.environ), ("--reverse",) if undo else ()  # with the user's filters
+    try:
+        done = await git.apply(diff, *way)
+        if done.exit_code == 0:
+            return ""
+        if not undo and (await git.apply(diff, "--reverse", "--check")).exit_code == 0:
+            return "these changes are there already"
+        return _failure(done) if done.timed_out else done.stderr.strip() or "git failed"
+    except CallError as error:
+        return error.message
+    except OSError as error:
+        return f"{checkout}: {error.strerror}"
+
+
 async def merge_diff(root: Path, diff: bytes) -> str:
     """Merge a diff into the worktree at `root`, by three ways. Returns what conflicts; empty if all of it is there."""
-    git = await _Git.of(root)
-    with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
-        path = Path(folder) / "diff"
-        await run_in_thread(partial(path.write_bytes, diff))
-        done = await git.run("apply", "--3way", "--whitespace=nowarn", str(path))
+    done = await (await _Git.of(root)).apply(diff, "--3way")
     if done.exit_code == 0:
         return ""
     conflicts = ", ".join(_CONFLICT.findall(done.stderr))
@@ -328,6 +343,13 @@ class _Git:
             message = f"git can't read the checkout {self.folder}: {_failure(done)}"
             raise CallError("workspace_git_failed", message, field="workspace")
         return done.stdout
+
+    async def apply(self, diff: bytes, *options: str) -> ProcessResult:
+        """Run `git apply` with a diff."""
+        with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
+            path = Path(folder) / "diff"
+            await run_in_thread(partial(path.write_bytes, diff))
+            return await self.run("apply", "--whitespace=nowarn", *options, str(path))
 
     async def run(self, *args: str) -> ProcessResult:
         """Run it. Raises CallError if it isn't installed."""
