@@ -50,8 +50,8 @@ class Changes(NamedTuple):
     states: Mapping[str, FileState]
     contents: Mapping[str, bytes]
     """What some small files contained."""
-    left: Mapping[str, FileState]
-    """The state of every file."""
+    left: Mapping[str, FileState] | None
+    """The state of every file; None if nobody has looked."""
 
 
 def snapshot(root: Path) -> dict[str, FileState]:
