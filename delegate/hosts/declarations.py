@@ -114,11 +114,10 @@ def _one(file: str, fields: Any) -> Declaration:
     try:
         return Declaration.model_validate(fields)
     except ValidationError as error:
-        wrong = {str(one["loc"][0]) if one["loc"] else "name": one["type"] for one in error.errors()}
+        wrong = {str(one["loc"][0]) if one["loc"] else "name" for one in error.errors()}
     if "name" in wrong:
         raise ConfigError(f'{file}: a tool has no name; begin it with [[tools]] and name = "…"')
-    where, field = f"{file}: {fields['name']}", sorted(wrong, key=lambda name: (wrong[name] != "extra_forbidden", name))[0]
-    if wrong[field] == "extra_forbidden":
-        known = ", ".join(sorted(Declaration.model_fields))
-        raise ConfigError(f"{where}: there is no field {field}; the fields are {known}")
-    raise ConfigError(f"{where}: {field} has a value of the wrong type; docs/criteria.md has an example")
+    where, known = f"{file}: {fields['name']}", sorted(Declaration.model_fields)
+    if unknown := sorted(wrong.difference(known)):
+        raise ConfigError(f"{where}: there is no field {unknown[0]}; the fields are {', '.join(known)}")
+    raise ConfigError(f"{where}: {min(wrong)} has a value of the wrong type; docs/criteria.md has an example")

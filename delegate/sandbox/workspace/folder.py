@@ -87,7 +87,7 @@ class Folder:
     """Whether it is a fresh one, so that everything in it is the child's."""
     _most_added: float = math.inf
     """The most that can have been added, as long as nothing but `write` has created anything in a fresh one."""
-    _found: Changes = Changes((), 0, {}, {}, None)
+    _found: Changes = changes.UNSEEN
     """What `changes` found last."""
 
     @classmethod
