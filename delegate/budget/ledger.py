@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
 
@@ -75,13 +75,13 @@ class _Room:
     is_hopeless: bool
 
 
+@dataclass
 class Window:
     """Lets the limits of a ledger count only what was spent within the last `seconds`."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._spent: deque[tuple[float, Amounts]] = deque()
+    _seconds: float
+    _clock: Callable[[], float] = time.monotonic
+    _spent: deque[tuple[float, Amounts]] = field(default_factory=deque[tuple[float, Amounts]])
 
     def add(self, amounts: Amounts) -> None:
         self._spent.append((self._clock(), amounts))

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -43,12 +44,17 @@ async def serve_stdio(
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
             lines: Any = _Lines(client, tools_of(server), before_end)
-            async with stdio_server(stdin=lines, stdout=lines) as (read, write):
-                await server.run(read, write, server.create_initialization_options())
+            try:
+                async with stdio_server(stdin=lines, stdout=lines) as (read, write):
+                    await server.run(read, write, server.create_initialization_options())
+            finally:
+                if lines.lost:  # tell the operator, because nobody else is left, that work was for nothing
+                    _log.warning("%s", lines.lost)
     except* BrokenPipeError:
         pass  # it is reported where it happens
 
 
+@dataclass
 class _Lines:
     """Reads and writes messages, one per line, with the few methods that the SDK uses of its streams.
 
@@ -56,11 +62,11 @@ class _Lines:
     the SDK doesn't, and its sender may wait for an answer.
     """
 
-    def __init__(self, client: StdioConnection, tools: Tools, before_end: Callable[[], Awaitable[None]] | None) -> None:
-        self._client = client
-        self._tools = tools
-        self._before_end = before_end
-        self._has_ended = False
+    _client: StdioConnection
+    _tools: Tools
+    _before_end: Callable[[], Awaitable[None]] | None
+    lost: str = ""
+    """What was for nothing, once the client has left."""
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
@@ -90,10 +96,9 @@ class _Lines:
         pass  # nothing is buffered
 
     def _ends(self, reason: str) -> None:
-        """Tell the operator, because nobody else is left, of the calls that nobody can read the answers of."""
-        if (n := self._tools.open_calls) and not self._has_ended:
-            _log.warning("%s; %s %s stopped", reason, counted(n, "unanswered call"), "was" if n == 1 else "were")
-        self._has_ended = True
+        """Take note of the calls that nobody is left to read the answers of."""
+        if (n := self._tools.open_calls) and not self.lost:
+            self.lost = f"{reason}; {counted(n, 'unanswered call')} {'was' if n == 1 else 'were'} stopped"
 
 
 def _refusal(text: str) -> JsonObject | None:

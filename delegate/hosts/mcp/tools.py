@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet
@@ -70,6 +70,7 @@ class ToolRequest:
     """What the client calls itself; empty if it doesn't."""
 
 
+@dataclass(eq=False)
 class Tools:
     """The tools of one server.
 
@@ -78,30 +79,26 @@ class Tools:
     besides the text. With a `problem`, no call is run: each is answered with it.
     """
 
-    def __init__(
-        self,
-        delegator: Delegator,
-        clients: Clients,
-        *,
-        parent: Parent | None = None,
-        answer_within: float | Literal["client"] | None = "client",
-        structured: bool = False,
-        workspaces: WorkspacePolicy | None = None,
-        problem: str = "",
-    ) -> None:
-        self.since: dict[object, float] = {}
-        """When requests were made that are answered late, by their ids, in seconds of the monotonic clock."""
-        self.open_calls = 0
-        self._problem = problem
-        self.clients = clients
-        self._folders = ClientFolders()
-        self._answer_within = answer_within
-        self._structured = structured
-        self._approvals = ClientApprovals()
-        self._running: dict[str, WeakSet[Delegation]] = {}
-        """For each client, its calls in the background."""
-        policy = workspaces or WorkspacePolicy()
-        self._delegate = host_tool.make_delegate_tool(delegator, parent=parent, background=True, workspace=policy)
+    delegator: Delegator
+    clients: Clients
+    parent: Parent | None = None
+    answer_within: float | Literal["client"] | None = "client"
+    structured: bool = False
+    workspaces: WorkspacePolicy | None = None
+    problem: str = ""
+    since: dict[object, float] = field(default_factory=dict[object, float])
+    """When requests were made that are answered late, by their ids, in seconds of the monotonic clock."""
+    open_calls: int = 0
+    _folders: ClientFolders = field(default_factory=ClientFolders)
+    _approvals: ClientApprovals = field(default_factory=ClientApprovals)
+    _running: dict[str, WeakSet[Delegation]] = field(default_factory=dict[str, WeakSet[Delegation]])
+    """For each client, its calls in the background."""
+
+    def __post_init__(self) -> None:
+        delegator, workspace = self.delegator, self.workspaces or WorkspacePolicy()
+        self._delegate = host_tool.make_delegate_tool(
+            delegator, parent=self.parent, background=True, workspace=workspace
+        )
         self._host_tools = {
             one.name: one
             for one in (
@@ -112,7 +109,7 @@ class Tools:
                 host_tool.make_think_tool(delegator),
             )
         }
-        self.listed = definitions.listed(delegator.settings, structured=structured, workspaces=workspaces)
+        self.listed = definitions.listed(delegator.settings, structured=self.structured, workspaces=self.workspaces)
 
     async def answer(self, request: ToolRequest) -> JsonObject:
         """Answer one call. Raises only CancelledError, after all children have ended."""
@@ -124,9 +121,9 @@ class Tools:
         if tool is None:
             names = ", ".join(self._host_tools)
             return _text(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
-        if self._problem:
+        if self.problem:
             hint = "nothing was run; tell the user, who can fix it and then has to restart this MCP server"
-            return self._refused(CallError("config_error", f"delegate isn't set up: {self._problem}", hint=hint))
+            return self._refused(CallError("config_error", f"delegate isn't set up: {self.problem}", hint=hint))
         client, as_task = self.clients.identify(request.http), request.as_task if tool is self._delegate else None
         try:
             parent = self.clients.parent(client, request.meta)
@@ -170,10 +167,10 @@ class Tools:
 
     async def _finished(self, delegation: Delegation) -> JsonObject:
         """The result of a call in the background that has ended."""
-        return self._result(host_tool.finished(self._delegate.delegator, await delegation))
+        return self._result(host_tool.finished(self.delegator, await delegation))
 
     def _refused(self, error: CallError) -> JsonObject:
-        return _text(self._delegate.delegator.render(refusal(error)), is_error=True)
+        return _text(self.delegator.render(refusal(error)), is_error=True)
 
     def _seconds(self, request: ToolRequest) -> float | None:
         """How long the client may still be kept waiting for an answer: from its request on, as long as it waits."""
@@ -185,16 +182,16 @@ class Tools:
                 raise CallError("wrong_type", message, field=f'_meta["{ANSWER_WITHIN}"]', hint="leave it out")
             seconds = float(given)
         else:
-            within = self._answer_within
+            within = self.answer_within
             seconds = self.clients.patience(request.client_name) if isinstance(within, str) else within
         since = self.since.pop(request.id, None)
         return seconds if seconds is None or since is None else max(0.0, seconds - (time.monotonic() - since))
 
     def _result(self, answer: ToolAnswer) -> JsonObject:
         result, running = _text(answer.text, is_error=answer.is_error), answer.running
-        if self._structured and answer.report is not None:
+        if self.structured and answer.report is not None:
             result["structuredContent"] = definitions.structured(answer.report)
-        elif self._structured and running is not None:
+        elif self.structured and running is not None:
             result["structuredContent"] = definitions.structured_running(running.handles, running.questions)
         return result
 

@@ -203,14 +203,11 @@ class Folder:
             raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
         # Every part of the path may be a new folder.
         self._most_added += len(data) + _BLOCK_BYTES * (1 + path.count("/"))
-        if self._added + len(data) > self.max_bytes:  # unless it replaces enough
-            added = len(data)
-            with suppress(OSError):  # there is no such file yet
-                added -= os.lstat(real).st_size
-            if added > 0 and self._added + added > self.max_bytes:
-                raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
-        replaced_bytes = files.write(self.root, real, data)
-        self._added += len(data) - replaced_bytes
+        added = len(data) - (os.lstat(real).st_size if os.path.lexists(real) else 0)
+        if added > 0 and self._added + added > self.max_bytes:
+            raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
+        files.write(self.root, real, data)
+        self._added += added
 
     @property
     def is_empty(self) -> bool:
@@ -394,8 +391,7 @@ class Folder:
         if self.owned:
             try:
                 self._unregister()
-                if self.worktree is not None:
-                    self.worktree.diff_path.unlink(missing_ok=True)
+                self.root.with_name(f"{self.root.name}.diff").unlink(missing_ok=True)
                 await remove_soon(self.root)
             except OSError as problem:
                 _log.warning("the workspace %s can't be removed: %s", self.root, problem)
