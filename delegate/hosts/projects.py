@@ -45,13 +45,12 @@ class Project:
         return f"{text}\nchildren work {folders}: {self.note}\n{last}"
 
 
+@dataclass(frozen=True, slots=True)
 class Projects:
-    """Finds the project of each call of one host."""
+    """Finds the project of each call of one host. `home` is the folder of delegate's own records."""
 
-    def __init__(self, policy: WorkspacePolicy, *, home: Path) -> None:
-        self.policy = policy
-        self._home = home
-        """The folder of delegate's own records."""
+    policy: WorkspacePolicy
+    home: Path
 
     async def find(self, folders: Callable[[], Awaitable[Sequence[str]]] | None, cwd: Path) -> Project:
         """The project of a parent that works in `cwd`, if the operator names none.
@@ -65,7 +64,7 @@ class Projects:
         if self.policy.path is not None:
             return await self._made(real_path(self.policy.path), cwd)
         named = await folders() if folders is not None else ()
-        place = await run_in_thread(partial(_place, named, cwd, self._home))
+        place = await run_in_thread(partial(_place, named, cwd, self.home))
         if isinstance(place, str):
             return Project(note=place)
         try:

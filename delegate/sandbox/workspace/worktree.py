@@ -90,17 +90,15 @@ class Worktree:
         worktree = cls(root, repository, commit, common / "worktrees" / root.name)
         try:
             async with _add_locks.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
-                added = await git.run("worktree", "add", "--quiet", "--detach", "--no-checkout", str(root), commit)
-                if added.exit_code == 0:  # other configuration may apply there: `includeIf "gitdir:…"`
-                    if only:
-                        (worktree.admin / "info").mkdir(exist_ok=True)
-                        escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", only)
-                        (worktree.admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
-                    inside = await _Git.of(root)
-                    added = await inside.run(*(_SPARSE if only else ()), "reset", "--hard", "--quiet")
-            if added.exit_code != 0:
-                message = f"git can't create a worktree of {repository}: {_failure(added)}"
-                raise CallError("workspace_git_failed", message, field="workspace")
+                create = f"create a worktree of {repository}"
+                add = ("worktree", "add", "--quiet", "--detach", "--no-checkout")
+                await git.ask(*add, str(root), commit, to=create)
+                if only:
+                    (worktree.admin / "info").mkdir(exist_ok=True)
+                    escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", only)
+                    (worktree.admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
+                inside = await _Git.of(root)  # other configuration may apply there: `includeIf "gitdir:…"`
+                await inside.ask(*(_SPARSE if only else ()), "reset", "--hard", "--quiet", to=create)
             # The diff uses a copy of the index: in its own, the child can mark files as unchanged.
             with suppress(FileNotFoundError):  # the commit is empty
                 copy = partial(shutil.copyfile, worktree.admin / "index", worktree.admin / _INDEX)
@@ -336,11 +334,11 @@ class _Git:
             raise CallError("workspace_base_not_found", message, field="workspace", hint=hint)
         return asked.stdout.strip()
 
-    async def ask(self, *args: str, or_code: int = 0) -> str:
-        """What git prints. Raises CallError if it fails, with any other code than `or_code`."""
+    async def ask(self, *args: str, or_code: int = 0, to: str = "") -> str:
+        """What git prints. Raises CallError if it fails `to` do that, with any other code than `or_code`."""
         done = await self.run(*args)
         if done.exit_code not in (0, or_code):
-            message = f"git can't read the checkout {self.folder}: {_failure(done)}"
+            message = f"git can't {to or f'read the checkout {self.folder}'}: {_failure(done)}"
             raise CallError("workspace_git_failed", message, field="workspace")
         return done.stdout
 
