@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
 
@@ -75,13 +75,13 @@ class _Room:
     is_hopeless: bool
 
 
+@dataclass
 class Window:
     """Lets the limits of a ledger count only what was spent within the last `seconds`."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._spent: deque[tuple[float, Amounts]] = deque()
+    _seconds: float
+    _clock: Callable[[], float] = time.monotonic
+    _spent: deque[tuple[float, Amounts]] = field(default_factory=deque[tuple[float, Amounts]])
 
     def add(self, amounts: Amounts) -> None:
         self._spent.append((self._clock(), amounts))
@@ -188,18 +188,12 @@ class Ledger:
         far, and it waits, inside `while_waiting`, until there is room besides. A child that another one waits for must
         not wait. Raises BudgetExceeded if a limit is used up.
         """
-        child = RunningChild(self)
+        child = RunningChild(self, may_wait=may_wait)
         with self._tree.lock:
-            if may_wait:
-                self._tree.add(child)
-            else:
-                child.start_or_raise()
+            self._tree.add(child)
         try:
-            if not child.decided:
-                async with while_waiting():
-                    await child.wait(nullcontext)
-            if child.refusal:
-                raise child.refusal
+            async with nullcontext() if child.decided else while_waiting():
+                await child.wait(nullcontext)
         except BaseException:
             child.leave()
             raise
@@ -469,7 +463,11 @@ class _WaitingCall(_Waiting):
 
 
 class RunningChild(_Waiting):
-    """A child whose runner makes its own model calls. It waits to start, and runs until `leave`."""
+    """A child whose runner makes its own model calls. It may wait to start, and runs until `leave`."""
+
+    def __init__(self, ledger: Ledger, *, may_wait: bool) -> None:
+        super().__init__(ledger)
+        self._may_wait = may_wait
 
     def admit(self, short: set[tuple[object, ...]]) -> None:
         if self.is_abandoned():
@@ -477,9 +475,9 @@ class RunningChild(_Waiting):
         tree = self.ledger._tree
         if refusal := self._used_up():
             self.conclude(refusal)
-        elif ("child",) in short:
+        elif self._may_wait and ("child",) in short:
             return
-        elif all(
+        elif not self._may_wait or all(
             ledger.spent.get(name, 0) + ledger._reserved(name) + tree.outstanding(name, ledger)
             < ledger.limits[name] * (1 - ROUNDING)
             for ledger in self.ledger._chain
@@ -490,13 +488,6 @@ class RunningChild(_Waiting):
             self.conclude()
         else:
             short.add(("child",))
-
-    def start_or_raise(self) -> None:
-        """Start without waiting, unless a limit is used up."""
-        self.decided = True
-        self.refusal = self._used_up()
-        if self.refusal is None:
-            self.ledger._tree.children[self.ledger] = None
 
     def undo(self) -> None:
         tree, spent = self.ledger._tree, self.ledger.spent

@@ -26,7 +26,7 @@ from delegate.types import Author, Parent, Tier, Totals, Workspace
 from delegate.types.errors import BudgetExceeded, CallError
 
 if TYPE_CHECKING:
-    from delegate.budget.shared import SharedAmounts
+    from delegate.budget.nested import SharedAmounts
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 
@@ -171,21 +171,16 @@ def current_context() -> RunContext | None:
     return _current.get()
 
 
-class use_context:
+@contextmanager
+def use_context(context: RunContext) -> Generator[None]:
     """Makes `context` the caller of all calls inside the block, including those of tasks started there and of threads
     that inherit its context variables, as with `asyncio.to_thread`.
     """
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._context)
-
-    def __exit__(self, *exc: object) -> None:
-        _current.reset(self._token)
+    token = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def note_served_tier(tier: Tier) -> None:

@@ -1,12 +1,14 @@
 """What a project says to agents in `AGENTS.md` or `CLAUDE.md`: for a child, data from the project's owner."""
 
 import os
-import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from delegate._util.fencing import clean
+from delegate.sandbox.filesystem import files, paths
 from delegate.types import Workspace
+from delegate.types.errors import ToolError
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 MAX_BYTES = 32_000
@@ -30,16 +32,11 @@ def is_own_project(workspace: Workspace | None) -> bool:
 
 def read_notes(root: Path) -> ProjectNotes | None:
     """The notes of the project in the folder `root`, if there are any. A link may not lead out of it."""
+    real = Path(os.path.realpath(root))
     for name in NAMES:
-        try:
-            path = os.path.realpath(root / name)
-            if not Path(path).is_relative_to(os.path.realpath(root)) or not stat.S_ISREG(os.stat(path).st_mode):
-                continue
-            with open(path, "rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except OSError:
-            continue
-        cut = "\n[The rest is left out: read the file.]" if len(data) > MAX_BYTES else ""
-        if text := clean(data[:MAX_BYTES].decode(errors="replace")).text.strip():
-            return ProjectNotes(name, text + cut)
+        with suppress(ToolError):
+            found = files.read(real, paths.resolve(real, name), MAX_BYTES)
+            cut = "\n[The rest is left out: read the file.]" if found.cut else ""
+            if text := clean(found.text).text.strip():
+                return ProjectNotes(name, text + cut)
     return None

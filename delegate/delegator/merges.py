@@ -21,7 +21,7 @@ from delegate.judging import standalone
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
 from delegate.records.history import Records, task_of
-from delegate.sandbox.workspace import take_over, worktree
+from delegate.sandbox.workspace import worktree
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import LEVELS, AnyCriterion, ChildRun, JsonObject, Level, Task, Verdict, Workspace
 from delegate.types.errors import CallError
@@ -128,7 +128,7 @@ class Merges:
         merge = await run_in_thread(partial(self._latest, id))
         if merge.branch is not None:
             await worktree.move_branch(Path(merge.checkout), merge.branch, merge.before, expected=merge.after)
-        elif problem := await run_in_thread(partial(_change, merge, undo=True)):
+        elif problem := await _change(merge, undo=True):
             message = f"merge {merge.id} can't be undone in {merge.checkout}: {problem}"
             if merge.state == "merging":
                 await run_in_thread(partial(self._keep, replace(merge, state="undone")))
@@ -193,10 +193,10 @@ class Merges:
             return
         if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.before):
             raise _refused(f"{checkout} has changed since the checks began", "nothing was merged: merge again")
-        if problem := await run_in_thread(partial(_change, merge)):
+        if problem := await _change(merge):
             raise _refused(f"nothing was changed in {checkout}: {problem}", "move what is in the way, and merge again")
         if not await worktree.have_same_files(checkout, await worktree.snapshot(checkout), merge.after):
-            undone = not await run_in_thread(partial(_change, merge, undo=True))
+            undone = not await _change(merge, undo=True)
             hint = "it was undone: merge again" if undone else f"undo it with `delegate merge --undo {merge.id}`"
             raise _refused(f"{checkout} changed during the merge, so it isn't what was checked", hint)
 
@@ -226,9 +226,10 @@ class Merges:
         raise _refused(message, f"the latest {KEPT_MERGES} can be undone")
 
 
-def _change(merge: Merge, *, undo: bool = False) -> str:
-    """Change the checkout, or change it back. Returns why nothing was changed. Blocks."""
-    return take_over.apply([Path(merge.diff).read_bytes()], Path(merge.checkout), undo=undo)
+async def _change(merge: Merge, *, undo: bool = False) -> str:
+    """Change the checkout, or change it back. Returns why nothing was changed."""
+    diff = await run_in_thread(Path(merge.diff).read_bytes)
+    return await worktree.apply(diff, Path(merge.checkout), undo=undo)
 
 
 def judged_diff(record: JsonObject) -> bytes:

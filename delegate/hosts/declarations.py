@@ -7,11 +7,13 @@ delegate, for common servers. Who trusts a `tools.toml` trusts what it says is a
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delegate._util.resources import text as text_of
 from delegate.hosts.host_tool import read_only_hint
@@ -22,20 +24,20 @@ from delegate.types.ports import Effect, Tool
 NAME = "tools.toml"
 T = TypeVar("T", bound=Tool)
 _REACHES_OUT: frozenset[Effect] = frozenset({"network"})
-_FIELDS = frozenset({"name", "server", "parameters", "acts", "succeeded", "identifies", "open_world"})
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(BaseModel):
     """What a file says of one tool. None: it doesn't say."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     name: str
     server: str = ""
-    parameters: tuple[str, ...] = ()
+    parameters: list[str] = []
     """Parameters that the tool must have, if it is the one that is meant."""
     acts: bool | None = None
-    succeeded: Mapping[str, Any] | None = None
-    identifies: tuple[str, ...] | None = None
+    succeeded: dict[str, Any] | None = None
+    identifies: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     open_world: bool | None = None
     """Whether a call reaches others than the server, as a search of the web does; in place of `openWorldHint`."""
 
@@ -60,27 +62,22 @@ def declared(tool: T, annotations: object = None) -> T:
     Raises:
         ConfigError: a `tools.toml` is wrong.
     """
-    open_world: bool | None = None
     only_reads = read_only_hint(annotations)
-    tool = replace(tool, read_only=tool.read_only or only_reads)
-    for one in _declarations():
-        if one.is_of(tool):
-            open_world = one.open_world if open_world is None else open_world
-            tool = replace(
-                tool,
-                acts=one.acts if tool.acts is None else tool.acts,
-                succeeded=dict(one.succeeded)
-                if tool.succeeded is None and one.succeeded is not None
-                else tool.succeeded,
-                identifies=one.identifies if tool.identifies is None else tool.identifies,
-            )
-    if open_world is None:
-        open_world = _hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
+    said = [one for one in _declarations() if one.is_of(tool)]
+    known = {name: _first(getattr(one, name) for one in (tool, *said)) for name in ("acts", "succeeded", "identifies")}
+    tool = replace(tool, read_only=tool.read_only or only_reads, **known)
+    hinted = _hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
+    open_world = _first((*(one.open_world for one in said), hinted))
     if only_reads and tool.effects is None and open_world:
         return replace(tool, effects=_REACHES_OUT)
     # `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
     only_adds = all(_hint(annotations, hint) is False for hint in ("readOnlyHint", "destructiveHint"))
     return replace(tool, acts=True) if tool.acts is None and only_adds else tool
+
+
+def _first(values: Iterable[Any]) -> Any:
+    """The first value that is given."""
+    return next((value for value in values if value is not None), None)
 
 
 def _hint(annotations: object, name: str) -> object:
@@ -116,19 +113,13 @@ def _parsed(name: str, data: bytes) -> Sequence[Declaration]:
 
 
 def _one(file: str, fields: Any) -> Declaration:
-    given = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
-    if not isinstance(given.get("name"), str):
+    try:
+        return Declaration.model_validate(fields)
+    except ValidationError as error:
+        wrong = {str(one["loc"][0]) if one["loc"] else "name" for one in error.errors()}
+    if "name" in wrong:
         raise ConfigError(f'{file}: a tool has no name; begin it with [[tools]] and name = "…"')
-    where = f"{file}: {given['name']}"
-    if unknown := given.keys() - _FIELDS:
-        raise ConfigError(
-            f"{where}: there is no field {sorted(unknown)[0]}; the fields are {', '.join(sorted(_FIELDS))}"
-        )
-    kinds = {"server": str, "acts": bool, "succeeded": dict, "open_world": bool, "parameters": list, "identifies": list}
-    wrong = [name for name, kind in kinds.items() if name in given and not isinstance(given[name], kind)]
-    lists = [name for name in ("parameters", "identifies") if name in given and name not in wrong]
-    wrong += [name for name in lists if not all(isinstance(one, str) for one in given[name])]
-    if wrong:
-        raise ConfigError(f"{where}: {wrong[0]} has a value of the wrong type; docs/criteria.md has an example")
-    as_tuples: dict[str, Any] = {name: tuple(given[name]) for name in lists}
-    return Declaration(**{**given, **as_tuples})
+    where, known = f"{file}: {fields['name']}", sorted(Declaration.model_fields)
+    if unknown := sorted(wrong.difference(known)):
+        raise ConfigError(f"{where}: there is no field {unknown[0]}; the fields are {', '.join(known)}")
+    raise ConfigError(f"{where}: {min(wrong)} has a value of the wrong type; docs/criteria.md has an example")

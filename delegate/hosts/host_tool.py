@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -44,6 +44,8 @@ class Invocation:
     on_question: "OnQuestion | None" = None
     """Asks the host's user what children ask; None for whom the delegator asks. A call in the background that nobody
     answers for is answered with the question."""
+    folders: Callable[[], Awaitable[Sequence[str]]] | None = None
+    """Asks the host for the folders that the parent works on, as paths or URIs; None if it names none."""
     asks: bool = False
     """Whether the children of a call in the background may ask, since its parent reads the questions."""
     may_read: Callable[[str], bool] | None = None
@@ -140,7 +142,7 @@ def make_delegate_tool(
     *,
     parent: Parent | None = None,
     background: bool = False,
-    workspace: str = "fresh",
+    workspace: str | WorkspacePolicy = "fresh",
     cwd: Callable[[], Path] = Path.cwd,
     **options: Unpack[SettingsOptions],
 ) -> HostTool:
@@ -161,7 +163,7 @@ def make_delegate_tool(
     delegator, runs = delegator or Delegator(**options), _SessionRuns()
     known = {name: value for name, value in parent or Parent() if value is not None}
     definition = delegator.tool("mcp", parent=parent, background=background)
-    policy = WorkspacePolicy.parse(workspace)
+    policy = WorkspacePolicy.parse(workspace) if isinstance(workspace, str) else workspace
     if policy.mode != "fresh" and "workspace" not in known:
         definition["description"] += f"\n{policy.sentence(cwd())}"
 
@@ -173,7 +175,8 @@ def make_delegate_tool(
             from delegate.hosts.projects import Projects  # loaded only where children get a project
 
             try:
-                project = await Projects(policy, home=delegator.settings.home).find(cwd=cwd())
+                projects = Projects(policy, home=delegator.settings.home)
+                project = await projects.find(invocation.folders, cwd=cwd())
             except CallError as error:
                 return ToolAnswer(delegator.render(refusal(error)), is_error=True)
             caller = caller.model_copy(update={"workspace": project.workspace})
@@ -192,6 +195,7 @@ def make_delegate_tool(
                     on_question=invocation.on_question,
                     cancellation=invocation.cancellation,
                 )
+                answer = finished(delegator, report)
             else:
                 delegation = await delegator.background.start_call(
                     arguments,
@@ -200,11 +204,11 @@ def make_delegate_tool(
                     on_question=invocation.on_question,
                     asks=invocation.asks,
                 )
-                if not await _finished_within(seconds, delegation, invocation):
+                if await _finished_within(seconds, delegation, invocation):
+                    answer = finished(delegator, await delegation)
+                else:
                     delegation.add_done_callback(held.pop_all().close)
-                    return ToolAnswer(delegator.background.render_running(delegation), running=delegation)
-                report = await delegation
-        answer = finished(delegator, report)
+                    answer = ToolAnswer(delegator.background.render_running(delegation), running=delegation)
         return replace(answer, text=project.noted(answer.text)) if project and not answer.is_error else answer
 
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)

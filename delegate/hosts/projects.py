@@ -8,7 +8,7 @@ the host names ends. What isn't a project, such as the home folder, is given to 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,26 +45,26 @@ class Project:
         return f"{text}\nchildren work {folders}: {self.note}\n{last}"
 
 
+@dataclass(frozen=True, slots=True)
 class Projects:
-    """Finds the project of each call of one host."""
+    """Finds the project of each call of one host. `home` is the folder of delegate's own records."""
 
-    def __init__(self, policy: WorkspacePolicy, *, home: Path) -> None:
-        self.policy = policy
-        self._home = home
-        """The folder of delegate's own records."""
+    policy: WorkspacePolicy
+    home: Path
 
-    async def find(self, named: Sequence[str] = (), cwd: Path | None = None) -> Project:
-        """The project of a parent that works in `cwd` (default: this process's), if the operator names none.
+    async def find(self, folders: Callable[[], Awaitable[Sequence[str]]] | None, cwd: Path) -> Project:
+        """The project of a parent that works in `cwd`, if the operator names none.
 
-        `named` are the folders that the host names, as paths or URIs. Raises CallError if the operator's own folder
+        `folders` returns those that the host names, as paths or URIs. Raises CallError if the operator's own folder
         can't be used.
         """
-        cwd = real_path(cwd or Path.cwd())
+        cwd = real_path(cwd)
         if self.policy.mode == "fresh":
             return Project()
         if self.policy.path is not None:
             return await self._made(real_path(self.policy.path), cwd)
-        place = await run_in_thread(partial(_place, named, cwd, self._home))
+        named = await folders() if folders is not None else ()
+        place = await run_in_thread(partial(_place, named, cwd, self.home))
         if isinstance(place, str):
             return Project(note=place)
         try:

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,8 +19,8 @@ from delegate.child.command import CommandRunner
 from delegate.engine.results import program
 from delegate.hosts import projects
 from delegate.hosts.mcp import projects as client_projects
-from delegate.hosts.mcp.projects import ClientProjects
-from delegate.hosts.projects import Project
+from delegate.hosts.mcp.projects import ClientFolders
+from delegate.hosts.projects import Project, Projects
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import Workspace
 from delegate.types.errors import CallError, ConfigError
@@ -55,8 +56,9 @@ async def project_of(
     async def list_roots() -> list[str]:
         return list(roots)
 
-    found = ClientProjects(policy or WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
-    return await found.of_call("a client", meta or {}, list_roots if roots else None)
+    folders = partial(ClientFolders().of_call, "a client", meta or {}, list_roots if roots else None)
+    found = Projects(policy or WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
+    return await found.find(folders, Path.cwd())
 
 
 async def names(job: Job) -> str:
@@ -414,9 +416,10 @@ async def test_a_client_that_does_not_answer_is_asked_only_once(
         await asyncio.Event().wait()
         return []
 
-    found = ClientProjects(WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
+    folders = partial(ClientFolders().of_call, "a client", {}, list_roots)
+    found = Projects(WorkspacePolicy("auto"), home=tmp_path / "home of delegate")
     for _ in range(2):
-        assert (await found.of_call("a client", {}, list_roots)).workspace is None
+        assert (await found.find(folders, tmp_path)).workspace is None
     assert len(asked) == 1
 
 

@@ -7,8 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from delegate.sandbox.workspace.folder import Folder, discard
-from delegate.sandbox.workspace.take_over import apply
-from delegate.sandbox.workspace.worktree import snapshot
+from delegate.sandbox.workspace.worktree import apply, snapshot
 from delegate.types import Artifact, Workspace
 from delegate.types.errors import CallError, ToolError
 from tests.support.git import git
@@ -166,7 +165,7 @@ async def test_large_and_binary_files_are_taken_over_and_shown_by_name(repositor
     assert folder.no_take_over == ""
     git(repository, "checkout", "README.md")
     diff = folder.root.with_name(f"{folder.root.name}.diff")
-    assert apply([diff.read_bytes()], repository) == ""
+    assert await apply(diff.read_bytes(), repository) == ""
     assert {name: (repository / name).read_bytes() for name in left} == left
 
 
@@ -225,11 +224,11 @@ async def test_diffs_of_several_worktrees_are_applied_together_or_not_at_all(rep
         diffs.append(folder.root.with_name(f"{folder.root.name}.diff").read_bytes())
     (repository / "new.md").unlink()
     before = git(repository, "status", "--porcelain")
-    assert "src/main.py" in apply(diffs, repository)
+    assert "src/main.py" in await apply(b"".join(diffs), repository)
     assert git(repository, "status", "--porcelain") == before
-    assert apply(diffs[:2], repository) == ""
+    assert await apply(b"".join(diffs[:2]), repository) == ""
     assert (repository / "src" / "main.py").read_text() == "print(2)\n"
-    assert apply(diffs[:2], repository) == "these changes are there already"
+    assert await apply(b"".join(diffs[:2]), repository) == "these changes are there already"
 
 
 async def test_a_diff_that_cannot_be_made_says_so(repository: Path, home: Path) -> None:

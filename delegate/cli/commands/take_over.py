@@ -10,7 +10,7 @@ from delegate.cli.input.recorded import complete_run, records_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.delegator.merges import judged_diff
-from delegate.sandbox.workspace.take_over import apply
+from delegate.sandbox.workspace.worktree import apply
 from delegate.types.errors import ConfigError
 
 HandlesArgument = typer.Argument(
@@ -31,7 +31,7 @@ def take_over(handles: Annotated[list[str], HandlesArgument]) -> None:
     checkout, *others = {str(record["task"]["workspace"]["path"]) for record in records}
     if others:
         raise ConfigError(f"name tasks of one project; these are of {', '.join(sorted((checkout, *others)))}")
-    if problem := apply(diffs, Path(checkout)):
+    if problem := work(delegator, lambda _: apply(b"".join(diffs), Path(checkout))):
         print(f"nothing was changed in {checkout}: {problem}", file=sys.stderr)
         raise typer.Exit(1)
     print(f"the changes of {', '.join(record['handle'] for record in records)} are in {checkout} now")

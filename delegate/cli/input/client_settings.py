@@ -43,9 +43,7 @@ def edited(client: McpClient, text: str, entry: JsonObject | None) -> str:
         lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
         new = f"{text.rstrip()}\n" if text else ""
         new += f"{client.keys[0]}:\n  - " + "\n    ".join(lines) + "\n"
-    elif entry is None:
-        new = jsonc.without(text, client.keys)
-    elif not current:
+    elif entry is None or not current:
         new = jsonc.changed(text if text.strip() else "{}\n", client.keys, entry)
     else:
         new = text

@@ -23,11 +23,15 @@ def loads(text: str) -> Any:
 
 
 def changed(text: str, keys: Sequence[str], value: Any) -> str:
-    """The text with this value under the keys, whose objects are created if they don't exist. Raises ValueError."""
+    """The text with this value under the keys, whose objects are created if they don't exist. With None, the text
+    without a value there. Raises ValueError.
+    """
     plain = _plain(text)
     at = end = _next(plain, 0)
     for n, key in enumerate(keys):
         members = _members(plain, at)
+        if value is None and (key not in members or n == len(keys) - 1):
+            return _without(text, plain, list(members.values()), members[key]) if key in members else text
         if key not in members:
             for inner in reversed(keys[n + 1 :]):
                 value = {inner: value}
@@ -38,24 +42,14 @@ def changed(text: str, keys: Sequence[str], value: Any) -> str:
     return text[:at] + _dumped(value, _indent(text, at)) + text[end:]
 
 
-def without(text: str, keys: Sequence[str]) -> str:
-    """The text without the value under these keys, if there is one. Raises ValueError."""
-    plain = _plain(text)
-    at, before = _next(plain, 0), -1
-    for key in keys[:-1]:
-        if (member := _members(plain, at).get(key)) is None:
-            return text
-        at = member.value
-    for key, (begin, _, end) in _members(plain, at).items():
-        if key == keys[-1]:
-            if plain[after := _next(plain, end)] == ",":
-                end = after + 1
-            elif before >= 0:  # no comma may stay before the end of the object
-                comma = plain.index(",", before)
-                return text[:comma] + text[comma + 1 : begin].rstrip(" ") + text[end:]
-            return text[:begin].rstrip() + text[end:]
-        before = end
-    return text
+def _without(text: str, plain: str, members: Sequence[_Member], member: _Member) -> str:
+    begin, _, end = member
+    if plain[after := _next(plain, end)] == ",":
+        end = after + 1
+    elif len(members) > 1:  # no comma may stay before the end of the object
+        comma = plain.index(",", members[-2].end)
+        return text[:comma] + text[comma + 1 : begin].rstrip(" ") + text[end:]
+    return text[:begin].rstrip() + text[end:]
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, cast
 
 import anyio
 
@@ -75,8 +76,7 @@ class ClientApprovals:
         """Asks the user of this client, one request after the other."""
 
         async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
-            asked = await self._ask(client, request.describe(), FORM)
-            if not asked:
+            if (asked := await self._ask(client, request.describe(), FORM)) is None:
                 return None
             form = _form_of(asked[0])  # only `accept` with `approve` as true is a yes
             again = form.get("same_again") is True
@@ -93,11 +93,11 @@ class ClientApprovals:
 
         return ask
 
-    async def _ask(self, client: str, message: str, form: JsonObject) -> tuple[Any, ...]:
-        """What the client sends back; nothing if it doesn't wait for an answer now, and so isn't asked."""
+    async def _ask(self, client: str, message: str, form: JsonObject) -> tuple[Any] | None:
+        """What the client sends back; None if it doesn't wait for an answer now, and so isn't asked."""
         async with self._asking.setdefault(client, asyncio.Lock()):
             waiting = self._waiting.get(client)
-            return (await waiting[-1](message, form),) if waiting else ()
+            return (await waiting[-1](message, form),) if waiting else None
 
 
 def answer_in(result: Any) -> str | None:
@@ -113,13 +113,16 @@ def _form_of(result: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
 
 
-class Question(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Question:
     """What a call is answered with, where the client's user has to be asked."""
 
     message: str
     form: JsonObject
-    state: str
-    """What the client sends with the answer."""
+    reply: "asyncio.Future[Any]"
+    """What the client sends."""
+    state: str = field(default_factory=partial(secrets.token_urlsafe, 24))
+    """What the client sends with the answer, to name the call."""
 
 
 @dataclass(slots=True)
@@ -132,12 +135,10 @@ class HeldCall:
     report_progress: Any = None
     """Sends a notification with the request that waits now, if it wants any."""
     running: "asyncio.Task[JsonObject] | None" = None
-    _questions: asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]] | None] = field(
-        default_factory=asyncio.Queue[tuple[str, JsonObject, asyncio.Future[Any]] | None]
-    )
+    asked: Question | None = None
+    """What the client was sent last."""
+    _questions: asyncio.Queue[Question | None] = field(default_factory=asyncio.Queue[Question | None])
     """What the client is to be asked; None when the call has ended."""
-    _reply: "asyncio.Future[Any] | None" = None
-    """Of the question that the client was sent last."""
 
     def start(self, call: Coroutine[Any, Any, JsonObject]) -> None:
         """Start the call."""
@@ -146,9 +147,9 @@ class HeldCall:
 
     async def elicit(self, message: str, form: JsonObject) -> Any:
         """Have the client asked, and wait for what it sends."""
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._questions.put_nowait((message, form, reply))
-        return await reply
+        question = Question(message, form, asyncio.get_running_loop().create_future())
+        self._questions.put_nowait(question)
+        return await question.reply
 
     async def progress(self, *given: Any) -> None:
         """Send a notification, if the client wants any."""
@@ -157,16 +158,15 @@ class HeldCall:
 
     def reply(self, answer: Any) -> None:
         """Take what the client sends. An answer that nobody waits for any more is dropped."""
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_result(answer)
+        if self.asked is not None and not self.asked.reply.done():
+            self.asked.reply.set_result(answer)
 
-    async def next_question(self) -> tuple[str, JsonObject] | None:
+    async def next_question(self) -> Question | None:
         """Wait until the client's user has to be asked something. None if the call has ended."""
-        while (asked := await self._questions.get()) is not None:
-            message, form, self._reply = asked
-            if not self._reply.done():
-                return message, form
-        return None
+        while (question := await self._questions.get()) is not None and question.reply.done():
+            pass
+        self.asked = question
+        return question
 
 
 class HeldCalls:
@@ -193,8 +193,7 @@ class HeldCalls:
                 raise
         if question is None:
             return held.running.result()
-        state = secrets.token_urlsafe(24)
-        self._held[state] = held
+        self._held[question.state] = held
         if len(self._held) > _KEPT:
             self._held.popitem(last=False)[1].cancellation.cancel()
-        return Question(*question, state)
+        return question

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _MAX_WAITING = 100
 """How many lines are read ahead of the server."""
-_CHUNK = 65_536
 
 
 class Line(NamedTuple):
@@ -34,12 +33,14 @@ class StdioConnection:
         self._writing = threading.Lock()
 
     def read(self) -> None:
-        """Read lines until the end, and answer those that the opening can."""
+        """Read lines until the end, and answer those that the opening can. Bytes that aren't UTF-8 are replaced."""
         try:
-            for line in _lines_of(self._stdin):
-                if self._opening is not None and (answer := self._opening.answer(line.text)) is not None:
-                    self._write(answer)
-                self._lines.put(line)
+            with open(self._stdin, "rb", closefd=False) as stdin:
+                for line in stdin:
+                    text, at = line.decode("utf-8", "replace").removesuffix("\n"), time.monotonic()
+                    if self._opening is not None and (answer := self._opening.answer(text)) is not None:
+                        self._write(answer)
+                    self._lines.put(Line(text, at))
         except OSError as error:
             self._lines.put(error)
         else:
@@ -70,21 +71,6 @@ class StdioConnection:
             remaining = memoryview(text.encode())
             while remaining:
                 remaining = remaining[os.write(self._stdout, remaining) :]
-
-
-def _lines_of(descriptor: int) -> Generator[Line]:
-    """Read lines until the end, including a last one that lacks its line break. Raises OSError if reading fails.
-
-    Bytes that aren't UTF-8 are replaced.
-    """
-    unread = bytearray()
-    while chunk := os.read(descriptor, _CHUNK):
-        unread += chunk
-        if b"\n" in chunk:
-            *lines, unread = unread.split(b"\n")
-            for line in lines:
-                yield Line(line.decode("utf-8", "replace"), time.monotonic())
-    yield Line(unread.decode("utf-8", "replace"), time.monotonic())
 
 
 @contextmanager

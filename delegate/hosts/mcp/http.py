@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -53,12 +54,13 @@ async def serve_http(
     security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
     manager = StreamableHTTPSessionManager(server, security_settings=security)
     shutdown = cancellation or Cancellation()
-    app = _AuthenticatedApp(manager, token, shutdown, keep=keep)
+    app = _AuthenticatedApp(manager, token, shutdown, keep)
     async with manager.run():
         with shutdown.linked(WebServer(app, app.open_requests)) as web_server:
             await web_server.serve(sockets=[listener])
 
 
+@dataclass
 class _AuthenticatedApp:
     """The ASGI app: requires the token, and stops the calls of a request when its connection ends.
 
@@ -66,14 +68,11 @@ class _AuthenticatedApp:
     server doesn't, so after a disconnect nobody could read the answer.
     """
 
-    def __init__(
-        self, manager: StreamableHTTPSessionManager, token: str, shutdown: Cancellation, *, keep: bool
-    ) -> None:
-        self._manager = manager
-        self._token = token
-        self._shutdown = shutdown
-        self._keep = keep
-        self.open_requests = OpenRequests()
+    _manager: StreamableHTTPSessionManager
+    _token: str
+    _shutdown: Cancellation
+    _keep: bool
+    open_requests: OpenRequests = field(default_factory=OpenRequests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if client_of(scope, {"client": self._token}) is None:

@@ -4,7 +4,8 @@ import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -42,16 +43,18 @@ async def serve_stdio(
     try:
         with reserved_stdio() if connection is None else nullcontext(connection) as client:
             client.end_opening()
-            lines = _Lines(client, tools_of(server), before_end)
+            lines: Any = _Lines(client, tools_of(server), before_end)
             try:
-                async with stdio_server(stdin=cast("Any", lines), stdout=cast("Any", lines)) as (read, write):
+                async with stdio_server(stdin=lines, stdout=lines) as (read, write):
                     await server.run(read, write, server.create_initialization_options())
             finally:
-                lines.report_lost()
+                if lines.lost:  # tell the operator, because nobody else is left, that work was for nothing
+                    _log.warning("%s", lines.lost)
     except* BrokenPipeError:
         pass  # it is reported where it happens
 
 
+@dataclass
 class _Lines:
     """Reads and writes messages, one per line, with the few methods that the SDK uses of its streams.
 
@@ -59,11 +62,11 @@ class _Lines:
     the SDK doesn't, and its sender may wait for an answer.
     """
 
-    def __init__(self, client: StdioConnection, tools: Tools, before_end: Callable[[], Awaitable[None]] | None) -> None:
-        self._client = client
-        self._tools = tools
-        self._before_end = before_end
-        self._lost = ""
+    _client: StdioConnection
+    _tools: Tools
+    _before_end: Callable[[], Awaitable[None]] | None
+    lost: str = ""
+    """What was for nothing, once the client has left."""
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while (line := await run_in_daemon_thread(self._client.next_line)) is not None:
@@ -94,13 +97,8 @@ class _Lines:
 
     def _ends(self, reason: str) -> None:
         """Take note of the calls that nobody is left to read the answers of."""
-        if (n := self._tools.open_calls) and not self._lost:
-            self._lost = f"{reason}; {counted(n, 'unanswered call')} {'was' if n == 1 else 'were'} stopped"
-
-    def report_lost(self) -> None:
-        """Tell the operator, because nobody else is left, that work was for nothing."""
-        if self._lost:
-            _log.warning("%s", self._lost)
+        if (n := self._tools.open_calls) and not self.lost:
+            self.lost = f"{reason}; {counted(n, 'unanswered call')} {'was' if n == 1 else 'were'} stopped"
 
 
 def _refusal(text: str) -> JsonObject | None:

@@ -4,9 +4,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
+from weakref import WeakSet
 
 import anyio
 
@@ -21,8 +22,7 @@ from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
 from delegate.hosts.mcp.clients import ONE_CALL, WITHOUT_ERRORS, Clients
-from delegate.hosts.mcp.projects import ClientProjects, ListRoots
-from delegate.hosts.projects import Project
+from delegate.hosts.mcp.projects import ClientFolders, ListRoots
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.types import JsonObject, Parent, Report
 from delegate.types.errors import CallError
@@ -70,6 +70,7 @@ class ToolRequest:
     """What the client calls itself; empty if it doesn't."""
 
 
+@dataclass(eq=False)
 class Tools:
     """The tools of one server.
 
@@ -78,29 +79,26 @@ class Tools:
     besides the text. With a `problem`, no call is run: each is answered with it.
     """
 
-    def __init__(
-        self,
-        delegator: Delegator,
-        clients: Clients,
-        *,
-        parent: Parent | None = None,
-        answer_within: float | Literal["client"] | None = "client",
-        structured: bool = False,
-        workspaces: WorkspacePolicy | None = None,
-        problem: str = "",
-    ) -> None:
-        self.since: dict[object, float] = {}
-        """When requests were made that are answered late, by their ids, in seconds of the monotonic clock."""
-        self.open_calls = 0
-        self._problem = problem
-        self.clients = clients
-        self._projects = ClientProjects(workspaces or WorkspacePolicy(), home=delegator.settings.home)
-        self._answer_within = answer_within
-        self._structured = structured
-        self._approvals = ClientApprovals()
-        self._running: dict[str, set[Delegation]] = {}
-        """For each client, its calls in the background."""
-        self._delegate = host_tool.make_delegate_tool(delegator, parent=parent, background=True)
+    delegator: Delegator
+    clients: Clients
+    parent: Parent | None = None
+    answer_within: float | Literal["client"] | None = "client"
+    structured: bool = False
+    workspaces: WorkspacePolicy | None = None
+    problem: str = ""
+    since: dict[object, float] = field(default_factory=dict[object, float])
+    """When requests were made that are answered late, by their ids, in seconds of the monotonic clock."""
+    open_calls: int = 0
+    _folders: ClientFolders = field(default_factory=ClientFolders)
+    _approvals: ClientApprovals = field(default_factory=ClientApprovals)
+    _running: dict[str, WeakSet[Delegation]] = field(default_factory=dict[str, WeakSet[Delegation]])
+    """For each client, its calls in the background."""
+
+    def __post_init__(self) -> None:
+        delegator, workspace = self.delegator, self.workspaces or WorkspacePolicy()
+        self._delegate = host_tool.make_delegate_tool(
+            delegator, parent=self.parent, background=True, workspace=workspace
+        )
         self._host_tools = {
             one.name: one
             for one in (
@@ -111,7 +109,7 @@ class Tools:
                 host_tool.make_think_tool(delegator),
             )
         }
-        self.listed = definitions.listed(delegator.settings, structured=structured, workspaces=workspaces)
+        self.listed = definitions.listed(delegator.settings, structured=self.structured, workspaces=self.workspaces)
 
     async def answer(self, request: ToolRequest) -> JsonObject:
         """Answer one call. Raises only CancelledError, after all children have ended."""
@@ -123,19 +121,16 @@ class Tools:
         if tool is None:
             names = ", ".join(self._host_tools)
             return _text(f"unknown tool {request.tool!r}; the available tools are {names}", is_error=True)
-        if self._problem:
+        if self.problem:
             hint = "nothing was run; tell the user, who can fix it and then has to restart this MCP server"
-            return self._refused(CallError("config_error", f"delegate isn't set up: {self._problem}", hint=hint))
+            return self._refused(CallError("config_error", f"delegate isn't set up: {self.problem}", hint=hint))
         client, as_task = self.clients.identify(request.http), request.as_task if tool is self._delegate else None
-        project = Project()
         try:
             parent = self.clients.parent(client, request.meta)
-            if tool is self._delegate:
-                project = await self._projects.of_call(client, request.meta, request.list_roots)
-                parent = parent.model_copy(update={"workspace": project.workspace})
             invocation = Invocation(
                 parent=parent,
                 session=client,
+                folders=partial(self._folders.of_call, client, request.meta, request.list_roots),
                 may_read=partial(self.clients.may_read, client),
                 on_approval=self._approvals.asker(client) if request.elicit is not None else None,
                 on_question=self._approvals.answerer(client) if request.elicit is not None else None,
@@ -151,8 +146,6 @@ class Tools:
                 answer = await run_to_completion(asyncio.ensure_future(_call(tool, request, invocation)))
             finally:
                 self.open_calls -= 1
-        if not answer.is_error:
-            answer = replace(answer, text=project.noted(answer.text))
         refused = answer.report and answer.report.error
         if refused and refused.code == "budget_exceeded" and parent.window_seconds is None:
             refused = refused.model_copy(update={"hint": f"{refused.hint}; the user's next turn has limits of its own"})
@@ -160,29 +153,24 @@ class Tools:
         if answer.report and answer.report.run_id:
             self.clients.add_run(client, answer.report.run_id)
         if answer.running is not None:
-            self._keep(client, answer.running)
+            self._running.setdefault(client, WeakSet()).add(answer.running)
+            for handle in answer.running.handles:
+                self.clients.add_run(client, run_of(handle))
             if as_task is not None:
                 return as_task(client, answer.running, partial(self._finished, answer.running))
         return self._result(answer)
 
     def stop(self, client: str) -> None:
         """Stop what runs in the background for a client that has left."""
-        for delegation in self._running.pop(client, set[Delegation]()):
+        for delegation in self._running.pop(client, WeakSet[Delegation]()):
             delegation.cancel()
-
-    def _keep(self, client: str, delegation: Delegation) -> None:
-        kept = self._running.setdefault(client, set())
-        kept.add(delegation)
-        delegation.add_done_callback(lambda: kept.discard(delegation))
-        for handle in delegation.handles:
-            self.clients.add_run(client, run_of(handle))
 
     async def _finished(self, delegation: Delegation) -> JsonObject:
         """The result of a call in the background that has ended."""
-        return self._result(host_tool.finished(self._delegate.delegator, await delegation))
+        return self._result(host_tool.finished(self.delegator, await delegation))
 
     def _refused(self, error: CallError) -> JsonObject:
-        return _text(self._delegate.delegator.render(refusal(error)), is_error=True)
+        return _text(self.delegator.render(refusal(error)), is_error=True)
 
     def _seconds(self, request: ToolRequest) -> float | None:
         """How long the client may still be kept waiting for an answer: from its request on, as long as it waits."""
@@ -194,16 +182,16 @@ class Tools:
                 raise CallError("wrong_type", message, field=f'_meta["{ANSWER_WITHIN}"]', hint="leave it out")
             seconds = float(given)
         else:
-            within = self._answer_within
+            within = self.answer_within
             seconds = self.clients.patience(request.client_name) if isinstance(within, str) else within
         since = self.since.pop(request.id, None)
         return seconds if seconds is None or since is None else max(0.0, seconds - (time.monotonic() - since))
 
     def _result(self, answer: ToolAnswer) -> JsonObject:
         result, running = _text(answer.text, is_error=answer.is_error), answer.running
-        if self._structured and answer.report is not None:
+        if self.structured and answer.report is not None:
             result["structuredContent"] = definitions.structured(answer.report)
-        elif self._structured and running is not None:
+        elif self.structured and running is not None:
             result["structuredContent"] = definitions.structured_running(running.handles, running.questions)
         return result
 

@@ -50,16 +50,26 @@ class Changes(NamedTuple):
     states: Mapping[str, FileState]
     contents: Mapping[str, bytes]
     """What some small files contained."""
-    left: Mapping[str, FileState]
-    """The state of every file."""
+    left: Mapping[str, FileState] | None
+    """The state of every file; None if nobody has looked."""
 
 
-def snapshot(root: Path) -> dict[str, FileState]:
-    """The state of all files before the child starts. Raises `CallError` if there are too many to compare."""
-    states = dict(itertools.islice(scan(root), MAX_FILES))
+UNSEEN = Changes((), 0, {}, {}, None)
+
+
+def snapshot(
+    root: Path, *, without: Collection[str] = files.IGNORED_FOLDERS, complete: bool = False
+) -> dict[str, FileState]:
+    """The state of all files and links, without folders of these names. Raises `CallError` if there are too many, and
+    if it has to be `complete`, OSError where one can't be looked at.
+    """
+    unseen = set[str]()
+    states = dict(itertools.islice(scan(root, unseen, without=without), MAX_FILES))
     if len(states) == MAX_FILES:
-        message = f"workspace {root} has {MAX_FILES:,} files or more; name a smaller folder"
-        raise CallError("workspace_too_large", message, field="workspace")
+        message = f"workspace {root} has {MAX_FILES:,} files or more"
+        raise CallError("workspace_too_large", message, field="workspace", hint="name a smaller folder")
+    if unseen and complete:
+        raise OSError(f"{files.shown(min(unseen))} can't be read")
     return states
 
 

@@ -22,7 +22,7 @@ from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate._util.windows_paths import windows_path_hint
 from delegate.sandbox.filesystem import changes, files, paths
-from delegate.sandbox.filesystem.changes import ArtifactWatch, FileState
+from delegate.sandbox.filesystem.changes import ArtifactWatch, Changes, FileState
 from delegate.sandbox.filesystem.files import Excerpt
 from delegate.sandbox.filesystem.trees import copy_tree, remove_rest, remove_soon, remove_tree, tree_bytes
 from delegate.sandbox.tampering.git_files import Repository, refuse_repository
@@ -31,7 +31,7 @@ from delegate.sandbox.workspace.inputs import INPUTS, Given, Inputs, is_in_input
 from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
 from delegate.sandbox.workspace.worktree import Worktree
 from delegate.sandbox.workspace.write_locks import WriteLocks, Writer
-from delegate.types import Artifact, JsonObject, Workspace
+from delegate.types import Artifact, Workspace
 from delegate.types.errors import CallError, ToolDenied, ToolError, WorkspaceTooLarge
 
 _SMALL_FOLDER = 32
@@ -72,28 +72,23 @@ class Folder:
     """How much a child may add to it."""
     exists: bool = True
     """Whether there is anything to look at: a fresh one isn't made before something is written to it."""
-    _bytes_before: int = 0
+    home: Path | None = None
+    """Where folders of this workspace, such as a clean room, are created."""
+    states_before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
+    """All files when it was opened."""
+    bytes_before: int = 0
+    worktree: Worktree | None = None
+    is_copy: bool = False
+    writer: Writer | None = None
     _added: int = 0
     """How much was added when that was last looked at, and by `write` since."""
     _next_look: float = 0
     _started_empty: bool = False
     """Whether it is a fresh one, so that everything in it is the child's."""
-    _only_written: bool = False
-    """Whether it is a fresh one in which nothing but `write` has created anything, so that its size is known."""
-    _most_added: int = 0
-    """As long as it is `_only_written`: the most that can have been added."""
-    _states: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
-    """The artifacts' files, as `artifacts` saw them."""
-    _contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """What some of them contained."""
-    _left: Mapping[str, FileState] | None = None
-    """All files, as `artifacts` saw them; None if it didn't look yet."""
-    _home: Path | None = None
-    """Where folders of this workspace, such as a clean room, are created."""
-    _before: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
-    _writer: Writer | None = None
-    _worktree: Worktree | None = None
-    _is_copy: bool = False
+    _most_added: float = math.inf
+    """The most that can have been added, as long as nothing but `write` has created anything in a fresh one."""
+    _found: Changes = changes.UNSEEN
+    """What `changes` found last."""
 
     @classmethod
     async def open(
@@ -112,15 +107,15 @@ class Folder:
         nothing is left behind then.
         """
         home = _real(home)
-        folder = cls(home / secrets.token_hex(8), owned=True, max_bytes=max_bytes, exists=False, _home=home)
+        folder = cls(home / secrets.token_hex(8), owned=True, max_bytes=max_bytes, exists=False, home=home)
         if workspace is None or workspace.path is None:
-            folder._started_empty = folder._only_written = True
+            folder._started_empty, folder._most_added = True, 0
             return folder
         given = existing(workspace.path)
         if workspace.mode == "shared":
             # Join before the snapshot, so that what a sibling writes during it counts as the sibling's.
             writer = write_locks.join(who) if write_locks is not None else None
-            folder = replace(folder, root=given, owned=False, exists=True, _writer=writer)
+            folder = replace(folder, root=given, owned=False, exists=True, writer=writer)
         try:
             folder.make()
             await folder._fill(given, workspace)
@@ -139,7 +134,7 @@ class Folder:
 
         To be called before anything other than this class uses the folder. Thread-safe.
         """
-        self._only_written = False
+        self._most_added = math.inf
         self._make()
         return self.root
 
@@ -149,7 +144,7 @@ class Folder:
         inputs = Inputs(self.root, self.copies, given)
         await run_in_thread(inputs.place)
         self.inputs, self._started_empty = inputs, False
-        self._before = {**self._before, **inputs.states}
+        self.states_before = {**self.states_before, **inputs.states}
         await self._measure()
 
     def is_given(self, path: str) -> bool:
@@ -158,7 +153,7 @@ class Folder:
 
     def expect_writers(self) -> None:
         """Others may write to the folder, if it exists: from now on, its size is looked at."""
-        self._only_written = False
+        self._most_added = math.inf
 
     def resolve(self, path: str) -> Path:
         """The real path of `path`, with links and `..` followed. Raises `ToolDenied` if it is outside the folder."""
@@ -169,8 +164,8 @@ class Folder:
 
         Raises `ToolError`, and its subclass `ToolDenied` for a path outside the folder.
         """
-        if self._worktree is not None and path == f"../{self._worktree.diff_path.name}":
-            whole = files.read(self.root.parent, self._worktree.diff_path, worktree.MAX_DIFF_BYTES)
+        if self.worktree is not None and path == f"../{self.worktree.diff_path.name}":
+            whole = files.read(self.root.parent, self.worktree.diff_path, worktree.MAX_DIFF_BYTES)
             shown = worktree.without_binary(whole.data)
             return Excerpt(shown[:limit], len(shown))
         return files.read(self.root, self.resolve(path), limit)
@@ -180,8 +175,8 @@ class Folder:
 
         Raises `ToolError` as `read` does.
         """
-        path, kept = artifact.path, self._contents.get(artifact.path)
-        if kept is None or len(kept) > limit or changes.state_of(self.root, path) != self._states.get(path):
+        path, kept = artifact.path, self._found.contents.get(artifact.path)
+        if kept is None or len(kept) > limit or changes.state_of(self.root, path) != self._found.states.get(path):
             return self.read(path, limit)
         return Excerpt(kept, len(kept))
 
@@ -200,40 +195,24 @@ class Folder:
             self.repository.refuse(real)
         paths.refuse_settings(real)
         paths.refuse_own_program(self.root, real)
-        if self._writer is not None:
-            self._writer.acquire(real)
+        if self.writer is not None:
+            self.writer.acquire(real)
         try:
             self._make()
         except OSError as problem:
             raise ToolError(f"the workspace can't be created: {problem.strerror}") from problem
         # Every part of the path may be a new folder.
         self._most_added += len(data) + _BLOCK_BYTES * (1 + path.count("/"))
-        if self._added + len(data) > self.max_bytes:  # unless it replaces enough
-            added = len(data)
-            with suppress(OSError):  # there is no such file yet
-                added -= os.lstat(real).st_size
-            if added > 0 and self._added + added > self.max_bytes:
-                raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
-        replaced_bytes = files.write(self.root, real, data)
-        self._added += len(data) - replaced_bytes
-
-    @property
-    def start(self) -> JsonObject:
-        """What it was when it was opened, as JSON: see `start_state`."""
-        worktree = self._worktree
-        return {
-            "owned": self.owned,
-            "files": self._before,
-            "bytes": self._bytes_before,
-            "inputs": self.inputs is not None,
-            "worktree": worktree and [str(worktree.repository), worktree.base, str(worktree.admin)],
-            "copy": self._is_copy,
-        }
+        added = len(data) - (os.lstat(real).st_size if os.path.lexists(real) else 0)
+        if added > 0 and self._added + added > self.max_bytes:
+            raise ToolError(f"not written, since {self._too_large('would have')}; delete files that you don't need")
+        files.write(self.root, real, data)
+        self._added += added
 
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing in it when it was opened."""
-        return not self._before
+        return not self.states_before
 
     @property
     def is_small(self) -> bool:
@@ -241,7 +220,7 @@ class Folder:
 
         Looking at all of them is faster than starting a thread.
         """
-        if not self.owned or len(self._before) > _SMALL_FOLDER:
+        if not self.owned or len(self.states_before) > _SMALL_FOLDER:
             return False
         if not self.exists:
             return True
@@ -256,9 +235,7 @@ class Folder:
     @property
     def may_be_too_large(self) -> bool:
         """Whether more than `max_bytes` may have been added, as far as is known without looking."""
-        if self.max_bytes == math.inf or not self.exists:
-            return False
-        return not self._only_written or self._most_added > self.max_bytes
+        return self.exists and self.max_bytes < math.inf and self._most_added > self.max_bytes
 
     async def check_size(self, *, soon: bool = True) -> None:
         """Raise `WorkspaceTooLarge` if more than `max_bytes` were added since `open`.
@@ -268,10 +245,10 @@ class Folder:
         if not self.may_be_too_large or (not soon and time.monotonic() < self._next_look):
             return
         started = time.monotonic()
-        measure = partial(tree_bytes, self.root, self._bytes_before + self.max_bytes)
+        measure = partial(tree_bytes, self.root, self.bytes_before + self.max_bytes)
         size = await run_in_thread_if(not self.is_small, measure)
         self._next_look = time.monotonic() + PAUSES * (time.monotonic() - started)
-        self._added = size - self._bytes_before
+        self._added = size - self.bytes_before
         if self._added > self.max_bytes:
             raise WorkspaceTooLarge(self._too_large("has"))
 
@@ -286,7 +263,7 @@ class Folder:
 
     @property
     def _foreign(self) -> Collection[Path]:
-        return self._writer.foreign if self._writer is not None else ()
+        return self.writer.foreign if self.writer is not None else ()
 
     def changes(self) -> tuple[Artifact, ...]:
         """What was created, changed or deleted since `open`, sorted by path, without files that siblings wrote.
@@ -295,9 +272,8 @@ class Folder:
         """
         if not self.exists:
             return ()
-        found = changes.changes_since(self._before, self.root, without=self._foreign)
-        self.unlisted, self._states, self._contents = found.unlisted, found.states, found.contents
-        self._left = found.left
+        found = changes.changes_since(self.states_before, self.root, without=self._foreign)
+        self._found, self.unlisted = found, found.unlisted
         return found.artifacts
 
     def is_as_left(self, path: str) -> bool:
@@ -305,7 +281,7 @@ class Folder:
 
         That isn't known of what siblings write, and of what isn't listed, such as `node_modules`.
         """
-        if self._left is None:
+        if self._found.left is None:
             return True
         real = self.resolve(path)
         if real in self._foreign or not real.is_relative_to(self.root):
@@ -315,19 +291,19 @@ class Folder:
             return True
         state = changes.state_of(self.root, relative)
         is_file = state is not None and (stat.S_ISREG(state.mode) or stat.S_ISLNK(state.mode))
-        return (state if is_file else None) == self._left.get(relative)
+        return (state if is_file else None) == self._found.left.get(relative)
 
     def changed_since_left(self, most: int) -> list[str]:
         """Files that changed since `artifacts` listed them, and new and missing ones, at most so many. Blocks."""
-        if self._left is None or not self.exists:
+        if self._found.left is None or not self.exists:
             return []
         foreign = {str(path) for path in self._foreign}
-        found = changes.changed_paths(self._left, self.root, most + len(foreign))
+        found = changes.changed_paths(self._found.left, self.root, most + len(foreign))
         return [path for path in found if str(self.root / path) not in foreign][:most]
 
     def watch(self, artifacts: Sequence[Artifact]) -> ArtifactWatch:
         """Find out later which of these artifacts have changed since `artifacts` listed them, or since now."""
-        return ArtifactWatch(self.root, artifacts, self._states)
+        return ArtifactWatch(self.root, artifacts, self._found.states)
 
     async def artifacts(self) -> tuple[Artifact, ...]:
         """The same as `changes`, without blocking the event loop.
@@ -338,17 +314,17 @@ class Folder:
         if not self.exists:
             return ()
         if self.inputs is not None and await run_in_thread(self.inputs.put_back):
-            others = {path: state for path, state in self._before.items() if not is_in_inputs(path)}
-            self._before = {**others, **self.inputs.states}
+            others = {path: state for path, state in self.states_before.items() if not is_in_inputs(path)}
+            self.states_before = {**others, **self.inputs.states}
         if self.repository is not None:
             self.removed_links |= await run_in_thread(partial(self.repository.remove_links, nested=False))
         found = await run_in_thread_if(not self.is_small, self.changes)
-        if found and self._is_copy:
+        if found and self.is_copy:
             self.no_take_over = "the workspace is a copy; take what you want from it"
-        if self._worktree is None or not found:
+        if self.worktree is None or not found:
             return found
-        diff = self._worktree.diff_path
-        self.no_take_over = await self._worktree.write_diff(without=INPUTS if self.inputs is not None else None)
+        diff = self.worktree.diff_path
+        self.no_take_over = await self.worktree.write_diff(without=INPUTS if self.inputs is not None else None)
         try:
             size = diff.stat().st_size
         except OSError:  # `write_diff` logged why
@@ -391,9 +367,9 @@ class Folder:
     @property
     def copies(self) -> Path:
         """Where copies of the folder are made: outside of it."""
-        if self._home is None or (not self.owned and self._home.is_relative_to(self.root)):
+        if self.home is None or (not self.owned and self.home.is_relative_to(self.root)):
             return Path(tempfile.gettempdir())
-        return self._home
+        return self.home
 
     async def close(self, *, keep: bool = False) -> None:
         """Remove an owned folder, unless the child left changes in it that the parent may want.
@@ -403,11 +379,11 @@ class Folder:
         remove is removed in the background.
         """
         is_own = self.exists and self.owned
-        stays = is_own and (keep or await run_in_thread(partial(changes.has_changes, self._before, self.root)))
+        stays = is_own and (keep or await run_in_thread(partial(changes.has_changes, self.states_before, self.root)))
         if is_own and not stays:
             await self.remove()
             return
-        await self._leave(keep_start=stays and self._is_copy)
+        await self._leave(keep_start=stays and self.is_copy)
         if stays:
             self._unregister()
 
@@ -417,15 +393,14 @@ class Folder:
         if self.owned:
             try:
                 self._unregister()
-                if self._worktree is not None:
-                    self._worktree.diff_path.unlink(missing_ok=True)
+                self.root.with_name(f"{self.root.name}.diff").unlink(missing_ok=True)
                 await remove_soon(self.root)
             except OSError as problem:
                 _log.warning("the workspace %s can't be removed: %s", self.root, problem)
 
     async def _leave(self, *, keep_start: bool = False) -> None:
-        if self._writer is not None:
-            self._writer.leave()
+        if self.writer is not None:
+            self.writer.leave()
         if self.before is not None and not keep_start:
             with suppress(OSError):
                 await self.before.remove()
@@ -433,24 +408,24 @@ class Folder:
     async def _fill(self, given: Path, workspace: Workspace) -> None:
         if workspace.mode == "worktree":
             only = workspace.folder if workspace.only_folder else None
-            self._worktree = await Worktree.add(given, workspace.base or "HEAD", self.root, only=only)
+            self.worktree = await Worktree.add(given, workspace.base or "HEAD", self.root, only=only)
         elif workspace.mode == "copy":
             stop = threading.Event()
-            self._is_copy = True
+            self.is_copy = True
             await run_in_thread(partial(copy_tree, given, self.root, stop), stop=stop)
         self.repository = await run_in_thread(partial(Repository.of, self.root, nested=True))
-        self._before = await run_in_thread(partial(changes.snapshot, self.root))
+        self.states_before = await run_in_thread(partial(changes.snapshot, self.root))
         await self._measure()
 
     async def _measure(self) -> None:
         if self.max_bytes < math.inf:
-            self._bytes_before = await run_in_thread(partial(tree_bytes, self.root))
+            self.bytes_before = await run_in_thread(partial(tree_bytes, self.root))
 
     def _unregister(self) -> None:
         """Let a worktree's repository forget it, and the commit of uncommitted work that it was made from."""
-        if self._worktree is not None:
+        if self.worktree is not None:
             try:
-                worktree.remove_entry(self._worktree.admin)
+                worktree.remove_entry(self.worktree.admin)
                 if (pointer := self.root / ".git").is_file():
                     pointer.unlink()
             except OSError as problem:

@@ -25,15 +25,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from delegate._util.threads import run_in_thread
-from delegate.sandbox.filesystem import changes, files
+from delegate.sandbox.filesystem import changes
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon, remove_tree
 from delegate.types import JsonObject
-from delegate.types.errors import CallError
 
-MAX_FILES = 200_000
 CACHES = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 """Folders in which programs keep what they would find out again."""
+_states = partial(changes.snapshot, without=CACHES, complete=True)
 _RACY_NS = 1_000_000_000
 """A file that is younger may be changed again without a change of its times; some file systems count in seconds."""
 _KIND_AND_EXECUTABLE = 0o170111
@@ -246,15 +245,3 @@ def _apply(one: Difference, source: Path, tree: Path) -> None:
 def _make_folder(tree: Path) -> None:
     tree.parent.mkdir(parents=True, exist_ok=True)
     tree.mkdir(0o700)
-
-
-def _states(root: Path) -> dict[str, FileState]:
-    """The state of every file and link in `root`, without caches. Raises `CallError` or OSError if one can't be."""
-    unseen = set[str]()
-    states = dict(itertools.islice(changes.scan(root, unseen, without=CACHES), MAX_FILES + 1))
-    if len(states) > MAX_FILES:
-        message = f"{root} has over {MAX_FILES:,} files"
-        raise CallError("workspace_too_large", message, field="workspace", hint="name a smaller folder")
-    if unseen:
-        raise OSError(f"{files.shown(min(unseen))} can't be read")
-    return states

@@ -31,8 +31,8 @@ MAX_STORED = 20_000
 
 def start_state(folder: Folder) -> JsonObject | None:
     """The state of a folder that was just opened, as JSON; None if it has too many files. Blocks."""
-    stored, before, repository, git = folder.start, folder.before, folder.repository, None
-    if len(stored["files"]) + (len(before.origin) if before is not None else 0) > MAX_STORED:
+    before, repository, worktree, git = folder.before, folder.repository, folder.worktree, None
+    if len(folder.states_before) + (len(before.origin) if before is not None else 0) > MAX_STORED:
         return None
     if repository is not None:  # what git runs there, by digests: configuration may contain passwords
         own = Repository.of(repository.root, named=repository.named) or repository
@@ -41,7 +41,17 @@ def start_state(folder: Folder) -> JsonObject | None:
             "state": {str(path): _digest(found) for path, found in repository.state.items()},
             "named": [[str(path) for path in paths] for paths in repository.named],
         }
-    return {**stored, "before": before and before.to_json(), "knows_start": folder.knows_start, "git": git}
+    return {
+        "owned": folder.owned,
+        "files": folder.states_before,
+        "bytes": folder.bytes_before,
+        "inputs": folder.inputs is not None,
+        "worktree": worktree and [str(worktree.repository), worktree.base, str(worktree.admin)],
+        "copy": folder.is_copy,
+        "before": before and before.to_json(),
+        "knows_start": folder.knows_start,
+        "git": git,
+    }
 
 
 def _digest(found: object) -> str:
@@ -86,21 +96,21 @@ async def reopen(
     if _is_fresh(stored):
         root.mkdir(0o700, parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing may have been written yet
     worktree, git = stored["worktree"], stored.get("git")
-    folder = Folder(
+    states = {path: FileState(*state) for path, state in stored["files"].items()}
+    inputs: dict[str, FileState] = {path: state for path, state in states.items() if is_in_inputs(path)}
+    return Folder(
         root,
         owned=stored["owned"],
-        max_bytes=max_bytes,
+        before=Snapshot.from_json(stored["before"]) if stored.get("before") else None,
+        knows_start=bool(stored.get("knows_start")),
         repository=await run_in_thread(partial(_repository, root, git)) if git else None,
-        _bytes_before=stored["bytes"],
-        _home=home,
-        _before={path: FileState(*state) for path, state in stored["files"].items()},
-        _writer=None if stored["owned"] else write_locks.join(who),
-        _worktree=Worktree(root, *(Path(worktree[0]), worktree[1], Path(worktree[2]))) if worktree else None,
-        _is_copy=stored.get("copy", False),
+        # What another process gave can't be given again: what was changed is removed.
+        inputs=Inputs(root, home, (), inputs) if stored.get("inputs") else None,
+        max_bytes=max_bytes,
+        home=home,
+        states_before=states,
+        bytes_before=stored["bytes"],
+        worktree=Worktree(root, Path(worktree[0]), worktree[1], Path(worktree[2])) if worktree else None,
+        is_copy=stored.get("copy", False),
+        writer=None if stored["owned"] else write_locks.join(who),
     )
-    folder.before = Snapshot.from_json(stored["before"]) if stored.get("before") else None
-    folder.knows_start = bool(stored.get("knows_start"))
-    if stored.get("inputs"):  # what another process gave can't be given again: what was changed is removed
-        states = {path: state for path, state in folder.start["files"].items() if is_in_inputs(path)}
-        folder.inputs = Inputs(root, home, (), states)
-    return folder

@@ -90,17 +90,15 @@ class Worktree:
         worktree = cls(root, repository, commit, common / "worktrees" / root.name)
         try:
             async with _add_locks.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
-                added = await git.run("worktree", "add", "--quiet", "--detach", "--no-checkout", str(root), commit)
-                if added.exit_code == 0:  # other configuration may apply there: `includeIf "gitdir:…"`
-                    if only:
-                        (worktree.admin / "info").mkdir(exist_ok=True)
-                        escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", only)
-                        (worktree.admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
-                    inside = await _Git.of(root)
-                    added = await inside.run(*(_SPARSE if only else ()), "reset", "--hard", "--quiet")
-            if added.exit_code != 0:
-                message = f"git can't create a worktree of {repository}: {_failure(added)}"
-                raise CallError("workspace_git_failed", message, field="workspace")
+                create = f"create a worktree of {repository}"
+                add = ("worktree", "add", "--quiet", "--detach", "--no-checkout")
+                await git.ask(*add, str(root), commit, to=create)
+                if only:
+                    (worktree.admin / "info").mkdir(exist_ok=True)
+                    escaped = re.sub(r"([*?[\]\\!# ])", r"\\\1", only)
+                    (worktree.admin / "info" / "sparse-checkout").write_text(f"/{escaped}/\n")
+                inside = await _Git.of(root)  # other configuration may apply there: `includeIf "gitdir:…"`
+                await inside.ask(*(_SPARSE if only else ()), "reset", "--hard", "--quiet", to=create)
             # The diff uses a copy of the index: in its own, the child can mark files as unchanged.
             with suppress(FileNotFoundError):  # the commit is empty
                 copy = partial(shutil.copyfile, worktree.admin / "index", worktree.admin / _INDEX)
@@ -218,13 +216,28 @@ def _refuse_too_much(repository: Path, status: str) -> None:
 # ------------------------------------------------------------------------------------------------------ merging
 
 
+async def apply(diff: bytes, checkout: Path, *, undo: bool = False) -> str:
+    """Apply a diff to the checkout that its worktree was made from, or take it back, all or nothing.
+
+    Returns why nothing was changed; empty if everything was.
+    """
+    git, way = _Git(checkout, (), os.environ), ("--reverse",) if undo else ()  # with the user's filters
+    try:
+        done = await git.apply(diff, *way)
+        if done.exit_code == 0:
+            return ""
+        if not undo and (await git.apply(diff, "--reverse", "--check")).exit_code == 0:
+            return "these changes are there already"
+        return _failure(done) if done.timed_out else done.stderr.strip() or "git failed"
+    except CallError as error:
+        return error.message
+    except OSError as error:
+        return f"{checkout}: {error.strerror}"
+
+
 async def merge_diff(root: Path, diff: bytes) -> str:
     """Merge a diff into the worktree at `root`, by three ways. Returns what conflicts; empty if all of it is there."""
-    git = await _Git.of(root)
-    with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
-        path = Path(folder) / "diff"
-        await run_in_thread(partial(path.write_bytes, diff))
-        done = await git.run("apply", "--3way", "--whitespace=nowarn", str(path))
+    done = await (await _Git.of(root)).apply(diff, "--3way")
     if done.exit_code == 0:
         return ""
     conflicts = ", ".join(_CONFLICT.findall(done.stderr))
@@ -321,13 +334,20 @@ class _Git:
             raise CallError("workspace_base_not_found", message, field="workspace", hint=hint)
         return asked.stdout.strip()
 
-    async def ask(self, *args: str, or_code: int = 0) -> str:
-        """What git prints. Raises CallError if it fails, with any other code than `or_code`."""
+    async def ask(self, *args: str, or_code: int = 0, to: str = "") -> str:
+        """What git prints. Raises CallError if it fails `to` do that, with any other code than `or_code`."""
         done = await self.run(*args)
         if done.exit_code not in (0, or_code):
-            message = f"git can't read the checkout {self.folder}: {_failure(done)}"
+            message = f"git can't {to or f'read the checkout {self.folder}'}: {_failure(done)}"
             raise CallError("workspace_git_failed", message, field="workspace")
         return done.stdout
+
+    async def apply(self, diff: bytes, *options: str) -> ProcessResult:
+        """Run `git apply` with a diff."""
+        with tempfile.TemporaryDirectory(prefix="delegate-") as folder:
+            path = Path(folder) / "diff"
+            await run_in_thread(partial(path.write_bytes, diff))
+            return await self.run("apply", "--whitespace=nowarn", *options, str(path))
 
     async def run(self, *args: str) -> ProcessResult:
         """Run it. Raises CallError if it isn't installed."""
