@@ -156,7 +156,7 @@ class Background:
             if record is None or record["state"] != "ended":
                 raise
 
-        given = (record, text, acceptance_criteria)
+        given = (handle, text, acceptance_criteria)
         run = partial(self._continue, *given, parent=parent, author=author, on_approval=on_approval)
         delegation = await self._started(Delegation(run, on_question=on_question or self._on_question, asks=asks))
         if not delegation.handles:

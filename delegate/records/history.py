@@ -109,8 +109,9 @@ _SELECT_TASKS = f"""
 SELECT handle, run_id, depth, process AS state, began_at, ended_at, status, verdict, cost_usd,
     CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END AS goal, task_index,
     COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) > 0 AS estimated, {_IS_OTHER} AS other_attempt
-FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
+FROM tasks WHERE {{which}} = ? ORDER BY rowid LIMIT ?
 """  # noqa: S608
+"""The columns are the fields of `TaskSummary`."""
 _SELECT_PAST = """
 SELECT json_extract(result, '$.requested_model'), cost_usd, json_extract(result, '$.verification_share'),
     json_extract(result, '$.usage'), task
@@ -118,26 +119,11 @@ FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer') AND json_valid(result) AND json_valid(task)
     AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') = ?1 OR ?1 IS NULL END LIMIT 200
 """
-_SELECT_RUN = f"""
-WITH first AS (SELECT depth, began_at, task FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT 1)
-SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_at) END,
-    COUNT(*) FILTER (WHERE top AND NOT other), COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'PASS'),
-    COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'FAIL'),
-    CASE WHEN COUNT(cost_usd) FILTER (WHERE top) = COUNT(*) FILTER (WHERE top) 
-        THEN ROUND(SUM(cost_usd) FILTER (WHERE top), 9) END,
-    CASE WHEN json_valid(MAX(first.task)) THEN json_extract(MAX(first.task), '$.goal') END,
-    MAX(CASE WHEN top THEN COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) ELSE 0 END),
-    MAX(typeof(tasks_.began_at) NOT IN ('real', 'integer') OR typeof(ended_at) NOT IN ('real', 'integer', 'null')
-        OR typeof(cost_usd) NOT IN ('real', 'integer', 'null') OR typeof(process) <> 'text')
-FROM (
-    SELECT tasks.*, tasks.depth = first.depth AS top, {_IS_OTHER} AS other FROM tasks, first WHERE run_id = ?
-) AS tasks_, first
-"""  # noqa: S608
 _SELECT_LATEST_RUNS = (
     "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
 )
 _SELECT_RECORD = f"""
-SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, {candidate_lists.RESULT}
+SELECT workspace, task, run, {candidate_lists.RESULT}
 FROM tasks {candidate_lists.JOINED} WHERE handle = ?
 """  # noqa: S608
 _SELECT_ENDINGS = f"""
@@ -160,7 +146,8 @@ ORDER BY began_at LIMIT ?
 """
 _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
-FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(result){{of_run}} ORDER BY tasks.rowid
+FROM tasks {candidate_lists.JOINED}
+WHERE verdict IS NOT NULL AND json_valid(result) AND (?1 IS NULL OR run_id = ?1) ORDER BY tasks.rowid
 """  # noqa: S608
 _DRAW = """
 SELECT handle, id FROM (
@@ -362,16 +349,13 @@ class Records:
 
         Raises DelegateError if the records can't be read.
         """
-        row = await self._row("SELECT state FROM starts WHERE handle = ?", handle)
-        return json.loads(row[0]) if row else None
-
-    async def _row(self, sql: str, *values: object) -> tuple[Any, ...] | None:
-        return await self._query(lambda connection: connection.execute(sql, values).fetchone())
+        state = await self._value("SELECT state FROM starts WHERE handle = ?", handle)
+        return json.loads(state) if state else None
 
     async def lost_process(self, handle: str) -> str:
         """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
-        row = await self._row("SELECT process, ended_at FROM tasks WHERE handle = ?", handle)
-        return row[0] if row and _state(*row) == "outcome_unknown" else ""
+        process = await self._value("SELECT process FROM tasks WHERE handle = ? AND ended_at IS NULL", handle)
+        return "" if is_alive(process) else process or ""
 
     async def take_over(self, handle: str, process: str) -> bool:
         """Make a task that was lost with that process one of this process. Returns whether no other did so before.
@@ -445,8 +429,7 @@ class Records:
 
     async def author(self, handle: str) -> str | None:
         """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
-        row = await self._row("SELECT author FROM mailboxes WHERE handle = ?", handle)
-        return row[0] if row else None
+        return await self._value("SELECT author FROM mailboxes WHERE handle = ?", handle)
 
     async def messages(self, handle: str) -> list[SentMessage]:
         """The messages to the child of a task. Raises DelegateError if the records can't be read."""
@@ -465,7 +448,7 @@ class Records:
         while True:
             with suppress(DelegateError, OSError):
                 if (now := os.stat(self._sent).st_size) != length:
-                    if await self._row(mailbox.SELECT_ANSWER, handle, n):
+                    if await self._value(mailbox.SELECT_ANSWER, handle, n):
                         return
                     length = now
             await asyncio.sleep(_LOOK_SECONDS)
@@ -475,10 +458,9 @@ class Records:
         self._looked.pop(handle, None)
         try:
             await self._store.write((mailbox.CLOSE_QUESTION, (handle, n)))
-            if (row := await self._row(mailbox.SELECT_ANSWER, handle, n)) is None:
-                return None
-            self._note_sent()  # the process that sent it may have ended before it did this
-            return row[0]
+            if answer := await self._value(mailbox.SELECT_ANSWER, handle, n):
+                self._note_sent()  # the process that sent it may have ended before it did this
+            return answer
         except (DelegateError, *_FAILURES):
             return None
 
@@ -495,8 +477,7 @@ class Records:
         if length == self._looked.get(handle):
             return []
         try:
-            values = (handle, this_process())
-            found = await self._query(lambda db: db.execute(mailbox.SELECT_WAITING, values).fetchall()) or []
+            found = await self._rows(mailbox.SELECT_WAITING, handle, this_process())
             if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
                 return []
         except (DelegateError, *_FAILURES):
@@ -509,47 +490,32 @@ class Records:
 
         def select(connection: sqlite3.Connection) -> list[RunSummary]:
             run_ids = connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall()
-            return [_run_summary(connection, run_id) for (run_id,) in run_ids]
+            return [_run_summary(_tasks(connection, "run_id", run_id)) for (run_id,) in run_ids]
 
         return await self._query(select) or []
 
     async def past_tasks(self, model: str | None) -> "list[PastTask]":
         """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""
-
-        def select(connection: sqlite3.Connection) -> "list[PastTask]":
-            rows = map(_past_task, connection.execute(_SELECT_PAST, (model,)))
-            return [task for task in rows if task is not None]
-
-        return await self._query(select) or []
+        rows = await self._rows(_SELECT_PAST, model)
+        return [task for task in map(_past_task, rows) if task is not None]
 
     async def endings(self, handles: Sequence[str]) -> dict[str, Ending]:
         """How far these tasks got, as far as they are on record. Raises DelegateError if the records can't be read."""
-
-        def select(connection: sqlite3.Connection) -> dict[str, Ending]:
-            found: dict[str, Ending] = {}
-            for start in range(0, len(handles), _AT_ONCE):
-                some = list(handles[start : start + _AT_ONCE])
-                sql = _SELECT_ENDINGS.format(handles=", ".join("?" * len(some)))
-                for handle, has_started, result, spent in connection.execute(sql, some):
-                    found[handle] = Ending(bool(has_started), result, *(amount or 0 for amount in json.loads(spent)))
-            return found
-
-        return await self._query(select) or {}
+        found: dict[str, Ending] = {}
+        for start in range(0, len(handles), _AT_ONCE):
+            some = handles[start : start + _AT_ONCE]
+            sql = _SELECT_ENDINGS.format(handles=", ".join("?" * len(some)))
+            for handle, has_started, result, spent in await self._rows(sql, *some):
+                found[handle] = Ending(bool(has_started), result, *(amount or 0 for amount in json.loads(spent)))
+        return found
 
     async def next_number(self, run_id: str) -> int:
         """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
-        row = await self._row(_SELECT_NEXT_NUMBER, run_id)
-        return row[0] if row else 0
+        return await self._value(_SELECT_NEXT_NUMBER, run_id) or 0
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
         """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
-
-        def select(connection: sqlite3.Connection) -> list[TaskSummary]:
-            rows = connection.execute(_SELECT_TASKS, (run_id, limit))
-            names = [name for name, *_ in rows.description]
-            return [_task_summary(dict(zip(names, row, strict=True))) for row in rows]
-
-        return await self._query(select) or []
+        return await self._query(lambda connection: _tasks(connection, "run_id", run_id, limit)) or []
 
     async def rule(self, *new: Ruling) -> None:
         """Store rulings. A second ruling by the same person on the same criterion replaces the first.
@@ -563,7 +529,7 @@ class Records:
         """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
         sql = f"SELECT key, reading FROM readings WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608
         with suppress(DelegateError):
-            return await self._query(lambda connection: dict(connection.execute(sql, list(keys)))) or {}
+            return dict(await self._rows(sql, *keys))
         return {}
 
     def keep_readings(self, readings: Mapping[str, str]) -> None:
@@ -581,13 +547,12 @@ class Records:
         """
         return await self._query(lambda connection: rulings_table.rulings(connection, handle, run_id)) or []
 
-    async def draw(self, n: int | None, run_id: str | None = None) -> list[tuple[str, str]]:
+    async def draw(self, n: int | None = None, run_id: str | None = None) -> list[tuple[str, str]]:
         """The handles and ids of `n` criteria that judges decided, drawn at random; of all, in random order, if None.
 
         Those that were drawn and ruled on before are left out. Raises DelegateError if the records can't be read.
         """
-        limits = (run_id, -1 if n is None else n)
-        return await self._query(lambda connection: connection.execute(_DRAW, limits).fetchall()) or []
+        return await self._rows(_DRAW, run_id, -1 if n is None else n)
 
     async def disagreements(self) -> tuple[int, int]:
         """How many criteria several people ruled on, and on how many they disagree. Raises DelegateError."""
@@ -603,14 +568,19 @@ class Records:
 
         Raises DelegateError if the records can't be read.
         """
-        sql = _SELECT_VERDICTS.format(of_run="" if run_id is None else " AND run_id = ?")
-        parameters = () if run_id is None else (run_id,)
-        rows = await self._query(lambda connection: connection.execute(sql, parameters).fetchall()) or []
+        rows = await self._rows(_SELECT_VERDICTS, run_id)
         return [row for row in rows if all(isinstance(cell, str) for cell in row)]
 
     async def aclose(self) -> None:
         """Finish pending writes and close the file. A later use opens it again."""
         await self._store.aclose()
+
+    async def _value(self, sql: str, *values: object) -> Any:
+        """The first column of the first row, or None."""
+        return next((value for value, *_ in await self._rows(sql, *values)), None)
+
+    async def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self._query(lambda connection: connection.execute(sql, values).fetchall()) or []
 
     async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         with explained("the records can't be read", self._path):
@@ -649,18 +619,17 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
-    run_id, task_index, process, began_at, ended_at, workspace, *texts = row
-    header = {"run_id": run_id, "task_index": task_index, "handle": handle}
+    (summary,), (workspace, *texts) = _tasks(connection, "handle", handle), row
     task, run, result = parts = [_object(text) for text in texts]
-    times, is_damaged = _mended({"process": process, "began_at": began_at, "ended_at": ended_at})
-    is_damaged |= any(text and part is None for text, part in zip(texts, parts, strict=True))
+    is_damaged = any(text and part is None for text, part in zip(texts, parts, strict=True))
+    header = {"run_id": summary.run_id, "task_index": summary.task_index, "handle": handle}
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
         "handle": handle,
-        "run_id": run_id,
-        "state": "damaged" if is_damaged else _state(process, ended_at),
-        "began_at": times["began_at"],
-        "ended_at": times["ended_at"],
+        "run_id": summary.run_id,
+        "state": "damaged" if is_damaged else summary.state,
+        "began_at": summary.began_at,
+        "ended_at": summary.ended_at,
         "workspace": workspace if isinstance(workspace, str) else None,
         "task": {"goal": _DAMAGED} if task is None else task,
         "run": run,
@@ -681,26 +650,33 @@ def task_of(record: JsonObject) -> Task:
     return Task.model_validate({**fields, "acceptance_criteria": criteria})
 
 
-_NUMBER, _NUMBER_OR_NONE = (int, float), (int, float, type(None))
-_SOUND: dict[str, tuple[Callable[[Any], bool], Any]] = {
-    "process": (lambda value: isinstance(value, str), ""),
-    "state": (lambda value: isinstance(value, str), ""),
-    "depth": (lambda value: isinstance(value, int), 0),
-    "task_index": (lambda value: isinstance(value, int), 0),
-    "began_at": (lambda value: isinstance(value, _NUMBER), 0.0),
-    "ended_at": (lambda value: isinstance(value, _NUMBER_OR_NONE), None),
-    "cost_usd": (lambda value: isinstance(value, _NUMBER_OR_NONE), None),
-    "status": (lambda value: value in (None, *get_args(RunStatus)), None),
-    "verdict": (lambda value: value in (None, "PASS", "FAIL"), None),
-    "goal": (lambda value: isinstance(value, str), _DAMAGED),
+_SOUND: dict[str, tuple[Any, Any]] = {
+    "state": (str, ""),  # at first, its process
+    "depth": (int, 0),
+    "task_index": (int, 0),
+    "began_at": (int | float, 0.0),
+    "ended_at": (int | float | None, None),
+    "cost_usd": (int | float | None, None),
+    "status": ((None, *get_args(RunStatus)), None),
+    "verdict": ((None, "PASS", "FAIL"), None),
+    "goal": (str, _DAMAGED),
 }
-"""By column: whether a value is sound, and what stands for one that isn't."""
+"""By column: the type of what is sound there, or all that is, and what stands for what isn't."""
 
 
-def _mended(values: JsonObject) -> tuple[JsonObject, bool]:
-    """The values of these columns without what is damaged, and whether anything is."""
-    damaged = {name: _SOUND[name][1] for name, value in values.items() if name in _SOUND and not _SOUND[name][0](value)}
-    return {**values, **damaged}, bool(damaged)
+def _tasks(connection: sqlite3.Connection, which: str, value: str, limit: int = -1) -> list[TaskSummary]:
+    """The tasks with this value of a column, without what is damaged."""
+    tasks: list[TaskSummary] = []
+    for row in connection.execute(_SELECT_TASKS.format(which=which), (value, limit)):
+        task, mended = TaskSummary(*row), dict[str, Any]()
+        for name, (sound, instead) in _SOUND.items():
+            given = getattr(task, name)
+            if not (given in sound if isinstance(sound, tuple) else isinstance(given, sound)):
+                mended[name] = instead
+        mended["state"] = "damaged" if mended else _state(task.state, task.ended_at)
+        flags = {"estimated": bool(task.estimated), "other_attempt": bool(task.other_attempt)}
+        tasks.append(task._replace(**mended, **flags))
+    return tasks
 
 
 def _object(text: object) -> JsonObject | None:
@@ -722,34 +698,26 @@ def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
     return None
 
 
-def _task_summary(row: JsonObject) -> TaskSummary:
-    values, is_damaged = _mended(row)
-    values["state"] = "damaged" if is_damaged else _state(row["state"], row["ended_at"])
-    return TaskSummary(**values)._replace(estimated=bool(row["estimated"]), other_attempt=bool(row["other_attempt"]))
-
-
-def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
-    """The summary of a run whose first task was delegated by the root. SQLite adds up: there may be 10,000 tasks."""
-    row = connection.execute(_SELECT_RUN, (run_id, run_id)).fetchone()
-    began_at, ended_at, tasks, passed, failed, cost_usd, goal, is_estimated, is_damaged = row
-    columns = {"began_at": began_at, "ended_at": ended_at, "cost_usd": cost_usd, "goal": goal}
-    values, cannot_be_read = _mended(columns)
-    state: TaskState = "damaged"
-    if not (is_damaged or cannot_be_read):
-        still_open = connection.execute(
-            "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL", (run_id,)
-        )
-        states = {_state(process, None) for (process,) in still_open}
-        state = "running" if "running" in states else "outcome_unknown" if states else "ended"
+def _run_summary(tasks: Sequence[TaskSummary]) -> RunSummary:
+    """The summary of a run, from all its tasks. The first one was delegated by the root."""
+    first, states = tasks[0], {task.state for task in tasks}
+    top = [task for task in tasks if task.depth == first.depth]
+    verdicts = [task.verdict for task in top if not task.other_attempt]
+    ends = [task.ended_at for task in tasks if task.ended_at is not None]
+    costs = [task.cost_usd for task in top if task.cost_usd is not None]
+    order: tuple[TaskState, ...] = ("damaged", "running", "outcome_unknown", "ended")
     return RunSummary(
-        run_id=run_id,
-        state=state,
-        tasks=tasks,
-        passed=passed,
-        failed=failed,
-        other=tasks - passed - failed,
-        estimated=bool(is_estimated),
-        **values,
+        first.run_id,
+        next(state for state in order if state in states),
+        first.began_at,
+        max(ends) if len(ends) == len(tasks) else None,
+        tasks=len(verdicts),
+        passed=verdicts.count("PASS"),
+        failed=verdicts.count("FAIL"),
+        other=verdicts.count(None),
+        cost_usd=round(sum(costs), 9) if len(costs) == len(top) else None,
+        goal=first.goal,
+        estimated=any(task.estimated for task in top),
     )
 
 
