@@ -1,10 +1,9 @@
 """Brings the changes of tasks into a checkout or onto a branch, after their checks have held again in the result."""
 
-import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -94,15 +93,14 @@ class Merges:
         for record, diff in zip(records, diffs, strict=True):
             after, ids = await self._verified(record, diff, checkout, after)
             checked += ids
+        if await worktree.have_same_files(checkout, before, after):
+            raise _refused(f"these changes are in {checkout} already", "nothing was changed")
         id = f"{time.strftime('%Y%m%d%H%M%S')}-{secrets.token_hex(4)}"
         diff = self._home / "merges" / f"{id}.diff"
         await run_in_thread(partial(diff.parent.mkdir, mode=0o700, parents=True, exist_ok=True))
         if onto is not None:
             after = await worktree.commit_files_of(checkout, after, before, _message(records))
         await worktree.diff_between(checkout, before, after, diff)  # by which it can be undone
-        if not await run_in_thread(lambda: diff.stat().st_size):
-            await run_in_thread(diff.unlink)
-            raise _refused(f"these changes are in {checkout} already", "nothing was changed")
         done = tuple(record["handle"] for record in records)
         merge = Merge(id, str(checkout), onto, done, tuple(checked), str(diff), before, after)
         await run_in_thread(partial(self._keep, merge))
@@ -201,12 +199,11 @@ class Merges:
             raise _refused(f"{checkout} changed during the merge, so it isn't what was checked", hint)
 
     def _keep(self, merge: Merge) -> Merge:
-        folder = self._home / "merges"
-        path = folder / f"{merge.id}.json"
+        path = Path(merge.diff).with_suffix(".json")
         new = path.with_suffix(".new")
-        new.write_text(json.dumps(asdict(merge), indent=1), encoding="utf-8")
+        new.write_bytes(TypeAdapter(Merge).dump_json(merge, indent=1))
         new.replace(path)
-        for old in sorted(folder.glob("*.json"))[:-KEPT_MERGES]:
+        for old in sorted(path.parent.glob("*.json"))[:-KEPT_MERGES]:
             old.unlink(missing_ok=True)
             old.with_suffix(".diff").unlink(missing_ok=True)
         return merge
