@@ -2,18 +2,18 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from delegate import contract
 from delegate.budget.runs import RunRegistry, current_context
-from delegate.contract import Arguments, Dialect
+from delegate.contract import Arguments, readback
 from delegate.engine.delegation import Delegation
 from delegate.engine.error_mapping import refusal
 from delegate.records.history import Records, TaskSummary
-from delegate.types import JsonObject, Parent, Report, Task, TaskResult
+from delegate.types import Parent, Report, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import EventSink
 
@@ -186,17 +186,15 @@ class Background:
         Raises:
             CallError: There is no such task.
         """
-        delegation = self._delegations.get(handle)
-        if delegation is not None and not (
-            delegation.is_here and await delegation.wait(wait_seconds, handle=handle, or_question=or_question)
-        ):
+        if await self._unended(handle, wait_seconds, or_question=or_question):
             return None
-        result, report = await self._result_of(handle, delegation)
+        result, report = await self._result_of(handle)
         return result.model_copy(update={"summary": report})
 
-    def read_tool(self, dialect: Dialect) -> JsonObject:
-        """Return the definition of `read_delegation`, with which a parent waits for a task and reads its report."""
-        return contract.read_tool(dialect)
+    read_tool = staticmethod(contract.read_tool)
+    stop_tool = staticmethod(contract.stop_tool)
+    message_tool = staticmethod(contract.message_tool)
+    """These return the definitions of the tools, in a host's dialect."""
 
     async def read_answer(
         self,
@@ -238,34 +236,27 @@ class Background:
         Raises:
             CallError: The call is invalid, or there is no such report. The error says how to fix it.
         """
-        request = contract.parse_read(arguments)
+        request = readback.parse_read(arguments)
         if request.handle is None:
-            return contract.render_list(await self._latest_tasks(self._runs.known_run(parent), may_read))
+            return readback.render_list(await self._latest_tasks(self._runs.known_run(parent), may_read))
         is_own = self._is_own(request.handle, parent, may_read)
-        delegation = self._delegations.get(request.handle) if is_own else None
-        if delegation is not None:
-            limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
-            with delegation.reported_to(on_event):
-                seconds = min(limits, default=0)
-                has_ended = delegation.is_here and await delegation.wait(
-                    seconds, handle=request.handle, or_question=True
-                )
-                if not has_ended:
-                    return await self._with_messages(self.render_running(delegation), request.handle)
-        result, report = await self._result_of(request.handle, delegation, is_own=is_own)
+        limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
+        if is_own:
+            delegation = self._delegations.get(request.handle)
+            with delegation.reported_to(on_event) if delegation else nullcontext():
+                delegation = await self._unended(request.handle, min(limits, default=0), or_question=True)
+            if delegation is not None:
+                return await self._with_messages(self.render_running(delegation), request.handle)
+        result, report = await self._result_of(request.handle, is_own=is_own)
         limit = self._result_chars
         if request.offset is None:
             shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
             return await self._with_messages(shown, request.handle)
-        return contract.render_slice(request.handle, request.offset, result, report, limit=limit)
+        return readback.render_slice(request.handle, request.offset, result, report, limit=limit)
 
     def render_running(self, delegation: Delegation) -> str:
         """What the tasks of a call are doing, and what their children ask, as text for their parent."""
-        return contract.render_running(delegation.progress, delegation.questions, keeps_running=self.outlives_session)
-
-    def stop_tool(self, dialect: Dialect) -> JsonObject:
-        """Return the definition of `stop_delegation`, with which a parent stops a task that runs in the background."""
-        return contract.stop_tool(dialect)
+        return readback.render_running(delegation.progress, delegation.questions, keeps_running=self.outlives_session)
 
     async def stop_call(
         self,
@@ -277,14 +268,10 @@ class Background:
         """Execute a call of `stop_delegation`: stop one task, wait until it has ended, and return its result as text.
         Raises CallError if the call is invalid, or there is no such task.
         """
-        handle = contract.parse_stop(arguments)
+        handle = readback.parse_stop(arguments)
         if self._is_own(handle, parent, may_read):
             await self.stop(handle)
         return await self.read_call({"handle": handle, "wait_seconds": 0}, parent=parent, may_read=may_read)
-
-    def message_tool(self, dialect: Dialect) -> JsonObject:
-        """Return the definition of `message_delegation`, with which a parent sends a task an instruction."""
-        return contract.message_tool(dialect)
 
     async def message_call(
         self,
@@ -301,17 +288,15 @@ class Background:
         Returns a text, and the call in the background if the task had ended and continues. Raises CallError if the call
         is invalid, or the message can't be sent.
         """
-        handle, text = contract.parse_message(arguments)
+        handle, text = readback.parse_message(arguments)
         if not self._is_own(handle, parent, may_read):
-            raise contract.other_run()
+            raise readback.other_run()
         try:
             sent = await self.message(
                 handle, text, parent=parent, author="model", on_approval=on_approval, on_question=on_question, asks=asks
             )
-        except CallError:
-            raise
         except DelegateError as error:
-            raise CallError("unreadable", str(error), field="handle", hint="continue without this message") from None
+            raise _refused(error, "message") from None
         if sent.handle != handle:
             text = f"the task had ended, and continues with your message in the background as {sent.handle}"
             return f"{text}; read_delegation waits for its result", self._delegations.get(sent.handle)
@@ -338,29 +323,34 @@ class Background:
         """Whether a handle is one of the caller's run, if that is known. Raises CallError if the caller may not read
         it, before anything is read, so that not even the time of the answer shows whether there is a record.
         """
-        if may_read is not None and not may_read(contract.run_of(handle)):
-            raise contract.unknown_handle()
-        return self._runs.known_run(parent) in (None, contract.run_of(handle))
+        if may_read is not None and not may_read(readback.run_of(handle)):
+            raise readback.unknown_handle()
+        return self._runs.known_run(parent) in (None, readback.run_of(handle))
 
-    async def _result_of(
-        self, handle: str, delegation: Delegation | None, *, is_own: bool = True
-    ) -> tuple[TaskResult, str]:
+    async def _unended(self, handle: str, seconds: float | None, *, or_question: bool) -> Delegation | None:
+        """The call of a task that hasn't ended after so many seconds or, with `or_question`, whose child asks."""
+        delegation = self._delegations.get(handle)
+        if delegation is not None and delegation.is_here:
+            has_ended = await delegation.wait(seconds, handle=handle, or_question=or_question)
+            return None if has_ended else delegation
+        return delegation
+
+    async def _result_of(self, handle: str, *, is_own: bool = True) -> tuple[TaskResult, str]:
         """Return a task's result and its whole report from its record, or as they were made if there is no record.
 
         Raises CallError if there is neither.
         """
         try:
-            return contract.report_in(await self._records.read(handle), is_own=is_own)
+            return readback.report_in(await self._records.read(handle), is_own=is_own)
         except DelegateError as error:
+            delegation = self._delegations.get(handle) if is_own else None
             if delegation is not None and (result := delegation.result(handle)) is not None:
                 return result, result.report
-            if isinstance(error, CallError):
-                raise
-            raise CallError("unreadable", str(error), field="handle", hint="continue without this report") from None
+            raise _refused(error, "report") from None
 
     async def _with_messages(self, text: str, handle: str) -> str:
         with suppress(DelegateError):
-            return contract.with_messages(text, [message.state for message in await self._records.messages(handle)])
+            return readback.with_messages(text, [message.state for message in await self._records.messages(handle)])
         return text
 
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
@@ -370,6 +360,13 @@ class Background:
         latest: list[TaskSummary] = []
         for run in runs:
             latest += [task for task in reversed(await self._records.tasks(run)) if task.depth == depth]
-            if len(latest) >= contract.MAX_LISTED:
+            if len(latest) >= readback.MAX_LISTED:
                 break
         return latest
+
+
+def _refused(error: DelegateError, what: str) -> CallError:
+    """The error of a call that needs what the records can't give."""
+    if isinstance(error, CallError):
+        return error
+    return CallError("unreadable", str(error), field="handle", hint=f"continue without this {what}")

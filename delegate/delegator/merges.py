@@ -11,11 +11,10 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from delegate import contract
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import RunContext
-from delegate.contract import Arguments
+from delegate.contract import Arguments, readback
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
@@ -112,9 +111,9 @@ class Merges:
 
         `may_read` gets the id of a task's run and decides whether this caller may merge its work.
         """
-        handles, onto = contract.parse_merge(arguments)
-        if may_read is not None and not all(may_read(contract.run_of(handle)) for handle in handles):
-            raise contract.unknown_handle()
+        handles, onto = readback.parse_merge(arguments)
+        if may_read is not None and not all(may_read(readback.run_of(handle)) for handle in handles):
+            raise readback.unknown_handle()
         return str(await self.merge(*handles, onto=onto))
 
     async def undo(self, id: str | None = None) -> Merge:

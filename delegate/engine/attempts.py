@@ -7,11 +7,9 @@ another, and nothing is tried again. What they spend counts together toward the 
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from delegate.budget.ledger import Ledger
 from delegate.engine.scope import CallScope
 from delegate.engine.task_run import TaskRun
 from delegate.models.connections import Connection
@@ -21,49 +19,33 @@ if TYPE_CHECKING:
     from delegate.engine.resume import Resumed
 
 
-@dataclass(slots=True)
 class TaskAttempts:
-    """All attempts at one task of a call. `run` must be called only once."""
+    """All attempts at the task in one position of a call: one for each connection. `run` must be called only once."""
 
-    task: Task
-    runs: Sequence[TaskRun]
-    ledger: Ledger
-    """What they spend from."""
-    outcome: "asyncio.Future[TaskResult]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    """The task's result, for tasks that need it."""
-    _chosen: int = 0
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         call: CallScope,
         index: int,
         task: Task,
-        attempts: Iterable[tuple[Connection | None, str]],
+        connections: Sequence[Connection | None],
+        handles: Sequence[str],
         resumed: "Resumed | None",
-    ) -> Self:
-        """The attempts at the task in this position, each given with its connection and handle."""
-        pairs = list(attempts)
-        ledger = call.context.ledger
-        if len(pairs) > 1:
-            ledger = ledger.within("cost_usd", task.max_cost_usd)
-        runs = [TaskRun(call, index, task, connection, handle, resumed, ledger) for connection, handle in pairs]
-        for run in runs if len(runs) > 1 else ():
-            run.attempts = runs
-        return cls(task, runs, ledger)
-
-    @property
-    def result(self) -> TaskResult | None:
-        return self.runs[self._chosen].result
-
-    @property
-    def others(self) -> list[TaskRun]:
-        return [run for n, run in enumerate(self.runs) if n != self._chosen]
+    ) -> None:
+        several, self.ledger = len(connections) > 1, call.context.ledger
+        if several:
+            self.ledger = self.ledger.within("cost_usd", task.max_cost_usd)
+        pairs = zip(connections, handles, strict=True)
+        self.runs = [TaskRun(call, index, task, *pair, resumed, self.ledger) for pair in pairs]
+        for run in self.runs if several else ():
+            run.attempts = self.runs
+        self.chosen = self.runs[0]
+        self.outcome: asyncio.Future[TaskResult] = asyncio.get_running_loop().create_future()
+        """The task's result, for tasks that need it."""
 
     async def run(self) -> TaskResult:
         """Run all attempts, and return the result of the best one."""
         try:
-            result = await (self.runs[0].run() if len(self.runs) == 1 else self._run_all())
+            result = await (self._run_all() if self.chosen.attempts else self.chosen.run())
             self.outcome.set_result(result)
             return result
         finally:
@@ -73,23 +55,23 @@ class TaskAttempts:
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(run.run()) for run in self.runs]
         results = [task.result() for task in running]
-        self._chosen = min(range(len(results)), key=lambda n: _rank(results[n]))
+        self.chosen, best = min(zip(self.runs, results, strict=True), key=lambda pair: _rank(pair[1]))
         attempts = tuple(
             Attempt(
-                chosen=n == self._chosen,
+                chosen=result is best,
                 handle=result.handle,
                 status=result.status,
                 model=result.model,
                 cost_usd=result.cost_usd,
                 **{name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")},
             )
-            for n, result in enumerate(results)
+            for result in results
         )
-        results = [result.model_copy(update={"attempts": attempts}) for result in results]
         for run, result in zip(self.runs, results, strict=True):
-            run.result = result
-        await self.runs[0].call.services.records.note_attempts([run.handle for run in self.runs], attempts)
-        return results[self._chosen]
+            run.result = result.model_copy(update={"attempts": attempts})
+        await self.chosen.call.services.records.note_attempts([run.handle for run in self.runs], attempts)
+        assert self.chosen.result is not None
+        return self.chosen.result
 
 
 def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:

@@ -75,7 +75,7 @@ class Executor:
                 call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(groups)))
             for run in runs:
                 run.events.notify(TaskQueued, goal=run.task.goal)
-            watch = _Watch(runs)
+            watching = asyncio.create_task(_watch(runs))
             call.reading.start()
             try:
                 async with asyncio.TaskGroup() as group_tasks:
@@ -86,7 +86,7 @@ class Executor:
                         task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
                 results = tuple(task.result() for task in running)
             finally:
-                watch.timer.cancel()
+                watching.cancel()
                 await call.reading.close()
                 totals = _totals(groups, time.monotonic() - start)
                 if reports_run:
@@ -136,15 +136,11 @@ class Executor:
             self.services, context, options.author, ceiling, cancellation, reading, consumers, server_tools, shared
         )
         each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
-        groups = [
-            TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)
-            for n, (task, attempts, of_task) in each
-        ]
+        groups = [TaskAttempts(call, n, *of_task, resumed) for n, of_task in each]
         outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
-        for group in groups:
-            for run in group.runs:
-                run.needs = {} if resumed else {name: outcomes[name] for name in group.task.needs}
-                call.unfinished.add(run.handle)
+        for run in (run for group in groups for run in group.runs):
+            run.needs = {} if resumed else {name: outcomes[name] for name in run.task.needs}
+            call.unfinished.add(run.handle)
         return call, groups
 
     async def _record(self, runs: Sequence[TaskRun], call: CallScope, options: CallOptions) -> None:
@@ -170,21 +166,18 @@ class Executor:
             raise CallError("cannot_resume", message, field="handle", hint="look at `delegate show`")
 
 
-class _Watch:
-    """Looks now and then at the workspaces of running children: one timer for all of a call."""
-
-    def __init__(self, runs: Sequence[TaskRun]) -> None:
-        self._runs = runs
-        self.timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
-
-    def _look(self) -> None:
-        for run in self._runs:
+async def _watch(runs: Sequence[TaskRun]) -> None:
+    """Look now and then at the workspaces of running children."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for run in runs:
             run.look()
-        self.timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
 
 
 def _totals(groups: Sequence[TaskAttempts], seconds: float) -> Totals:
     """The sums over a call: the cost of all attempts, and the counts of the chosen ones."""
-    results = [group.result for group in groups if group.result is not None]
-    others = [run.result for group in groups for run in group.others if run.result is not None]
+    runs = [(run.result, run is group.chosen) for group in groups for run in group.runs]
+    results, others = (
+        [one for one, chosen in runs if one is not None and chosen is wanted] for wanted in (True, False)
+    )
     return costs.totals(results, seconds, others=others)

@@ -100,8 +100,8 @@ class TaskRun:
     """What is stored for a process that resumes it; None if the task can't be resumed."""
     _notes: ProjectNotes | None = None
     _tools: ChildTools | None = None
-    _heard: list[Heard] = field(default_factory=list[Heard])
-    """The messages that the child has read, for another model that takes its place."""
+    _heard: list[Heard] = field(init=False)
+    """The messages that the child has read, also before it was resumed, and on another model."""
     _questions: Questions | None = None
     _fallback: Fallback | None = None
     _running_child: RunningChild | None = None
@@ -111,6 +111,7 @@ class TaskRun:
         self.events = TaskEvents(self.call, self.index, self.handle)
         caller = self.call.context
         spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
+        self._heard = list(self.resumed.heard) if self.resumed else []
         # What a child with a model of its own spends is known only from a ledger of its own.
         ledger = self.ledger if self.connection else Ledger(parent=self.ledger)
         self.ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
@@ -136,10 +137,17 @@ class TaskRun:
                 try:
                     child = await self._run_child()
                     has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
-                    self._report_run(child)
+                    self.events.notify(
+                        ChildDone,
+                        error=child.error.code if child.error else None,
+                        artifacts=len(child.artifacts),
+                        **_shown(child, "status", "steps", "cost_usd", "seconds"),
+                    )
                     child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
                     verdict = verdict or await self._judge(child, self.ledger)
-                    self._report_verdict(verdict)
+                    verified = verdict is not None and verdict.verified
+                    shown = _shown(verdict, "verdict", "code", "decided_by", "level")
+                    self.events.notify(VerdictGiven, verified=verified, **shown)
                 finally:
                     if self._before is not None:
                         await self._before.close()
@@ -165,27 +173,6 @@ class TaskRun:
         """Look how large the workspace of the running child is."""
         if self._deadline is not None:
             self._deadline.look()
-
-    def _report_run(self, child: ChildRun) -> None:
-        self.events.notify(
-            ChildDone,
-            status=child.status,
-            error=child.error.code if child.error else None,
-            steps=child.steps,
-            artifacts=len(child.artifacts),
-            cost_usd=child.cost_usd,
-            seconds=child.seconds,
-        )
-
-    def _report_verdict(self, verdict: Verdict | None) -> None:
-        self.events.notify(
-            VerdictGiven,
-            verdict=verdict.verdict if verdict else None,
-            code=verdict.code if verdict else None,
-            decided_by=verdict.decided_by if verdict else None,
-            level=verdict.level if verdict else None,
-            verified=verdict is not None and verdict.verified,
-        )
 
     def _built(self, child: ChildRun, verdict: Verdict | None, start: float) -> TaskResult:
         """The result of a task whose child has finished and, if the task has criteria, was judged."""
@@ -250,7 +237,7 @@ class TaskRun:
             state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,
             approve=tools.permissions.check_approval() if tools and tools.permissions else None,
-            messages=tuple(heard.text for heard in self._all_heard),
+            messages=tuple(heard.text for heard in self._heard),
         )
         return services.judging.verdict(
             submission,
@@ -514,7 +501,7 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self._reading_key).statements,
             done_before=self.resumed.transcript if self.resumed else "",
-            heard=tuple(map(str, self._all_heard)),
+            heard=tuple(map(str, self._heard)),
             continues=self.resumed is not None and self.resumed.continues,
             messages=self._take_messages,
             ask_parent=self._questions.tool if self._questions else None,
@@ -531,12 +518,7 @@ class TaskRun:
             heard = self._questions.heard(n, text) if n and self._questions else Heard(text, "")
             self.events.notify(MessageDelivered, id=id, text=heard.text, question=heard.question)
             self._heard.append(heard)
-        return [str(heard) for heard in self._all_heard[-len(taken) :]] if taken else ()
-
-    @property
-    def _all_heard(self) -> tuple[Heard, ...]:
-        """The messages that the child has read, also those of before it was resumed."""
-        return (*(self.resumed.heard if self.resumed else ()), *self._heard)
+        return [str(heard) for heard in self._heard[-len(taken) :]] if taken else ()
 
     def _asking(self) -> Questions | None:
         """By what the child asks its parent. None if its runner can't, or nobody could answer."""
@@ -553,3 +535,8 @@ class TaskRun:
         return Questions(
             self.task.goal, self.events, services.records, on_question, most, self._waiting, self.permit.released, asked
         )
+
+
+def _shown(of: ChildRun | Verdict | None, *names: str) -> JsonObject:
+    """What an event shows of a run or a verdict."""
+    return {name: getattr(of, name, None) for name in names}

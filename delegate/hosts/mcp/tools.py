@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 import anyio
 
 from delegate._util.cancellation import Cancellation
-from delegate.contract import CallProgress, run_of
+from delegate.contract import CallProgress
+from delegate.contract.readback import run_of
 from delegate.delegator import Delegator
 from delegate.engine.consumers import Consumer
 from delegate.engine.delegation import Delegation
