@@ -28,15 +28,23 @@ _HAS_STOPPED = """COALESCE((
     ORDER BY rowid DESC LIMIT 1
 ) = 'child.done', 0)"""
 _IS_ASKING = "EXISTS (SELECT 1 FROM questions WHERE handle = tasks.handle AND message IS NULL AND NOT is_closed)"
-_SELECT_TASK = f"""
-SELECT process, ended_at IS NOT NULL, {_HAS_STOPPED}, EXISTS (SELECT 1 FROM mailboxes WHERE handle = tasks.handle),
-    (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) >= {MAX_MESSAGES} AND NOT {_IS_ASKING}
-FROM tasks WHERE handle = ?
-"""  # noqa: S608
+_WHY_NOT = f"""
+CASE WHEN ended_at IS NOT NULL THEN 'ended'
+    WHEN NOT EXISTS (SELECT 1 FROM mailboxes WHERE handle = tasks.handle) THEN 'deaf'
+    WHEN {_HAS_STOPPED} THEN 'stopped'
+    WHEN (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) >= {MAX_MESSAGES} AND NOT {_IS_ASKING} THEN 'full'
+END"""  # noqa: S608
+_REASONS = {
+    "ended": ("it has ended", "delegate a new task"),
+    "lost": ("its process was lost", "`delegate run --resume {handle}` goes on with it"),
+    "deaf": ("its runner takes no messages", "wait for its result, or stop it"),
+    "stopped": ("it has stopped working, and its verdict is being made", "wait for its result"),
+    "full": (f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result"),
+}
+"""Why a child can't be sent a message, and what to do."""
 _INSERT = f"""
 INSERT INTO messages SELECT ?, handle, process, ?, ?, NULL FROM tasks
-WHERE handle = ? AND process = ? AND ended_at IS NULL AND NOT {_HAS_STOPPED}
-    AND ((SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) < {MAX_MESSAGES} OR {_IS_ASKING})
+WHERE handle = ? AND process = ? AND {_WHY_NOT} IS NULL
 """  # noqa: S608
 ANSWER = """
 UPDATE questions SET message = ?1 WHERE handle = ?2 AND message IS NULL AND NOT is_closed
@@ -83,25 +91,16 @@ def sendable(text: str) -> str:
 
 def receiver(connection: sqlite3.Connection, handle: str) -> str:
     """The process of a child that can be sent a message. Raises CallError if it can't, with the reason."""
-    row = connection.execute(_SELECT_TASK, (handle,)).fetchone()
+    row = connection.execute(f"SELECT process, {_WHY_NOT} FROM tasks WHERE handle = ?", (handle,)).fetchone()  # noqa: S608
     if row is None:
         raise CallError("unknown_handle", "there is no record with this handle", field="handle")
-    process, has_ended, has_stopped, takes_messages, is_full = row
-    if has_ended:
-        raise _refused(handle, "it has ended", "delegate a new task")
-    if not is_alive(str(process)):
-        raise _refused(handle, "its process was lost", f"`delegate run --resume {handle}` goes on with it")
-    if not takes_messages:
-        raise _refused(handle, "its runner takes no messages", "wait for its result, or stop it")
-    if has_stopped:
-        raise _refused(handle, "it has stopped working, and its verdict is being made", "wait for its result")
-    if is_full:
-        raise _refused(handle, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result")
-    return str(process)
-
-
-def _refused(handle: str, why: str, hint: str) -> CallError:
-    return CallError("cannot_message", f"{handle} can't be sent a message: {why}", field="handle", hint=hint)
+    process, reason = row
+    reason = reason if reason == "ended" or is_alive(process) else "lost"
+    if reason is not None:
+        why, hint = _REASONS[reason]
+        message = f"{handle} can't be sent a message: {why}"
+        raise CallError("cannot_message", message, field="handle", hint=hint.format(handle=handle))
+    return process
 
 
 def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement]:

@@ -64,16 +64,14 @@ class Recorder:
     ) -> None:
         """Record one model call. An unknown cost makes the run's cost unknown."""
         self.steps += 1
-        self.charge += charge
-        self.model = reply.model_served or self.model
         self.substituted |= substituted
         text = self._ends(reply.text, MAX_REPORT_CHARS)
         self._last_text = (reply.text, text)
-        if text.strip():
-            self.output = text
-        if self._journal is not None:
-            calls = [{"tool": call.name, "args": call.arguments} for call in reply.tool_calls]
-            self._write_usage(charge, self.model, text, seconds, _as_json(calls))
+        self.output = text if text.strip() else self.output
+        calls = [{"tool": call.name, "args": call.arguments} for call in reply.tool_calls]
+        self._charged(
+            charge, reply.model_served or self.model, text, calls, None if seconds is None else round(seconds, 6)
+        )
 
     def usage_reported(
         self, charge: Charge, *, model: str | None = None, text: str = "", calls: Sequence[JsonObject] = ()
@@ -83,23 +81,20 @@ class Recorder:
         """
         if self.charge is UNOBSERVED:  # the runner reports its calls after all
             self.charge = Charge()
+        self._charged(charge, model, self._ends(text, MAX_REPORT_CHARS), calls)
+
+    def _charged(
+        self, charge: Charge, model: str | None, text: str, calls: Sequence[JsonObject], seconds: float | None = None
+    ) -> None:
+        """`text` is redacted already."""
         self.charge += charge
         self.model = model or self.model
-        if self._journal is not None:
-            self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, _as_json(calls))
-
-    def _write_usage(self, charge: Charge, model: str | None, text: str, seconds: float | None, calls: str) -> None:
-        """`text` and `calls`, which is JSON, are redacted already."""
-        assert self._journal is not None
-        usage, seconds = charge.usage, None if seconds is None else round(seconds, 6)
-        values = {
-            "model": redactor.value(encodable(model)),
-            **usage.model_dump(),
-            "cost_usd": charge.cost_usd,
-            "seconds": seconds,
-            "text": text,
-        }
-        self._journal(ChildUsage, f'{json_bytes(values).decode()[:-1]},"calls":{calls}}}')
+        if self._journal is None:
+            return
+        values = {"model": redactor.value(encodable(model)), **charge.usage.model_dump(), "cost_usd": charge.cost_usd}
+        shown = json_bytes({**values, "seconds": seconds, "text": text}).decode()
+        called = redactor.json(json_bytes(encodable(list(calls)), fallback=str).decode()) if calls else "[]"
+        self._journal(ChildUsage, f'{shown[:-1]},"calls":{called}}}')
 
     def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
         """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
@@ -205,10 +200,6 @@ class Recorder:
         end = redactor.text(encodable(text[-half - _LONGEST_SECRET :]))
         start, end = start[: min(half, max(len(start) - _LONGEST_SECRET, 0))], end[_LONGEST_SECRET:][-half:]
         return f"{start}{_note(len(text) - 2 * half)}{end}"
-
-
-def _as_json(calls: Sequence[JsonObject]) -> str:
-    return redactor.json(json_bytes(encodable(list(calls)), fallback=str).decode()) if calls else "[]"
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
