@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from delegate import contract
+from delegate._util.fencing import quoted
 from delegate.budget.runs import RunRegistry, current_context
 from delegate.contract import Arguments, readback
 from delegate.engine.delegation import Delegation
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from delegate.sandbox.commands.commands import Author
     from delegate.types import SentMessage
 
+MAX_LISTED = 12
+"""How many tasks are listed for a call without a handle."""
 _LISTED_RUNS = 100
 """The number of runs in which a caller's latest tasks are looked for."""
 _KEPT_DELEGATIONS = 100
@@ -238,7 +241,7 @@ class Background:
         """
         request = readback.parse_read(arguments)
         if request.handle is None:
-            return readback.render_list(await self._latest_tasks(self._runs.known_run(parent), may_read))
+            return render_list(await self._latest_tasks(self._runs.known_run(parent), may_read))
         is_own = self._is_own(request.handle, parent, may_read)
         limits = [limit for limit in (request.wait_seconds, max_wait_seconds) if limit is not None]
         if is_own:
@@ -360,9 +363,20 @@ class Background:
         latest: list[TaskSummary] = []
         for run in runs:
             latest += [task for task in reversed(await self._records.tasks(run)) if task.depth == depth]
-            if len(latest) >= readback.MAX_LISTED:
+            if len(latest) >= MAX_LISTED:
                 break
         return latest
+
+
+def render_list(tasks: Sequence[TaskSummary]) -> str:
+    """Return the latest tasks of a parent, one per line."""
+    if not tasks:
+        return "no tasks have been delegated yet"
+    shown = ["The latest delegated tasks, newest first:"]
+    for task in tasks[:MAX_LISTED]:
+        state = task.state if task.state != "ended" else task.verdict or f"no verdict ({task.status})"
+        shown.append(f"{task.handle}  {state}  {quoted(task.goal, 100)}")
+    return "\n".join(shown)
 
 
 def _refused(error: DelegateError, what: str) -> CallError:

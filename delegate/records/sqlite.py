@@ -93,7 +93,6 @@ class Store:
         self._pending: list[_Item] = []
         """What isn't done yet, in order."""
         self._thread: threading.Thread | None = None
-        self._step: Callable[[sqlite3.Connection], Sequence[Statement]] | None = None
         self._wake = threading.Event()
         self.in_use = threading.RLock()
         """Held while SQLite runs, so that a fork doesn't inherit its locks."""
@@ -179,12 +178,10 @@ class Store:
             with self._lock:
                 self._wake.clear()
                 items, self._pending = self._pending, []
-                if not (items or is_asked or self._step):
+                if not (items or is_asked):
                     self._thread = None
                     return
             self._do(items)
-            if self._step is not None:
-                self._maintain(self._step)
 
     def _do(self, items: Sequence[_Item]) -> None:
         for work, group in groupby(items, key=lambda item: item.work):
@@ -259,7 +256,8 @@ class Store:
             return query(self._open())
 
     def _maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
-        self._step = None
+        if self._connection is None:  # it was closed
+            return
         try:
             with self._turn():
                 connection = self._open()
@@ -267,7 +265,7 @@ class Store:
                     self._commit([_Item(statements)])
                     with locked(self._path, self._patience):
                         connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
-                    self._step = step
+                    self.maintain(step)
         except Exception as error:  # what expires is removed the next time
             self._log_error(error)
 
@@ -308,7 +306,6 @@ class Store:
         return connection
 
     def _close(self) -> None:
-        self._step = None
         with self.in_use:
             self._patience = 0
             if self._aside and self._connection is not None:

@@ -25,10 +25,10 @@ from delegate.contract.readback import (
     parse_message,
     parse_read,
     parse_stop,
-    render_list,
     render_running,
     render_slice,
 )
+from delegate.delegator.background import render_list
 from delegate.records.history import TaskSummary
 from delegate.types import TaskResult, Verdict
 from delegate.types.errors import CallError
