@@ -26,7 +26,6 @@ from delegate.contract.parse import CheckSchema, parse_call, take_flag
 from delegate.contract.progress import CallProgress
 from delegate.contract.reading import Arguments
 from delegate.contract.render import headline, render, render_result
-from delegate.contract.think import Thought, parse_think, render_thought
 
 __all__ = [
     "DIALECTS",
@@ -35,17 +34,14 @@ __all__ = [
     "CheckSchema",
     "Dialect",
     "Limits",
-    "Thought",
     "Variant",
     "headline",
     "merge_tool",
     "message_tool",
     "parse_call",
-    "parse_think",
     "read_tool",
     "render",
     "render_result",
-    "render_thought",
     "stop_tool",
     "take_flag",
     "think_tool",

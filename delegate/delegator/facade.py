@@ -15,7 +15,7 @@ from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import load_redaction, redactor
 from delegate.budget.runs import Run, RunRegistry, current_context
-from delegate.contract import Arguments, Dialect, Limits, Variant
+from delegate.contract import Arguments, Dialect, Limits, Variant, think
 from delegate.delegator.background import Background
 from delegate.engine.consumers import as_consumer
 from delegate.engine.error_mapping import refusal
@@ -293,7 +293,7 @@ class Delegator:
     async def think_answer(self, arguments: Arguments) -> str:
         """Execute a call of `think`. Returns a checklist, or the call's error. No model is called."""
         try:
-            return contract.render_thought(contract.parse_think(arguments))
+            return think.render_thought(think.parse_think(arguments))
         except CallError as error:
             return self.render(refusal(error))
 

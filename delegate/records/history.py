@@ -87,7 +87,6 @@ the one that ran the child when the message was sent; `questions.message` is the
 _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
 _TABLES = ("tasks", "events", "starts", "mailboxes", "messages", "questions")
 """What there is of a task."""
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
@@ -159,8 +158,13 @@ SELECT handle, id FROM (
     SELECT task, criterion FROM rulings WHERE sampling = 'random'
 ) ORDER BY random() LIMIT ?2
 """
-_KEPT_OF_START = ("worktree", "tier", "tools")
-"""What is needed to continue a task that has ended."""
+_TRIM_START = """
+UPDATE starts SET state = json_object(
+    'worktree', json_extract(state, '$.worktree'), 'tier', json_extract(state, '$.tier'),
+    'tools', json_extract(state, '$.tools')
+) WHERE handle = ? AND json_valid(state) AND NOT COALESCE(json_extract(state, '$.copy'), 0)
+"""
+"""Leaves what is needed to continue a task that has ended."""
 _AT_ONCE = 1_000
 """Parameters of one statement, of which SQLite allows a limited number."""
 _REMOVAL_BATCH = 20
@@ -243,16 +247,17 @@ class Records:
     If the store can't be written, a result has no handle but is still returned. Records older than `keep_days`, and the
     oldest ones while the file is larger than `keep_mb` megabytes, are removed between other writes, on first use and
     then every hour, with their workspaces in `home/workspaces`. Running tasks are kept.
+
+    What reads the records raises DelegateError if they can't be read.
     """
 
     def __init__(self, home: Path, *, keep_days: float | None = None, keep_mb: float | None = None) -> None:
         self._path = home / "records.sqlite3"
         self._store = Store(self._path, SCHEMA)
+        self.aclose = self._store.aclose
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb)
         self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
-        self._started = dict[str, str]()
-        """What is kept of the start of tasks of this process after their end."""
         self._sent = Path(f"{self._path}-sent")
         """Grows by a byte with each message, so that children needn't query the store before each turn."""
         self._looked = dict[str, int]()
@@ -324,12 +329,8 @@ class Records:
         It is committed then, with the events so far: a task whose record has no workspace hasn't done anything. If the
         store can't be written, the task can't be resumed.
         """
-        starts = [] if start is None else [self._start(handle, start)]
+        starts = [] if start is None else [("INSERT OR REPLACE INTO starts VALUES (?, ?)", (handle, json.dumps(start)))]
         await self._write(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
-
-    def _start(self, handle: str, start: JsonObject) -> Statement:
-        self._started[handle] = json.dumps({name: start[name] for name in _KEPT_OF_START if start.get(name)})
-        return _INSERT_START, (handle, json.dumps(start))
 
     async def flush(self) -> None:
         """Commit all events so far, unless the store can't be written."""
@@ -345,15 +346,12 @@ class Records:
             await self._store.write(*statements, keep=True)
 
     async def start(self, handle: str) -> JsonObject | None:
-        """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing.
-
-        Raises DelegateError if the records can't be read.
-        """
+        """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing."""
         state = await self._value("SELECT state FROM starts WHERE handle = ?", handle)
         return json.loads(state) if state else None
 
     async def lost_process(self, handle: str) -> str:
-        """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
+        """The process that a task was lost with; empty if it isn't lost."""
         process = await self._value("SELECT process FROM tasks WHERE handle = ? AND ended_at IS NULL", handle)
         return "" if is_alive(process) else process or ""
 
@@ -380,8 +378,7 @@ class Records:
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
         row = (time.time(), result.status, verdict, result.cost_usd, result.workspace, run_text, text, result.handle)
-        if (kept := self._started.pop(result.handle or "", None)) is not None:
-            self._store.post((_INSERT_START, (result.handle, kept)))
+        self._store.post((_TRIM_START, (result.handle,)))
         with suppress(*_FAILURES):
             if await self._store.write(*lists, (_FINISH_TASK, row), now=now, keep=True):
                 if result.handle is None or result.summary == run.output:
@@ -396,8 +393,6 @@ class Records:
         Its keys are `handle`, `run_id`, `state`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output
         and receipts), `result`, `messages` (see `SentMessage`) and `events` (see `delegate.types.events`). `run` and
         `result` are None until the task has ended; events appear while it runs.
-
-        Raises DelegateError if the records can't be read.
         """
         return await self._query(lambda connection: _read(connection, handle))
 
@@ -432,7 +427,7 @@ class Records:
         return await self._value("SELECT author FROM mailboxes WHERE handle = ?", handle)
 
     async def messages(self, handle: str) -> list[SentMessage]:
-        """The messages to the child of a task. Raises DelegateError if the records can't be read."""
+        """The messages to the child of a task."""
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
     async def ask(self, handle: str, n: int) -> bool:
@@ -486,7 +481,7 @@ class Records:
         return [(id, redactor.text(text), n) for id, text, n in found]
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
-        """The latest runs, newest first. Raises DelegateError if the records can't be read."""
+        """The latest runs, newest first."""
 
         def select(connection: sqlite3.Connection) -> list[RunSummary]:
             run_ids = connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall()
@@ -500,7 +495,7 @@ class Records:
         return [task for task in map(_past_task, rows) if task is not None]
 
     async def endings(self, handles: Sequence[str]) -> dict[str, Ending]:
-        """How far these tasks got, as far as they are on record. Raises DelegateError if the records can't be read."""
+        """How far these tasks got, as far as they are on record."""
         found: dict[str, Ending] = {}
         for start in range(0, len(handles), _AT_ONCE):
             some = handles[start : start + _AT_ONCE]
@@ -510,11 +505,11 @@ class Records:
         return found
 
     async def next_number(self, run_id: str) -> int:
-        """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
+        """The number of a run's next task, which is the last part of its handle."""
         return await self._value(_SELECT_NEXT_NUMBER, run_id) or 0
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
-        """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
+        """The tasks of a run in the order they started, or the first ones."""
         return await self._query(lambda connection: _tasks(connection, "run_id", run_id, limit)) or []
 
     async def rule(self, *new: Ruling) -> None:
@@ -542,8 +537,6 @@ class Records:
     async def rulings(self, handle: str | None = None, *, run_id: str | None = None) -> list[Ruling]:
         """The rulings on one task, or on those of one run, by everybody; or all rulings, and of each criterion only the
         latest.
-
-        Raises DelegateError if the records can't be read.
         """
         return await self._query(lambda connection: rulings_table.rulings(connection, handle, run_id)) or []
 
@@ -555,25 +548,19 @@ class Records:
         return await self._rows(_DRAW, run_id, -1 if n is None else n)
 
     async def disagreements(self) -> tuple[int, int]:
-        """How many criteria several people ruled on, and on how many they disagree. Raises DelegateError."""
+        """How many criteria several people ruled on, and on how many they disagree."""
         return await self._query(rulings_table.disagreements) or (0, 0)
 
     async def false_passes(self) -> list[rulings_table.FalsePasses]:
-        """The false passes of all judges, as far as they were measured. Raises DelegateError."""
+        """The false passes of all judges, as far as they were measured."""
         return await self._query(rulings_table.false_passes) or []
 
     async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, str]]:
         """The handle, the run and the verdict's JSON of all tasks with a verdict, or of those of one run. Those whose
         records are damaged are left out.
-
-        Raises DelegateError if the records can't be read.
         """
         rows = await self._rows(_SELECT_VERDICTS, run_id)
         return [row for row in rows if all(isinstance(cell, str) for cell in row)]
-
-    async def aclose(self) -> None:
-        """Finish pending writes and close the file. A later use opens it again."""
-        await self._store.aclose()
 
     async def _value(self, sql: str, *values: object) -> Any:
         """The first column of the first row, or None."""

@@ -16,7 +16,7 @@ import time
 from delegate._util.processes import is_alive
 from delegate._util.redaction import redactor
 from delegate.records.aside import Statement
-from delegate.types import MessageState, SentMessage
+from delegate.types import SentMessage
 from delegate.types.errors import CallError
 
 MAX_MESSAGES = 20
@@ -128,23 +128,20 @@ def moved(handle: str, process: str, new: str) -> Statement:
 
 def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
     """All messages to a child, in the order in which they were sent."""
-    rows = connection.execute(_SELECT_ALL, (handle,)).fetchall()
-    own = 0 if continued_from(handle) else None
-    return [
-        SentMessage(
-            id=id,
-            handle=handle,
-            state=_state(delivered_at, is_open, waits=is_alive(process) or is_answer or n == own),
-            text=text,
-            sent_at=sent_at,
-            delivered_at=delivered_at,
-            is_answer=bool(is_answer),
+    found: list[SentMessage] = []
+    for n, row in enumerate(connection.execute(_SELECT_ALL, (handle,))):
+        id, text, sent_at, delivered_at, is_open, process, is_answer = row
+        is_needed = bool(is_answer) or (n == 0 and continued_from(handle) is not None)
+        waits = is_open and (is_needed or is_alive(process))
+        found.append(
+            SentMessage(
+                id=id,
+                handle=handle,
+                state="delivered" if delivered_at is not None else "queued" if waits else "never_read",
+                text=text,
+                sent_at=sent_at,
+                delivered_at=delivered_at,
+                is_answer=bool(is_answer),
+            )
         )
-        for n, (id, text, sent_at, delivered_at, is_open, process, is_answer) in enumerate(rows)
-    ]
-
-
-def _state(delivered_at: float | None, is_open: bool, *, waits: bool) -> MessageState:
-    if delivered_at is not None:
-        return "delivered"
-    return "queued" if is_open and waits else "never_read"
+    return found

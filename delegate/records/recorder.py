@@ -134,7 +134,7 @@ class Recorder:
             tool=encodable(tool),
             args=encodable(dict(args)),
             status=answer.status,
-            output=_without_middle(whole, RECEIPT_CHARS, max(len(text), len(whole))) if is_long else text,
+            output=ends(whole, RECEIPT_CHARS, kept=RECEIPT_CHARS, chars=max(len(text), len(whole))),
             args_sha256=args_digest(args),
             output_sha256=hashlib.sha256(data).hexdigest(),
             output_bytes=len(data),
@@ -248,17 +248,14 @@ def is_cut(receipt: Receipt) -> bool:
 _CUT = re.compile(r"\n\[… \d+ characters left out …\]\n")
 
 
-def ends(text: str, limit: int) -> str:
-    """The text; if it is longer than `limit`, only its beginning and end, with a note between them."""
-    return text if len(text) <= limit else _without_middle(text, _KEPT_CHARS, len(text))
-
-
-def _without_middle(text: str, length: int, chars: int) -> str:
-    """At most `length` characters of a text that is or was `chars` long, half of them from its end."""
-    half = length // 2
-    if len(text) <= length:
+def ends(text: str, limit: int, *, kept: int = _KEPT_CHARS, chars: int = 0) -> str:
+    """The text; if it is longer than `limit`, only its beginning and end, with a note between them. `chars` is how long
+    it was.
+    """
+    if len(text) <= limit:
         return text
-    return f"{text[:half]}{_note(chars - 2 * half)}{text[-half:]}"
+    half = kept // 2
+    return f"{text[:half]}{_note((chars or len(text)) - 2 * half)}{text[-half:]}"
 
 
 def _note(left_out: int) -> str:
