@@ -183,13 +183,6 @@ def _asked(question: ParentQuestion) -> str:
     )
 
 
-def with_messages(text: str, states: Sequence[str]) -> str:
-    """Return what is read of a task with what became of the messages to its child, before the last line."""
-    counts = [f"{states.count(state)} {state.replace('_', ' ')}" for state in dict.fromkeys(states)]
-    start, _, last = text.rpartition("\n")
-    return f"{start}\nyour messages to it: {', '.join(counts)}\n{last}" if counts else text
-
-
 def _number(fields: Mapping[str, object], name: str, unit: str) -> float | None:
     """Parse a number. Models also write numbers as strings, and null for an omitted field."""
     value = fields.get(name)

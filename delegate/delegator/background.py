@@ -352,9 +352,13 @@ class Background:
             raise _refused(error, "report") from None
 
     async def _with_messages(self, text: str, handle: str) -> str:
+        """What is read of a task with what became of the messages to its child, before the last line."""
+        states: list[str] = []
         with suppress(DelegateError):
-            return readback.with_messages(text, [message.state for message in await self._records.messages(handle)])
-        return text
+            states = [message.state.replace("_", " ") for message in await self._records.messages(handle)]
+        counts = [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
+        start, _, last = text.rpartition("\n")
+        return f"{start}\nyour messages to it: {', '.join(counts)}\n{last}" if counts else text
 
     async def _latest_tasks(self, run_id: str | None, may_read: Callable[[str], bool] | None) -> list[TaskSummary]:
         runs = [run_id] if run_id else [run.run_id for run in await self._records.runs(_LISTED_RUNS)]

@@ -256,7 +256,7 @@ class Delegator:
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
-        from delegate.engine.options import CallOptions
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -315,7 +315,7 @@ class Delegator:
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
         """
-        from delegate.engine.options import CallOptions
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -357,7 +357,7 @@ class Delegator:
     ) -> Report:
         """Continue a task that has ended with a message, or, without one, resume a task whose process was lost."""
         from delegate.engine import resume  # loaded only where it is needed
-        from delegate.engine.options import CallOptions
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:

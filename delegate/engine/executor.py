@@ -28,8 +28,7 @@ from delegate.budget import costs
 from delegate.engine.attempts import TaskAttempts
 from delegate.engine.consumers import Consumer
 from delegate.engine.needs import names_of
-from delegate.engine.options import CallOptions
-from delegate.engine.scope import CallScope, Services
+from delegate.engine.scope import CallOptions, CallScope, Services
 from delegate.engine.task_run import TaskRun
 from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.models.connections import Connection

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping, Seque
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, reraise_pending_cancel, run_stoppable
@@ -35,7 +36,6 @@ from delegate.engine.results import (
 )
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
-from delegate.engine.task_folder import fill_from, open_folder, start_of
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
@@ -44,9 +44,11 @@ from delegate.models.providers import BuiltInClient
 from delegate.models.tiers import weaker
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.workspace.folder import Folder
+from delegate.sandbox.workspace.worktree import merge_diff
+from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.telemetry import operations
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Task, TaskResult, Verdict
-from delegate.types.errors import DelegateError, ProviderError, WorkspaceTooLarge
+from delegate.types.errors import CallError, DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.types.events import (
     ChildDone,
     ChildStarted,
@@ -271,7 +273,12 @@ class TaskRun:
         No exception of the runner gets past this method: it becomes the run's status, with everything recorded so far.
         This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
-        resumed, recorder = self.resumed, self._recorder()
+        resumed = self.resumed
+        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
+        if resumed is not None:
+            recorder.restore(
+                resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
+            )
         try:
             job = await self._prepare(recorder)
             if isinstance(job, ChildRun):
@@ -305,14 +312,6 @@ class TaskRun:
             if self._running_child is not None:
                 self._running_child.leave()
             self.permit.release()
-
-    def _recorder(self) -> Recorder:
-        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
-        if (before := self.resumed) is not None:
-            recorder.restore(
-                before.receipts, before.charge, steps=before.steps, output=before.output, seconds=before.seconds
-            )
-        return recorder
 
     async def _prepare(self, recorder: Recorder) -> Job | ChildRun:
         """Wait for a permit, and open the workspace. Returns what the child is to do, or why it can't start."""
@@ -426,7 +425,7 @@ class TaskRun:
         return self.connection.catalog.served(self.connection.model, child.model) or self.connection.model
 
     async def _open_folder(self) -> Folder:
-        self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
+        self.folder = folder = await self._own_folder()
         current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
         services, resumed = self.call.services, self.resumed
         if results := [(name, needed.result()) for name, needed in self.needs.items()]:
@@ -447,13 +446,40 @@ class TaskRun:
             self._before.start()
         if services.runner_has("reads_record") and not self.call.context.depth:
             start = resumed.start if resumed else None
-            self._start = start or await start_of(self.call, folder)
-        if resumed is not None and resumed.diff is not None:
-            await fill_from(folder, resumed.diff)
+            self._start = start or await self._start_of(folder)
+        if resumed is not None and (diff := resumed.diff) is not None:  # a new worktree gets what an earlier one had
+            problem = await merge_diff(folder.root, await run_in_thread(diff.read_bytes))
+            if problem:
+                message = f"the work in {diff} can't be gone on with: {problem}"
+                raise CallError("cannot_message", message, hint="delegate a new task")
         reads_them = isinstance(services.runner, AgentLoop) and services.settings.project_notes
         if reads_them and is_own_project(self.task.workspace):
             self._notes = await run_in_thread(partial(read_notes, folder.root))
         return folder
+
+    async def _own_folder(self) -> Folder:
+        """Open the workspace, anew or where a lost process left it. In a shared folder, two running children can't
+        write the same file.
+        """
+        settings, resumed, run = self.call.services.settings, self.resumed, self.call.context.run
+        home, who = settings.home / "workspaces", f"task {self.index + 1} of this run"
+        locks = self.call.services.write_locks.setdefault(run, WriteLocks())
+        max_bytes = (math.inf if settings.max_workspace_mb is None else settings.max_workspace_mb) * 1e6
+        if resumed is not None and resumed.workspace and resumed.start is not None:
+            from delegate.sandbox.workspace.start_state import reopen  # loaded only where it is needed
+
+            root = Path(resumed.workspace)
+            return await reopen(root, resumed.start, home=home, write_locks=locks, who=who, max_bytes=max_bytes)
+        return await Folder.open(self.task.workspace, home=home, write_locks=locks, who=who, max_bytes=max_bytes)
+
+    async def _start_of(self, folder: Folder) -> JsonObject | None:
+        """What has to be stored of a folder that was just opened, so that its task can be resumed; None if it can't."""
+        from delegate.sandbox.workspace.start_state import start_state
+
+        tools = self.call.context.tools
+        also = {"tier": self.call.context.tier, "tools": None if tools is None else sorted(tools)}
+        state = await run_in_thread_if(not folder.is_empty, partial(start_state, folder))
+        return state and {**state, **also}
 
     def _job(self, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings

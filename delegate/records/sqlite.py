@@ -204,7 +204,7 @@ class Store:
             try:
                 yield
             except Exception as error:
-                if self._patience and _is_busy(error):
+                if self._patience and trouble_of(error, self._path).kind == "locked":
                     self._locked_until = time.monotonic() + PAUSE_SECONDS
                 raise
 
@@ -331,11 +331,6 @@ class Store:
             self._last_error = str(error)
             more = f"; {consequence}" if consequence else ""
             _log.warning("%s can't be written: %s%s", self._path, trouble_of(error, self._path), more)
-
-
-def _is_busy(error: Exception) -> bool:
-    code = getattr(error, "sqlite_errorcode", None) or 0
-    return code & 0xFF == sqlite3.SQLITE_BUSY or isinstance(error, TimeoutError)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
