@@ -2,6 +2,9 @@
 
     task ──▶ permit ──▶ workspace ──▶ child, under its deadline ──▶ artifacts ──▶ verdict ──▶ result, stored
 
+* Attempts: a task may be attempted several times, side by side. All are waited for, and the best one is chosen by its
+  verdict: a PASS, at the best level, with the best score, at the least cost. Each has a workspace, handle and record
+  of its own; none sees another, and nothing is tried again. What they spend counts together toward `max_cost_usd`.
 * What a task needs: it waits for the verdicts of other tasks of the call before it asks for a permit. `needs.py`
 * Who starts a child: `TaskRun.run` calls the `ChildRunner`: the built-in loop, a host's agent, a function or a command.
   A child is run once; nothing is retried.
@@ -25,14 +28,13 @@ from pathlib import Path
 from delegate._util.cancellation import Cancellation
 from delegate._util.threads import run_in_thread
 from delegate.budget import costs
-from delegate.engine.attempts import TaskAttempts
 from delegate.engine.consumers import Consumer
 from delegate.engine.needs import names_of
 from delegate.engine.scope import CallOptions, CallScope, Services
 from delegate.engine.task_run import TaskRun
 from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.models.connections import Connection
-from delegate.types import TIERS, Report, Task, Totals
+from delegate.types import LEVELS, TIERS, Attempt, Report, Task, TaskResult, Totals
 from delegate.types.errors import CallError
 from delegate.types.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.types.ports import Tool
@@ -104,7 +106,7 @@ class Executor:
         cancellation: Cancellation,
         consumers: tuple[Consumer[Event], ...],
         server_tools: tuple[Tool, ...],
-    ) -> tuple[CallScope, list[TaskAttempts]]:
+    ) -> "tuple[CallScope, list[TaskAttempts]]":
         """The attempts at each task, and what all of them share."""
         context, resumed = options.context, options.resumed
         ceiling = context.bounds(self.services.settings).ceiling
@@ -135,7 +137,7 @@ class Executor:
             self.services, context, options.author, ceiling, cancellation, reading, consumers, server_tools, shared
         )
         each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
-        groups = [TaskAttempts(call, n, *of_task, resumed) for n, of_task in each]
+        groups = [TaskAttempts(call, n, *of_task, options) for n, of_task in each]
         outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
         for run in (run for group in groups for run in group.runs):
             run.needs = {} if resumed else {name: outcomes[name] for name in run.task.needs}
@@ -163,6 +165,69 @@ class Executor:
         if not await self.services.records.take_over(resumed.handle, resumed.process):
             message = f"{resumed.handle} can't be resumed: another process resumed it first"
             raise CallError("cannot_resume", message, field="handle", hint="look at `delegate show`")
+
+
+class TaskAttempts:
+    """All attempts at the task in one position of a call: one for each connection. `run` must be called only once."""
+
+    def __init__(
+        self,
+        call: CallScope,
+        index: int,
+        task: Task,
+        connections: Sequence[Connection | None],
+        handles: Sequence[str],
+        options: CallOptions,
+    ) -> None:
+        several, self.ledger = len(connections) > 1, call.context.ledger
+        if several:
+            self.ledger = self.ledger.within("cost_usd", task.max_cost_usd)
+        pairs = zip(connections, handles, strict=True)
+        self.runs = [TaskRun(call, index, task, *pair, options.resumed, self.ledger) for pair in pairs]
+        for run in self.runs if several else ():
+            run.attempts = self.runs
+        self.chosen = self.runs[0]
+        self.outcome: asyncio.Future[TaskResult] = asyncio.get_running_loop().create_future()
+        """The task's result, for tasks that need it."""
+
+    async def run(self) -> TaskResult:
+        """Run all attempts, and return the result of the best one."""
+        try:
+            result = await (self._run_all() if self.chosen.attempts else self.chosen.run())
+            self.outcome.set_result(result)
+            return result
+        finally:
+            self.outcome.cancel()  # unless it is there
+
+    async def _run_all(self) -> TaskResult:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(run.run()) for run in self.runs]
+        results = [task.result() for task in running]
+        self.chosen, best = min(zip(self.runs, results, strict=True), key=lambda pair: _rank(pair[1]))
+        attempts = tuple(
+            Attempt(
+                chosen=result is best,
+                handle=result.handle,
+                status=result.status,
+                model=result.model,
+                cost_usd=result.cost_usd,
+                **{name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")},
+            )
+            for result in results
+        )
+        for run, result in zip(self.runs, results, strict=True):
+            run.result = result.model_copy(update={"attempts": attempts})
+        await self.chosen.call.services.records.note_attempts([run.handle for run in self.runs], attempts)
+        assert self.chosen.result is not None
+        return self.chosen.result
+
+
+def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:
+    """How far it is from the best: a PASS, at the best level, with the best score, at the least cost."""
+    verdict, cost = result.verdict, result.cost_usd
+    level = LEVELS.index(verdict.level) if result.good and verdict and verdict.level else len(LEVELS)
+    score = verdict.score if verdict and verdict.score is not None else 0.0
+    return not result.good, not result.examined, level, -score, cost is None, cost or 0.0
 
 
 async def _watch(runs: Sequence[TaskRun]) -> None:
