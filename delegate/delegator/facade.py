@@ -395,12 +395,16 @@ class Delegator:
         """A task to go on with: the records of those that it continues, oldest first, and its own; its summary, its
         run, and who wrote it. Raises CallError if it can't be gone on with.
         """
-        from delegate.engine.resume import refuse_unless_lost, spent  # loaded only where it is needed
+        from delegate.engine.resume import spent  # loaded only where it is needed
 
         code: CallErrorCode = "cannot_resume" if is_lost else "cannot_message"
-        record = await self._records.read(handle)
-        if is_lost or record is None:
-            record = refuse_unless_lost(record)
+        if (record := await self._records.read(handle)) is None:
+            hint = "`delegate runs` lists them"
+            raise CallError("unknown_handle", "there is no such record", field="handle", hint=hint)
+        if is_lost and (state := record["state"]) != "outcome_unknown":
+            why = {"running": "it is running", "ended": "it has ended"}.get(state, "its record is damaged")
+            hint = "`delegate message` continues it" if state == "ended" else None
+            raise CallError(code, f"{handle} can't be resumed: {why}", field="handle", hint=hint)
         run_id = record["run_id"]
         tasks = {task.handle: task for task in await self._records.tasks(run_id)}
         task = tasks.get(handle)

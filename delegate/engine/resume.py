@@ -137,17 +137,6 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         raise CallError("cannot_resume", message, field="handle", hint="run the task anew") from None
 
 
-def refuse_unless_lost(record: JsonObject | None) -> JsonObject:
-    """The record of a task, if that can be resumed. Raises CallError with the reason if it can't."""
-    if record is None:
-        raise CallError("unknown_handle", "there is no such record", field="handle", hint="`delegate runs` lists them")
-    if (state := record["state"]) != "outcome_unknown":
-        why = {"running": "it is running", "ended": "it has ended"}.get(state, "its record is damaged")
-        hint = "`delegate message` continues it" if state == "ended" else None
-        raise CallError("cannot_resume", f"{record['handle']} can't be resumed: {why}", field="handle", hint=hint)
-    return record
-
-
 def continued(
     records: Sequence[JsonObject], kept: JsonObject, message: str, criteria: Sequence[Any] | None, *, index: int
 ) -> Resumed:

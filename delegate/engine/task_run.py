@@ -486,11 +486,9 @@ class TaskRun:
         self._tools = ChildTools(self.call, self.task, self.connection, folder)
         tools = self._tools.offer(self.context, recorder, self.events, self._waiting, seconds)
         if self.task.mode == "goal":
-            from delegate.engine.claims import TaskClaims  # loaded only in goal mode
-            from delegate.engine.refusals import Refusals
+            from delegate.engine.claims import Refusals, TaskClaims  # loaded only in goal mode
 
             refused_before = self._start.get("refusals", ()) if self._start else ()
-            read_only = frozenset(tool.name for tool in tools if tool.read_only)
             self._claims = TaskClaims(
                 self.task,
                 recorder,
@@ -499,7 +497,6 @@ class TaskRun:
                 self.events.notify,
                 refusals=Refusals(self.task, tools, refused_before),
                 store=self._store_refusals,
-                only_reads=read_only.__contains__,
                 made=list(self.resumed.claims) if self.resumed else [],
             )
         incoming = Incoming()
