@@ -25,8 +25,8 @@ from delegate.child.job import ClaimReply
 from delegate.control.review import refusal, refused_criteria
 from delegate.judging.combine import combine, findings_of, weighted_score
 from delegate.judging.levels import VERIFIED
+from delegate.judging.order import with_skipped
 from delegate.judging.proof.files import same_file
-from delegate.judging.submission import result
 from delegate.judging.versions import judge_version, reading_version, rubric_version
 from delegate.records.recorder import Recorder
 from delegate.sandbox.workspace.folder import Folder
@@ -207,7 +207,7 @@ class Refusals:
 
     def task_without(self, refusals: Mapping[str, CriterionResult]) -> Task | None:
         """The task without these criteria and what depends on them; None if nothing is left."""
-        ids = {*refusals, *self._dependents(refusals)}
+        ids = with_skipped(self._task.acceptance_criteria, refusals)
         criteria = [criterion for criterion in self._task.acceptance_criteria if criterion.id not in ids]
         if not criteria and self._task.output_schema is None:
             return None
@@ -220,7 +220,7 @@ class Refusals:
         """The verdict on what was left, with what was refused before. None: nothing was left."""
         new = {criterion.id: criterion for criterion in verdict.criteria} if verdict else {}
         again = {id: refusal.model_copy(update={"reason": _still(refusal)}) for id, refusal in refusals.items()}
-        by_id = {**new, **again, **self._dependents(refusals)}
+        by_id = {**new, **with_skipped(self._task.acceptance_criteria, again), **again}
         results = tuple(by_id[criterion.id or ""] for criterion in self._task.criteria)
         if verdict is not None and all(criterion.outcome == "skipped" for criterion in new.values()):
             return verdict.model_copy(update={"criteria": results})  # the work was refused as a whole
@@ -244,18 +244,6 @@ class Refusals:
         # What is `findings_only` fails nothing, and what else failed still counts.
         counts = any(not refusal.findings_only for refusal in refusals.values())
         return verdict.model_copy(update={**fields, **(combined._asdict() if counts else {})})
-
-    def _dependents(self, refusals: Mapping[str, CriterionResult]) -> dict[str, CriterionResult]:
-        dependents: dict[str, CriterionResult] = {}
-        while True:
-            count = len(dependents)
-            for criterion in self._task.acceptance_criteria:
-                unmet = [id for id in criterion.depends_on if id in refusals or id in dependents]
-                if unmet and criterion.id not in dependents and criterion.id not in refusals:
-                    why = f"{unmet[0]}, which it depends on, is not met"
-                    dependents[criterion.id or ""] = result(criterion, "skipped", "nobody", "skipped", why)
-            if len(dependents) == count:
-                return dependents
 
     def _about(self, reading: CriterionReading | None, run: ChildRun) -> str:
         """A digest of what a criterion is about: the words of the report, files, calls. Without a reading, of all."""
