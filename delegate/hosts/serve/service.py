@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from delegate.budget.runs import KEPT_RUNS
 from delegate.contract import readback
 from delegate.delegator import Delegator
-from delegate.engine.delegation import Delegation
+from delegate.delegator.background import Delegation
 from delegate.hosts.serve import scoring
 from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult, WireError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
