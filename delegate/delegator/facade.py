@@ -283,12 +283,11 @@ class Delegator:
         """Return a report as text for the parent's model, as `answer` does."""
         return contract.render(report, limit=self.settings.result_chars)
 
-    def think_tool(self, dialect: Dialect) -> JsonObject:
-        """Return the definition of `think`, with which a parent checks a thought against its criteria.
+    think_tool = staticmethod(contract.think_tool)
+    """Returns the definition of `think` in a host's dialect, with which a parent checks a thought against its criteria.
 
-        A call and its result can be removed from the conversation, together, after the model's next turn.
-        """
-        return contract.think_tool(dialect)
+    A call and its result can be removed from the conversation, together, after the model's next turn.
+    """
 
     async def think_answer(self, arguments: Arguments) -> str:
         """Execute a call of `think`. Returns a checklist, or the call's error. No model is called."""

@@ -24,7 +24,7 @@ from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
 from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
-from delegate.engine.needs import given, obstacle
+from delegate.engine.needs import obstacle
 from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import (
     goal_end,
@@ -428,8 +428,8 @@ class TaskRun:
         self.folder = folder = await self._own_folder()
         current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
         services, resumed = self.call.services, self.resumed
-        if results := [(name, needed.result()) for name, needed in self.needs.items()]:
-            await folder.give(await run_in_thread(lambda: [given(*one) for one in results]))
+        if self.needs:
+            await folder.give({name: needed.result() for name, needed in self.needs.items()})
         kinds = {criterion.kind for criterion in self.task.criteria}
         has_shell = "shell" in kinds
         if has_shell or not services.uses_toolbox:

@@ -181,11 +181,10 @@ class Recorder:
         """A runner's return value, redacted unless it comes from `finish`."""
         if run is self._finished:
             return run
-        if len(run.output) > MAX_REPORT_CHARS:
-            failure = {"status": "failed", "error": _too_long(run.output)} if run.status == "completed" else {}
-            run = run.model_copy(update={"output": self._ends(run.output, MAX_REPORT_CHARS), **failure})
-        if len(run.artifacts) > MAX_ARTIFACTS:
-            run = run.model_copy(update={"artifacts": run.artifacts[:MAX_ARTIFACTS]})
+        is_too_long = len(run.output) > MAX_REPORT_CHARS and run.status == "completed"
+        failure = {"status": "failed", "error": _too_long(run.output)} if is_too_long else {}
+        cut = {"output": self._ends(run.output, MAX_REPORT_CHARS), "artifacts": run.artifacts[:MAX_ARTIFACTS]}
+        run = run.model_copy(update={**cut, **failure})
         return ChildRun.model_validate(encodable(redactor.value(run.model_dump(exclude_defaults=True))))
 
     def _ends(self, text: str, limit: int) -> str:

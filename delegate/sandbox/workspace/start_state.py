@@ -102,5 +102,5 @@ async def reopen(
     folder.knows_start = bool(stored.get("knows_start"))
     if stored.get("inputs"):  # what another process gave can't be given again: what was changed is removed
         states = {path: state for path, state in folder.start["files"].items() if is_in_inputs(path)}
-        folder.inputs = Inputs(root, home, (), states)
+        folder.inputs = Inputs(root, home, {}, states=states)
     return folder
