@@ -117,9 +117,7 @@ def tool(
         of_task["attempts"] = {"type": more["attempts"]["type"]}
     if "scratch" in fields:
         properties["scratch"] = more["scratch"]
-    # A child can write files, run commands and spend money, and a repeated call does so again.
-    hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-    return _envelope(dialect, name, description, parameters, "Delegate tasks", hints)
+    return _envelope(dialect, name, description, parameters)
 
 
 def _local_tool(
@@ -127,8 +125,11 @@ def _local_tool(
 ) -> JsonObject:
     """Return the definition of a tool that starts no child and reaches nothing outside."""
     schema = resources.schema(schema_name)
-    hints = {"readOnlyHint": reads, "destructiveHint": not reads, "idempotentHint": repeats, "openWorldHint": False}
-    return _envelope(dialect, schema["name"], schema["description"], schema["parameters"], title, hints)
+    definition = _envelope(dialect, schema["name"], schema["description"], schema["parameters"])
+    if dialect == "mcp":
+        hints = {"readOnlyHint": reads, "destructiveHint": not reads, "idempotentHint": repeats, "openWorldHint": False}
+        definition |= {"title": title, "annotations": hints}
+    return definition
 
 
 read_tool = partial(_local_tool, "read_delegation", "Read a delegated task's report")
@@ -143,9 +144,7 @@ think_tool = partial(_local_tool, "think", "Think")
 """Returns the definition of `think`, with which a parent checks a thought against its criteria."""
 
 
-def _envelope(
-    dialect: Dialect, name: str, description: str, parameters: JsonObject, title: str, hints: JsonObject
-) -> JsonObject:
+def _envelope(dialect: Dialect, name: str, description: str, parameters: JsonObject) -> JsonObject:
     """Return a definition with the keys of a dialect, and its parameters in the dialect's part of JSON Schema."""
     text, is_strict = {"name": name, "description": description}, dialect.endswith("-strict")
     parameters = _strict(parameters) if is_strict else parameters
@@ -161,13 +160,10 @@ def _envelope(
         case "gemini":
             return {**text, "parametersJsonSchema": _without_null(parameters)}
         case "mcp":
-            return {
-                "name": name,
-                "title": title,
-                "description": description,
-                "inputSchema": parameters,
-                "annotations": hints,
-            }
+            # A child can write files, run commands and spend money, and a repeated call does so again.
+            hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+            title = {"title": "Delegate tasks"}
+            return {"name": name, **title, "description": description, "inputSchema": parameters, "annotations": hints}
 
 
 _TEXT: JsonObject = {"type": "string"}

@@ -283,13 +283,12 @@ class Records:
         """
         now, process = time.time(), this_process()
         is_long = sum(len(task.goal) + len(task.context or "") for *_, task in tasks) > LARGE_CHARS
-
-        def texts() -> list[str]:
-            return [redactor.json(task.model_dump_json(exclude_defaults=True)) for *_, task in tasks]
-
+        texts = await run_in_thread_if(
+            is_long, lambda: [redactor.json(task.model_dump_json(exclude_defaults=True)) for *_, task in tasks]
+        )
         inserts: list[Statement] = [
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
-            for (handle, index, _), text in zip(tasks, await run_in_thread_if(is_long, texts), strict=True)
+            for (handle, index, _), text in zip(tasks, texts, strict=True)
         ]
         for handle, *_ in tasks:
             if mailbox_of:

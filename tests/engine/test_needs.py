@@ -596,8 +596,9 @@ async def test_a_process_that_goes_on_with_a_lost_one_knows_what_was_given(tmp_p
     (earlier / "a.txt").write_text("a")
     (artifact,) = changes.changes_since({}, earlier).artifacts
     folder = await Folder.open(None, home=home)
-    left = {"workspace": str(earlier), "artifacts": (artifact,)}
-    result = TaskResult(verdict=None, task_index=0, status="completed", summary="the report", **left)
+    result = TaskResult(
+        verdict=None, task_index=0, status="completed", summary="x", workspace=str(earlier), artifacts=(artifact,)
+    )
     await folder.give({"first": result})
     stored = json.loads(json.dumps(start_state(folder)))
     (folder.root / "b.txt").write_text("b")
