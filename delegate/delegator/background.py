@@ -225,6 +225,10 @@ class Background:
     outlives_session: bool = field(default=False, init=False)
     """Whether calls go on after the session that made them, so that parents can be told."""
 
+    def __post_init__(self) -> None:
+        self.messages = self._records.messages
+        """Returns the messages that were sent to a child, and what became of each."""
+
     async def start(
         self,
         *tasks: Task,
@@ -336,13 +340,6 @@ class Background:
             assert error is not None
             raise error.as_raised()
         return (await self._records.messages(delegation.handles[0]))[0]
-
-    async def messages(self, handle: str) -> "list[SentMessage]":
-        """The messages that were sent to a child, and what became of each.
-
-        Raises DelegateError if the records can't be read.
-        """
-        return await self._records.messages(handle)
 
     def delegation(self, handle: str) -> Delegation | None:
         """The call that this task belongs to, as far as it was made here and is remembered."""

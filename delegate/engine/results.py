@@ -6,11 +6,21 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from delegate.judging.output import parse_json
 from delegate.records.recorder import encodable
-from delegate.types import ChildRun, ErrorDetail, GoalEnd, Receipt, ReceiptCounts, Task, TaskResult, Verdict
+from delegate.types import (
+    ChildRun,
+    ErrorDetail,
+    GoalEnd,
+    Receipt,
+    ReceiptCounts,
+    ReceiptStatus,
+    Task,
+    TaskResult,
+    Verdict,
+)
 
 
 def summary_of(child: ChildRun, handle: str, max_chars: int) -> str:
@@ -58,11 +68,7 @@ def receipt_counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCou
     return ReceiptCounts(
         recorded=recorded,
         total=len(receipts),
-        ok=statuses.count("ok"),
-        error=statuses.count("error"),
-        denied=statuses.count("denied"),
         why_denied=next((receipt.output for receipt in receipts if receipt.status == "denied"), None),
-        timeout=statuses.count("timeout"),
-        unknown=statuses.count("unknown"),
         tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
+        **{status: statuses.count(status) for status in get_args(ReceiptStatus)},
     )

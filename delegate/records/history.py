@@ -28,8 +28,7 @@ from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
 from delegate.records.recorder import LARGE_CHARS, is_large
-from delegate.records.sqlite import Store
-from delegate.records.trouble import explained, trouble_of
+from delegate.records.sqlite import Store, explained, trouble_of
 from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, SentMessage, Task, TaskResult, Usage
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import EventKind
