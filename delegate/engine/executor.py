@@ -234,8 +234,8 @@ async def _watch(runs: Sequence[TaskRun]) -> None:
     """Look now and then at the workspaces of running children."""
     while True:
         await asyncio.sleep(WATCH_SECONDS)
-        for run in runs:
-            run.look()
+        for deadline in filter(None, (run.deadline for run in runs)):
+            deadline.look()
 
 
 def _totals(groups: Sequence[TaskAttempts], seconds: float) -> Totals:

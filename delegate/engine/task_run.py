@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-from delegate._util.cancellation import Cancellation, reraise_pending_cancel, run_stoppable
+from delegate._util.cancellation import Cancellation, Deadline, reraise_pending_cancel, run_stoppable
 from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate._util.threads import run_in_thread, run_in_thread_if
@@ -22,7 +23,6 @@ from delegate.child.loop import AgentLoop
 from delegate.child.project_notes import ProjectNotes, is_own_project, read_notes
 from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
-from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
 from delegate.engine.needs import obstacle
 from delegate.engine.questions import Heard, Questions
@@ -94,7 +94,7 @@ class TaskRun:
     """Stops this task alone."""
     folder: Folder | None = None
     result: TaskResult | None = None
-    _deadline: ChildDeadline | None = None
+    deadline: "ChildDeadline | None" = None
     _claims: "TaskClaims | None" = None
     _before: "ChecksBefore | None" = None
     """The shell checks on the files of before, while the child works."""
@@ -170,11 +170,6 @@ class TaskRun:
                 self.events.done(self.result)
             operation.finished(result)
             return result
-
-    def look(self) -> None:
-        """Look how large the workspace of the running child is."""
-        if self._deadline is not None:
-            self._deadline.look()
 
     def _built(self, child: ChildRun, verdict: Verdict | None, start: float) -> TaskResult:
         """The result of a task whose child has finished and, if the task has criteria, was judged."""
@@ -283,7 +278,7 @@ class TaskRun:
             job = await self._prepare(recorder)
             if isinstance(job, ChildRun):
                 return job
-            folder, deadline = job.folder, self._deadline
+            folder, deadline = job.folder, self.deadline
             assert deadline is not None
             try:
                 async with deadline:
@@ -334,10 +329,10 @@ class TaskRun:
             return recorder.finish(status, error=detail)
         own_seconds = min(self.task.timeout_seconds or math.inf, self.call.services.settings.timeout_seconds)
         own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
-        self._deadline = ChildDeadline(folder, cancellation, own_seconds, caller.seconds_left())
+        self.deadline = ChildDeadline(folder, cancellation, own_seconds, caller.seconds_left())
         self._questions = self._asking()
         with use_context(self.context):
-            job = self._job(folder, recorder, self._deadline.seconds)
+            job = self._job(folder, recorder, self.deadline.seconds)
         self.events.notify(ChildStarted, model=self._model.id if self._model else None, instead_of=None, reason=None)
         return job
 
@@ -376,7 +371,7 @@ class TaskRun:
         failed = self._fallback.failed[-1]
         self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
         self.connection = other
-        seconds = self._deadline.seconds_left if self._deadline else None
+        seconds = self.deadline.seconds_left if self.deadline else None
         return self._job(job.folder, job.recorder, job.seconds if seconds is None else seconds)
 
     @property
@@ -404,8 +399,8 @@ class TaskRun:
     @contextmanager
     def _waiting(self, reason: WaitReason | None = None) -> Generator[None]:
         """A wait of the child, which doesn't count as its own time."""
-        assert self._deadline is not None
-        with self._deadline.paused(), self.events.reporting_wait(reason):
+        assert self.deadline is not None
+        with self.deadline.paused(), self.events.reporting_wait(reason):
             yield
 
     @asynccontextmanager
@@ -558,6 +553,59 @@ class TaskRun:
         return Questions(
             self.task.goal, self.events, services.records, on_question, most, self._waiting, self.permit.released, asked
         )
+
+
+class ChildDeadline(Deadline):
+    """A child's deadline, which also expires when its workspace gets too large. It raises `WorkspaceTooLarge` then.
+
+    That is found by `look`, which needs a task only where something may be too large.
+    """
+
+    def __init__(self, folder: Folder, cancellation: Cancellation, seconds: float, at_most: float | None) -> None:
+        self.seconds = seconds if at_most is None else min(seconds, at_most)
+        super().__init__(cancellation, self.seconds, at_most)
+        self._folder = folder
+        self._error: WorkspaceTooLarge | None = None
+        self._is_running = False
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        await super().__aenter__()
+        self._is_running = True
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_running = False
+        try:
+            await super().__aexit__(kind, error, trace)
+        except TimeoutError:
+            if self._error is None:
+                raise
+            raise self._error from None
+        finally:
+            if self._looking is not None:
+                self._looking.cancel()
+                await asyncio.wait([self._looking])
+
+    @property
+    def allowed(self) -> str:
+        """Its time, in words."""
+        return f"{self.seconds:.6g} s{', the time that the run had left' if self.seconds == self._at_most else ''}"
+
+    def look(self) -> None:
+        """Look how large the workspace is, unless that is being done."""
+        is_looking = self._looking is not None and not self._looking.done()
+        if self._is_running and not is_looking and self._folder.may_be_too_large:
+            self._looking = self._loop.create_task(self._check())
+
+    async def _check(self) -> None:
+        try:
+            await self._folder.check_size(soon=False)
+        except WorkspaceTooLarge as error:
+            if not self.expired():
+                self._error = error
+                self.cancel()
 
 
 def _shown(of: ChildRun | Verdict | None, *names: str) -> JsonObject:

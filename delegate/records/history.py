@@ -307,7 +307,7 @@ class Records:
             if trouble.kind in ("full", "failing", "not_writable"):
                 message = f"records can't be written to {self._path}: {trouble.why}"
                 raise CallError("home_not_writable", message, hint=f"nothing was run; {trouble.fix}") from None
-            await self._write(*inserts)
+            await self.flush(*inserts)
             return
         if time.monotonic() >= self._next_cleanup:
             self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
@@ -328,20 +328,17 @@ class Records:
         store can't be written, the task can't be resumed.
         """
         starts = [] if start is None else [("INSERT OR REPLACE INTO starts VALUES (?, ?)", (handle, json.dumps(start)))]
-        await self._write(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
+        await self.flush(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
 
-    async def flush(self) -> None:
-        """Commit all events so far, unless the store can't be written."""
-        await self._write()
+    async def flush(self, *statements: Statement) -> None:
+        """Commit all events so far, unless the store can't be written. Statements wait in a side file then."""
+        with suppress(*_FAILURES):
+            await self._store.write(*statements, keep=True)
 
     async def note_attempts(self, handles: Sequence[str], attempts: Sequence[Attempt]) -> None:
         """Add to the results of all attempts at a task how they compare."""
         text = json.dumps([attempt.model_dump(mode="json") for attempt in attempts])
-        await self._write(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
-
-    async def _write(self, *statements: Statement) -> None:
-        with suppress(*_FAILURES):
-            await self._store.write(*statements, keep=True)
+        await self.flush(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
 
     async def start(self, handle: str) -> JsonObject | None:
         """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing."""
@@ -359,9 +356,9 @@ class Records:
         Raises DelegateError if the records can't be written.
         """
         new = this_process()
-        statements = (_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new)
+        move = mailbox.MOVE, (new, handle, process, mailbox.continued_from(handle) is not None)
         with explained("the records can't be written", self._path):
-            rows = await self._store.write(*statements)
+            rows = await self._store.write((_TAKE_OVER, (new, handle, process)), move)
         with suppress(DelegateError):  # there is nothing to read then
             self._note_sent()
         return rows > 0

@@ -62,7 +62,8 @@ UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
     SELECT 1 FROM tasks WHERE tasks.handle = messages.handle AND ended_at IS NULL AND NOT {_HAS_STOPPED}
 )
 """  # noqa: S608
-_MOVE = """
+# A process that has taken a task over gets what its child needs and hasn't read.
+MOVE = """
 UPDATE messages SET process = ?1 WHERE handle = ?2 AND process = ?3 AND delivered_at IS NULL
     AND (id IN (SELECT message FROM questions WHERE handle = ?2)
         OR (?4 AND rowid = (SELECT MIN(rowid) FROM messages WHERE handle = ?2)))
@@ -119,11 +120,6 @@ def continuation_of(handle: str) -> str:
     """The handle under which a task continues."""
     run_id, _, number = handle.rpartition("-")
     return f"{run_id}-0{number}"
-
-
-def moved(handle: str, process: str, new: str) -> Statement:
-    """The statement by which a process that has taken a task over gets what its child needs and hasn't read."""
-    return _MOVE, (new, handle, process, continued_from(handle) is not None)
 
 
 def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
