@@ -17,6 +17,7 @@ from delegate.contract import Arguments, CallProgress, readback
 from delegate.engine.consumers import Consumer, as_consumer, settle
 from delegate.engine.error_mapping import refusal
 from delegate.records.history import Records, TaskSummary
+from delegate.records.mailbox import sendable
 from delegate.types import Parent, ParentQuestion, Report, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import Event, EventSink
@@ -316,8 +317,6 @@ class Background:
                 runner takes messages, as the built-in child does. A task continues once, if it had a fresh workspace.
             DelegateError: The records can't be read or written.
         """
-        from delegate.records.mailbox import sendable  # loaded on first use
-
         text = sendable(text)
         try:
             if acceptance_criteria is None:

@@ -315,7 +315,11 @@ class TaskRun:
         try:
             caller.refuse_if_over()
             async with deadline:
-                if self.needs and (why := await self._why_blocked()):
+                if self.needs:
+                    with self.events.reporting_wait("needs"):
+                        await asyncio.wait(self.needs.values())
+                obstacles = (obstacle(name, needed.result()) for name, needed in self.needs.items())
+                if why := "; ".join(filter(None, obstacles)):
                     return recorder.finish("failed", error=ErrorDetail(code="blocked", message=why))
                 with self.events.reporting_wait("permit" if caller.run.permits.is_full else None):
                     await self.permit.acquire()
@@ -335,12 +339,6 @@ class TaskRun:
             job = self._job(folder, recorder, self.deadline.seconds)
         self.events.notify(ChildStarted, model=self._model.id if self._model else None, instead_of=None, reason=None)
         return job
-
-    async def _why_blocked(self) -> str:
-        """Wait for the tasks that this one needs. Returns why it can't start; empty if it can."""
-        with self.events.reporting_wait("needs"):
-            await asyncio.wait(self.needs.values())
-        return "; ".join(why for name, needed in self.needs.items() if (why := obstacle(name, needed.result())))
 
     def _started(self, job: Job) -> Awaitable[ChildRun]:
         """The run of the child, which is awaited."""

@@ -97,18 +97,16 @@ _SET_ATTEMPTS = (
     "UPDATE tasks SET result = json_set(result, '$.attempts', json(?)) WHERE handle = ? AND json_valid(result)"
 )
 # Of several attempts at a task, which begin together, the chosen one counts, or the first until one is chosen.
-_IS_OTHER = """
-(CASE WHEN instr(result, '"chosen":') AND json_valid(result) THEN EXISTS (
-    SELECT 1 FROM json_each(result, '$.attempts')
-    WHERE json_extract(value, '$.handle') = handle AND NOT json_extract(value, '$.chosen')
-) ELSE ROW_NUMBER() OVER (PARTITION BY tasks.began_at, task_index ORDER BY tasks.rowid) > 1 END)
-"""
-_SELECT_TASKS = f"""
+_SELECT_TASKS = """
 SELECT handle, run_id, depth, process AS state, began_at, ended_at, status, verdict, cost_usd,
     CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END AS goal, task_index,
-    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) > 0 AS estimated, {_IS_OTHER} AS other_attempt
-FROM tasks WHERE {{which}} = ? ORDER BY rowid LIMIT ?
-"""  # noqa: S608
+    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) > 0 AS estimated,
+    (CASE WHEN instr(result, '"chosen":') AND json_valid(result) THEN EXISTS (
+        SELECT 1 FROM json_each(result, '$.attempts')
+        WHERE json_extract(value, '$.handle') = handle AND NOT json_extract(value, '$.chosen')
+    ) ELSE ROW_NUMBER() OVER (PARTITION BY tasks.began_at, task_index ORDER BY tasks.rowid) > 1 END) AS other_attempt
+FROM tasks WHERE {which} = ? ORDER BY rowid LIMIT ?
+"""
 """The columns are the fields of `TaskSummary`."""
 _SELECT_PAST = """
 SELECT json_extract(result, '$.requested_model'), cost_usd, json_extract(result, '$.verification_share'),
@@ -477,12 +475,8 @@ class Records:
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, newest first."""
-
-        def select(connection: sqlite3.Connection) -> list[RunSummary]:
-            run_ids = connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall()
-            return [_run_summary(_tasks(connection, "run_id", run_id)) for (run_id,) in run_ids]
-
-        return await self._query(select) or []
+        found = [await self.tasks(run_id) for (run_id,) in await self._rows(_SELECT_LATEST_RUNS, limit)]
+        return [_run_summary(tasks) for tasks in found if tasks]
 
     async def past_tasks(self, model: str | None) -> "list[PastTask]":
         """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""
