@@ -25,16 +25,7 @@ from delegate.models.overrides import effective_catalog
 from delegate.policy.settings import Settings, SettingsOptions, load_settings, override
 from delegate.records.history import Records, TaskSummary
 from delegate.records.mailbox import continued_from
-from delegate.types import (
-    Author,
-    JsonObject,
-    Parent,
-    Receipt,
-    Report,
-    RunStatus,
-    Task,
-    Verdict,
-)
+from delegate.types import Author, JsonObject, Parent, Receipt, Report, RunStatus, Task, Verdict
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError, ConfigError
 from delegate.types.events import EventSink

@@ -3,24 +3,15 @@
 import shlex
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from delegate.judging.output import parse_json
 from delegate.records.recorder import encodable
-from delegate.types import (
-    ChildRun,
-    ErrorDetail,
-    GoalEnd,
-    Receipt,
-    ReceiptCounts,
-    ReceiptStatus,
-    Task,
-    TaskResult,
-    Verdict,
-)
+from delegate.types import ChildRun, ErrorDetail, GoalEnd, Receipt, ReceiptCounts, Task, TaskResult, Verdict
 
 
 def summary_of(child: ChildRun, handle: str, max_chars: int) -> str:
@@ -63,12 +54,10 @@ def program() -> str:
 
 
 def receipt_counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
-    statuses = [receipt.status for receipt in receipts]
-    succeeded = [receipt.tool for receipt in receipts if receipt.status == "ok"]
     return ReceiptCounts(
         recorded=recorded,
         total=len(receipts),
         why_denied=next((receipt.output for receipt in receipts if receipt.status == "denied"), None),
-        tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
-        **{status: statuses.count(status) for status in get_args(ReceiptStatus)},
+        tools=dict(Counter(receipt.tool for receipt in receipts if receipt.status == "ok")),
+        **Counter(receipt.status for receipt in receipts),
     )

@@ -49,13 +49,7 @@ from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.telemetry import operations
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Task, TaskResult, Verdict
 from delegate.types.errors import CallError, DelegateError, ProviderError, WorkspaceTooLarge
-from delegate.types.events import (
-    ChildDone,
-    ChildStarted,
-    MessageDelivered,
-    VerdictGiven,
-    WaitReason,
-)
+from delegate.types.events import ChildDone, ChildStarted, MessageDelivered, VerdictGiven, WaitReason
 from delegate.types.ports import Incoming
 
 if TYPE_CHECKING:
