@@ -31,10 +31,10 @@ from delegate.budget import costs
 from delegate.engine.consumers import Consumer
 from delegate.engine.needs import names_of
 from delegate.engine.scope import CallOptions, CallScope, Services
-from delegate.engine.task_run import TaskRun
+from delegate.engine.task_run import TaskRun, shown
 from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.models.connections import Connection
-from delegate.types import LEVELS, TIERS, Attempt, Report, Task, TaskResult, Totals
+from delegate.types import LEVELS, TIERS, Attempt, Report, Task, TaskResult
 from delegate.types.errors import CallError
 from delegate.types.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.types.ports import Tool
@@ -89,7 +89,11 @@ class Executor:
             finally:
                 watching.cancel()
                 await call.reading.close()
-                totals = _totals(groups, time.monotonic() - start)
+                chosen = [group.chosen.result for group in groups if group.chosen.result]
+                others = [
+                    run.result for group in groups for run in group.runs if run.result and run is not group.chosen
+                ]
+                totals = costs.totals(chosen, time.monotonic() - start, others=others)
                 if reports_run:
                     sums = totals.model_dump(include={"tasks", "passed", "failed", "cost_usd", "seconds"})
                     call.deliver(RunDone(run_id=run_id, at=time.time(), **sums))
@@ -207,11 +211,8 @@ class TaskAttempts:
         attempts = tuple(
             Attempt(
                 chosen=result is best,
-                handle=result.handle,
-                status=result.status,
-                model=result.model,
-                cost_usd=result.cost_usd,
-                **{name: getattr(result.verdict, name, None) for name in ("verdict", "code", "level", "score")},
+                **shown(result, "handle", "status", "model", "cost_usd"),
+                **shown(result.verdict, "verdict", "code", "level", "score"),
             )
             for result in results
         )
@@ -236,12 +237,3 @@ async def _watch(runs: Sequence[TaskRun]) -> None:
         await asyncio.sleep(WATCH_SECONDS)
         for deadline in filter(None, (run.deadline for run in runs)):
             deadline.look()
-
-
-def _totals(groups: Sequence[TaskAttempts], seconds: float) -> Totals:
-    """The sums over a call: the cost of all attempts, and the counts of the chosen ones."""
-    runs = [(run.result, run is group.chosen) for group in groups for run in group.runs]
-    results, others = (
-        [one for one, chosen in runs if one is not None and chosen is wanted] for wanted in (True, False)
-    )
-    return costs.totals(results, seconds, others=others)

@@ -49,10 +49,8 @@ class TaskEvents:
             values = {name: redactor.value(value) for name, value in values.items()}
         if is_recorded:
             self._call.services.records.event(self.handle, kind, values, at=at)
-        if has_consumers:
-            self._deliver(make, values, at)
-
-    def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject | str, at: float) -> None:
+        if not has_consumers:
+            return
         run_id = self._call.context.run.id
         try:
             fields = json.loads(values) if isinstance(values, str) else values

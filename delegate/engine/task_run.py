@@ -137,13 +137,13 @@ class TaskRun:
                         ChildDone,
                         error=child.error.code if child.error else None,
                         artifacts=len(child.artifacts),
-                        **_shown(child, "status", "steps", "cost_usd", "seconds"),
+                        **shown(child, "status", "steps", "cost_usd", "seconds"),
                     )
                     child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
                     verdict = verdict or await self._judge(child, self.ledger)
                     verified = verdict is not None and verdict.verified
-                    shown = _shown(verdict, "verdict", "code", "decided_by", "level")
-                    self.events.notify(VerdictGiven, verified=verified, **shown)
+                    fields = shown(verdict, "verdict", "code", "decided_by", "level")
+                    self.events.notify(VerdictGiven, verified=verified, **fields)
                 finally:
                     if self._before is not None:
                         await self._before.close()
@@ -600,6 +600,6 @@ class ChildDeadline(Deadline):
                 self.cancel()
 
 
-def _shown(of: ChildRun | Verdict | None, *names: str) -> JsonObject:
-    """What an event shows of a run or a verdict."""
+def shown(of: ChildRun | TaskResult | Verdict | None, *names: str) -> JsonObject:
+    """What is shown of a run, a result or a verdict; None for all of a verdict that there isn't."""
     return {name: getattr(of, name, None) for name in names}

@@ -115,9 +115,6 @@ FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer') AND json_valid(result) AND json_valid(task)
     AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') = ?1 OR ?1 IS NULL END LIMIT 200
 """
-_SELECT_LATEST_RUNS = (
-    "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
-)
 _SELECT_RECORD = f"""
 SELECT workspace, task, run, {candidate_lists.RESULT}
 FROM tasks {candidate_lists.JOINED} WHERE handle = ?
@@ -475,7 +472,10 @@ class Records:
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, newest first."""
-        found = [await self.tasks(run_id) for (run_id,) in await self._rows(_SELECT_LATEST_RUNS, limit)]
+        latest = (
+            "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
+        )
+        found = [await self.tasks(run_id) for (run_id,) in await self._rows(latest, limit)]
         return [_run_summary(tasks) for tasks in found if tasks]
 
     async def past_tasks(self, model: str | None) -> "list[PastTask]":

@@ -16,7 +16,7 @@ import time
 from delegate._util.processes import is_alive
 from delegate._util.redaction import redactor
 from delegate.records.aside import Statement
-from delegate.types import SentMessage
+from delegate.types import JsonObject, MessageState, SentMessage
 from delegate.types.errors import CallError
 
 MAX_MESSAGES = 20
@@ -129,15 +129,7 @@ def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
         id, text, sent_at, delivered_at, is_open, process, is_answer = row
         is_needed = bool(is_answer) or (n == 0 and continued_from(handle) is not None)
         waits = is_open and (is_needed or is_alive(process))
-        found.append(
-            SentMessage(
-                id=id,
-                handle=handle,
-                state="delivered" if delivered_at is not None else "queued" if waits else "never_read",
-                text=text,
-                sent_at=sent_at,
-                delivered_at=delivered_at,
-                is_answer=bool(is_answer),
-            )
-        )
+        state: MessageState = "delivered" if delivered_at is not None else "queued" if waits else "never_read"
+        times: JsonObject = {"sent_at": sent_at, "delivered_at": delivered_at}
+        found.append(SentMessage(id=id, handle=handle, state=state, text=text, is_answer=bool(is_answer), **times))
     return found

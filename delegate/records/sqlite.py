@@ -398,11 +398,10 @@ class Store:
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
     """The device and inode of the file, or None if there is no file."""
-    try:
+    with contextlib.suppress(OSError):
         stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino
+        return stat.st_dev, stat.st_ino
+    return None
 
 
 # ------------------------------------------------------------------------------------- other processes, and the end
@@ -425,20 +424,17 @@ def locked(path: Path, seconds: float) -> Generator[bool]:
     fd = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
     _held.add(fd)
     try:
-        yield _acquired(fd, path, seconds)
+        is_alone = True
+        try:
+            lock_file(fd, seconds)
+        except BlockingIOError:
+            raise TimeoutError(f"another process has held {path}-lock for {seconds:g} s") from None
+        except OSError:
+            is_alone = False
+        yield is_alone
     finally:
         _held.discard(fd)
         os.close(fd)
-
-
-def _acquired(fd: int, path: Path, seconds: float) -> bool:
-    try:
-        lock_file(fd, seconds)
-    except BlockingIOError:
-        raise TimeoutError(f"another process has held {path}-lock for {seconds:g} s") from None
-    except OSError:
-        return False
-    return True
 
 
 def _pause() -> None:
