@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delegate._util.cancellation import Cancellation
     from delegate.child.job import ChildRunner, Job, workspace
     from delegate.delegator import Delegator
-    from delegate.engine.delegation import Delegation
+    from delegate.delegator.background import Delegation
     from delegate.policy.settings import Settings
     from delegate.types import ChildRun, Parent, Receipt, Report, Task, TaskResult, Verdict
     from delegate.types.errors import CallError, ConfigError, DelegateError, ToolError
@@ -50,7 +50,7 @@ _MODULES = {
     "delegate._util.cancellation": ("Cancellation",),
     "delegate.child.job": ("ChildRunner", "Job", "workspace"),
     "delegate.delegator": ("Delegator",),
-    "delegate.engine.delegation": ("Delegation",),
+    "delegate.delegator.background": ("Delegation",),
     "delegate.types.errors": ("CallError", "ConfigError", "DelegateError", "ToolError"),
     "delegate.types.events": ("Event",),
     "delegate.types.ports": ("Tool",),

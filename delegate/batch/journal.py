@@ -22,8 +22,7 @@ from delegate._util.processes import is_alive, this_process
 from delegate.batch.item import Item, ItemOutcome, ItemState
 from delegate.records import candidate_lists
 from delegate.records.history import DAY, Ending, Records
-from delegate.records.sqlite import Store
-from delegate.records.trouble import explained
+from delegate.records.sqlite import Store, explained
 from delegate.types import TaskResult
 from delegate.types.errors import CallError, DelegateError
 

@@ -13,7 +13,7 @@ from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
-from delegate.engine.options import CallOptions
+from delegate.engine.scope import CallOptions
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
 from delegate.records.history import Records

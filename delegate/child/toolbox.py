@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from delegate import contract
 from delegate._util import resources
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget.nested import child_environment
+from delegate.contract import think
 from delegate.sandbox.commands.commands import Approve, Commands
 from delegate.sandbox.filesystem import files, media, search
 from delegate.sandbox.filesystem.files import Excerpt
@@ -387,7 +387,7 @@ async def _fetch_url(context: _Context, args: _FetchUrl) -> str:
 
 async def _think(arguments: Mapping[str, Any]) -> str:
     try:
-        return contract.render_thought(contract.parse_think(arguments))
+        return think.render_thought(think.parse_think(arguments))
     except CallError as problem:
         raise ToolError(f"{problem.message}: {problem.hint}" if problem.hint else problem.message) from problem
 

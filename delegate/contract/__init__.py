@@ -24,60 +24,26 @@ from delegate.contract.dialects import (
 )
 from delegate.contract.parse import CheckSchema, parse_call, take_flag
 from delegate.contract.progress import CallProgress
-from delegate.contract.readback import (
-    MAX_LISTED,
-    ReadRequest,
-    other_run,
-    parse_merge,
-    parse_message,
-    parse_read,
-    parse_stop,
-    render_list,
-    render_running,
-    render_slice,
-    report_in,
-    run_of,
-    unknown_handle,
-    with_messages,
-)
 from delegate.contract.reading import Arguments
 from delegate.contract.render import headline, render, render_result
-from delegate.contract.think import Thought, parse_think, render_thought
 
 __all__ = [
     "DIALECTS",
-    "MAX_LISTED",
     "Arguments",
     "CallProgress",
     "CheckSchema",
     "Dialect",
     "Limits",
-    "ReadRequest",
-    "Thought",
     "Variant",
     "headline",
     "merge_tool",
     "message_tool",
-    "other_run",
     "parse_call",
-    "parse_merge",
-    "parse_message",
-    "parse_read",
-    "parse_stop",
-    "parse_think",
     "read_tool",
     "render",
-    "render_list",
     "render_result",
-    "render_running",
-    "render_slice",
-    "render_thought",
-    "report_in",
-    "run_of",
     "stop_tool",
     "take_flag",
     "think_tool",
     "tool",
-    "unknown_handle",
-    "with_messages",
 ]

@@ -5,9 +5,9 @@ task, reads its report, stops it, sends it a message, or merges its changes.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
-from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted
+from delegate._util.fencing import clean, fence, new_nonce, one_line
 from delegate.contract.progress import CallProgress
 from delegate.contract.reading import Arguments, join, kind_of, read_object, show
 from delegate.contract.render import data_notice, mark_verdicts, verdict_line
@@ -15,8 +15,6 @@ from delegate.types import JsonObject, ParentQuestion, TaskResult
 from delegate.types.errors import CallError
 
 _EXAMPLE = 'send {"handle": "1f2e3d4c5b6a-0"}, with the handle from the result'
-MAX_LISTED = 12
-"""How many tasks are listed for a call without a handle."""
 
 
 class ReadRequest(NamedTuple):
@@ -28,21 +26,6 @@ class ReadRequest(NamedTuple):
     """In characters. None for the result."""
     wait_seconds: float | None
     """How long to wait for a task that is still running. None: as long as the caller can."""
-
-
-class ListedTask(Protocol):
-    """A task in the list."""
-
-    @property
-    def handle(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def status(self) -> str | None: ...
-    @property
-    def verdict(self) -> str | None: ...
-    @property
-    def goal(self) -> str: ...
 
 
 def run_of(handle: str) -> str:
@@ -198,24 +181,6 @@ def _asked(question: ParentQuestion) -> str:
         f"Answer it with message_delegation: this handle, and your answer as text{choice}. It waits {minutes:.0f} min, "
         "and decides itself then. Your answer is no proof for its verdict."
     )
-
-
-def with_messages(text: str, states: Sequence[str]) -> str:
-    """Return what is read of a task with what became of the messages to its child, before the last line."""
-    counts = [f"{states.count(state)} {state.replace('_', ' ')}" for state in dict.fromkeys(states)]
-    start, _, last = text.rpartition("\n")
-    return f"{start}\nyour messages to it: {', '.join(counts)}\n{last}" if counts else text
-
-
-def render_list(tasks: Sequence[ListedTask]) -> str:
-    """Return the latest tasks of a parent, one per line."""
-    if not tasks:
-        return "no tasks have been delegated yet"
-    shown: list[str] = []
-    for task in tasks[:MAX_LISTED]:
-        state = task.state if task.state != "ended" else task.verdict or f"no verdict ({task.status})"
-        shown.append(f"{task.handle}  {state}  {quoted(task.goal, 100)}")
-    return "\n".join(["The latest delegated tasks, newest first:", *shown])
 
 
 def _number(fields: Mapping[str, object], name: str, unit: str) -> float | None:

@@ -8,7 +8,7 @@ from delegate._util.cancellation import Cancellation
 from delegate.batch.backend import Backend
 from delegate.batch.batch import Batch, BatchConfig
 from delegate.batch.item import Item
-from delegate.batch.journal import BatchSummary, Journal, Rerun
+from delegate.batch.journal import Journal, Rerun
 from delegate.batch.results_file import ResultsFile
 from delegate.batch.runner import BatchPlan, BatchRunner
 from delegate.batch.sources import Source, source_of
@@ -31,7 +31,9 @@ class Batches:
     _close_delegator: Callable[[], Awaitable[None]]
 
     def __post_init__(self) -> None:
-        self._journal = Journal(self._settings.home, self._records, keep_days=self._settings.keep_days)
+        self._journal = journal = Journal(self._settings.home, self._records, keep_days=self._settings.keep_days)
+        self.latest, self.summary, self.handles = journal.latest, journal.summary, journal.handles
+        self.aclose = journal.aclose
 
     def run(
         self,
@@ -126,25 +128,3 @@ class Batches:
         return BatchRunner(
             self._admission, self._records, self._runs.batch(concurrency=concurrency), self._close_delegator
         )
-
-    async def latest(self, limit: int = 20) -> list[BatchSummary]:
-        """Return the latest recorded batches, newest first."""
-        return await self._journal.latest(limit)
-
-    async def summary(self, run_id: str) -> BatchSummary:
-        """Return one recorded batch.
-
-        Raises:
-            CallError: There is no batch with this id.
-        """
-        return await self._journal.summary(run_id)
-
-    async def handles(self, run_id: str) -> dict[str, str]:
-        """Return the ids of a batch's tasks, by the handle of the latest attempt at each. Empty for what is no batch,
-        and for one that ran elsewhere.
-        """
-        return await self._journal.handles(run_id)
-
-    async def aclose(self) -> None:
-        """Close the journal. It is opened again on the next use."""
-        await self._journal.aclose()

@@ -15,7 +15,7 @@ from delegate._util.loopthread import LoopThread, blocking
 from delegate._util.preparation import Preparation
 from delegate._util.redaction import load_redaction, redactor
 from delegate.budget.runs import Run, RunRegistry, current_context
-from delegate.contract import Arguments, Dialect, Limits, Variant
+from delegate.contract import Arguments, Dialect, Limits, Variant, think
 from delegate.delegator.background import Background
 from delegate.engine.consumers import as_consumer
 from delegate.engine.error_mapping import refusal
@@ -25,16 +25,8 @@ from delegate.models.overrides import effective_catalog
 from delegate.policy.settings import Settings, SettingsOptions, load_settings, override
 from delegate.records.history import Records, TaskSummary
 from delegate.records.mailbox import continued_from
-from delegate.types import (
-    Author,
-    JsonObject,
-    Parent,
-    Receipt,
-    Report,
-    RunStatus,
-    Task,
-    Verdict,
-)
+from delegate.types import Author, JsonObject, Parent, Receipt, Report, RunStatus, Task, Verdict
+from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError, ConfigError
 from delegate.types.events import EventSink
 from delegate.types.ports import ChatClient, Tool, ToolOutput
@@ -161,7 +153,7 @@ class Delegator:
         self.background = Background(
             self.call,
             self.run,
-            self._continue,
+            self._go_on,
             running,
             self._runs,
             self._records,
@@ -255,7 +247,7 @@ class Delegator:
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
-        from delegate.engine.options import CallOptions
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -282,17 +274,16 @@ class Delegator:
         """Return a report as text for the parent's model, as `answer` does."""
         return contract.render(report, limit=self.settings.result_chars)
 
-    def think_tool(self, dialect: Dialect) -> JsonObject:
-        """Return the definition of `think`, with which a parent checks a thought against its criteria.
+    think_tool = staticmethod(contract.think_tool)
+    """Returns the definition of `think` in a host's dialect, with which a parent checks a thought against its criteria.
 
-        A call and its result can be removed from the conversation, together, after the model's next turn.
-        """
-        return contract.think_tool(dialect)
+    A call and its result can be removed from the conversation, together, after the model's next turn.
+    """
 
     async def think_answer(self, arguments: Arguments) -> str:
         """Execute a call of `think`. Returns a checklist, or the call's error. No model is called."""
         try:
-            return contract.render_thought(contract.parse_think(arguments))
+            return think.render_thought(think.parse_think(arguments))
         except CallError as error:
             return self.render(refusal(error))
 
@@ -314,7 +305,7 @@ class Delegator:
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
         """
-        from delegate.engine.options import CallOptions
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
@@ -339,87 +330,84 @@ class Delegator:
 
         A task that can't be resumed is returned as `report.error`, which says why.
         """
-        from delegate.engine import resume  # loaded only where it is needed
-        from delegate.engine.options import CallOptions
+        return await self._go_on(handle, on_event=on_event, on_approval=on_approval, cancellation=cancellation)
 
-        await self._preparation.wait(_CHILDREN)
-        try:
-            process = await self._records.lost_process(handle)
-            record = resume.refuse_unless_lost(await self._records.read(handle))
-            records, task, run, author = await self._on_record(record, "cannot_resume")
-            if not self._admission.executor.services.runner_has("reads_record"):
-                hint = "resume it without `runner`"
-                raise CallError("cannot_resume", "this runner can't go on from a record", field="handle", hint=hint)
-            start = await self._records.start(handle)
-            if record["workspace"] is None and len(records) > 1:  # nothing of what continues was done
-                start = await self._records.start(records[-2]["handle"]) or {}
-            resumed = resume.read_record(records, start, process, index=task.task_index)
-            if current_context() is not None:  # whose remaining budget doesn't limit it
-                hint = "resume it outside of `root_run`, and not in a child"
-                raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
-            context = self._runs.continued(run, None, author=author, on_approval=on_approval, start=start or {})
-            options = CallOptions(author, context, resumed.index, cancellation=cancellation, resumed=resumed)
-            return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
-        except CallError as error:
-            return refusal(error)
-
-    async def _continue(
+    async def _go_on(
         self,
-        record: JsonObject,
-        message: str,
-        criteria: Sequence[Any] | None,
+        handle: str,
+        message: str | None = None,
+        criteria: Sequence[Any] | None = None,
         *,
-        parent: Parent | None,
-        author: Author,
-        on_event: EventSink | None,
-        on_approval: "OnApproval | None",
-        on_question: "OnQuestion | None",
-        cancellation: Cancellation,
+        parent: Parent | None = None,
+        author: Author = "person",
+        on_event: EventSink | None = None,
+        on_approval: "OnApproval | None" = None,
+        on_question: "OnQuestion | None" = None,
+        cancellation: Cancellation | None = None,
     ) -> Report:
-        from delegate.engine.options import CallOptions
-        from delegate.engine.resume import continued  # loaded only where it is needed
+        """Continue a task that has ended with a message, or, without one, resume a task whose process was lost."""
+        from delegate.engine import resume  # loaded only where it is needed
+        from delegate.engine.scope import CallOptions
 
         await self._preparation.wait(_CHILDREN)
         try:
-            records, task, run, written_by = await self._on_record(record, "cannot_message")
-            if not self._admission.executor.services.runner_has("takes_messages"):
-                raise CallError("cannot_message", "the runner of its child takes no messages", field="handle")
-            if criteria is None and written_by == "model":  # nobody else has read what its checks run
-                author = "model"
-            kept = await self._records.start(task.handle) or {}
-            resumed = continued(records, kept, message, criteria, index=task.task_index)
-            if await self._records.read(resumed.handle) is not None:
-                hint = f"send the message to {resumed.handle}"
-                raise CallError("cannot_message", f"{task.handle} was continued before", field="handle", hint=hint)
+            services, process = self._admission.executor.services, await self._records.lost_process(handle)
+            records, task, run, written_by = await self._on_record(handle, is_lost=message is None)
+            start = await self._records.start(handle)
+            if message is None:
+                if not services.runner_has("reads_record"):
+                    hint = "resume it without `runner`"
+                    raise CallError("cannot_resume", "this runner can't go on from a record", field="handle", hint=hint)
+                if current_context() is not None:  # whose remaining budget doesn't limit it
+                    hint = "resume it outside of `root_run`, and not in a child"
+                    raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
+                if records[-1]["workspace"] is None and len(records) > 1:  # nothing of what continues was done
+                    start = await self._records.start(records[-2]["handle"]) or {}
+                resumed = resume.read_record(records, start, process, index=task.task_index)
+            else:
+                if not services.runner_has("takes_messages"):
+                    raise CallError("cannot_message", "the runner of its child takes no messages", field="handle")
+                resumed = resume.continued(records, start or {}, message, criteria, index=task.task_index)
+                if await self._records.read(resumed.handle) is not None:
+                    hint = f"send the message to {resumed.handle}"
+                    raise CallError("cannot_message", f"{handle} was continued before", field="handle", hint=hint)
+            # Nobody else than a model has read what its checks run.
+            author = written_by if message is None or (criteria is None and written_by == "model") else author
             context = self._runs.continued(
-                run, parent, author=author, on_approval=on_approval, on_question=on_question, start=kept
+                run, parent, author=author, on_approval=on_approval, on_question=on_question, start=start or {}
             )
             options = CallOptions(author, context, resumed.index, cancellation=cancellation, resumed=resumed)
             return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)
 
-    async def _on_record(
-        self, record: JsonObject, code: Literal["cannot_resume", "cannot_message"]
-    ) -> "tuple[list[JsonObject], TaskSummary, Run, Author]":
+    async def _on_record(self, handle: str, *, is_lost: bool) -> "tuple[list[JsonObject], TaskSummary, Run, Author]":
         """A task to go on with: the records of those that it continues, oldest first, and its own; its summary, its
-        run, and who wrote it. Raises CallError with this code if it can't be gone on with.
+        run, and who wrote it. Raises CallError if it can't be gone on with.
         """
         from delegate.engine.resume import spent  # loaded only where it is needed
 
+        code: CallErrorCode = "cannot_resume" if is_lost else "cannot_message"
+        if (record := await self._records.read(handle)) is None:
+            hint = "`delegate runs` lists them"
+            raise CallError("unknown_handle", "there is no such record", field="handle", hint=hint)
+        if is_lost and (state := record["state"]) != "outcome_unknown":
+            why = {"running": "it is running", "ended": "it has ended"}.get(state, "its record is damaged")
+            hint = "`delegate message` continues it" if state == "ended" else None
+            raise CallError(code, f"{handle} can't be resumed: {why}", field="handle", hint=hint)
         run_id = record["run_id"]
         tasks = {task.handle: task for task in await self._records.tasks(run_id)}
-        task = tasks.get(record["handle"])
+        task = tasks.get(handle)
         if task is None or task.depth:
-            what = "resumed" if code == "cannot_resume" else "continued"
+            what = "resumed" if is_lost else "continued"
             raise CallError(code, f"only a parent's own tasks can be {what}", field="handle")
-        author = await self._records.author(task.handle)
+        author = await self._records.author(handle)
         if author not in ("person", "model"):
             raise CallError(code, "the runner of its child takes no messages", field="handle")
         run = self._runs.known(run_id)
         if run is None:
-            is_lost = any(one.state == "outcome_unknown" for one in tasks.values() if not one.depth)
-            counted = [one.handle for one in tasks.values() if is_lost or not one.depth]
+            any_lost = any(one.state == "outcome_unknown" for one in tasks.values() if not one.depth)
+            counted = [one.handle for one in tasks.values() if any_lost or not one.depth]
             used = spent((await self._records.endings(counted)).values())
             number = await self._records.next_number(run_id)
             run = self._runs.restored(run_id, number=number, spent={**used, "children": len(tasks)})

@@ -1,10 +1,9 @@
 """Brings the changes of tasks into a checkout or onto a branch, after their checks have held again in the result."""
 
-import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from delegate import contract
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import RunContext
-from delegate.contract import Arguments
+from delegate.contract import Arguments, readback
 from delegate.judging import standalone
 from delegate.judging.submission import Submission
 from delegate.judging.verdict import Judging
@@ -94,15 +92,14 @@ class Merges:
         for record, diff in zip(records, diffs, strict=True):
             after, ids = await self._verified(record, diff, checkout, after)
             checked += ids
+        if await worktree.have_same_files(checkout, before, after):
+            raise _refused(f"these changes are in {checkout} already", "nothing was changed")
         id = f"{time.strftime('%Y%m%d%H%M%S')}-{secrets.token_hex(4)}"
         diff = self._home / "merges" / f"{id}.diff"
         await run_in_thread(partial(diff.parent.mkdir, mode=0o700, parents=True, exist_ok=True))
         if onto is not None:
             after = await worktree.commit_files_of(checkout, after, before, _message(records))
         await worktree.diff_between(checkout, before, after, diff)  # by which it can be undone
-        if not await run_in_thread(lambda: diff.stat().st_size):
-            await run_in_thread(diff.unlink)
-            raise _refused(f"these changes are in {checkout} already", "nothing was changed")
         done = tuple(record["handle"] for record in records)
         merge = Merge(id, str(checkout), onto, done, tuple(checked), str(diff), before, after)
         await run_in_thread(partial(self._keep, merge))
@@ -114,9 +111,9 @@ class Merges:
 
         `may_read` gets the id of a task's run and decides whether this caller may merge its work.
         """
-        handles, onto = contract.parse_merge(arguments)
-        if may_read is not None and not all(may_read(contract.run_of(handle)) for handle in handles):
-            raise contract.unknown_handle()
+        handles, onto = readback.parse_merge(arguments)
+        if may_read is not None and not all(may_read(readback.run_of(handle)) for handle in handles):
+            raise readback.unknown_handle()
         return str(await self.merge(*handles, onto=onto))
 
     async def undo(self, id: str | None = None) -> Merge:
@@ -201,12 +198,11 @@ class Merges:
             raise _refused(f"{checkout} changed during the merge, so it isn't what was checked", hint)
 
     def _keep(self, merge: Merge) -> Merge:
-        folder = self._home / "merges"
-        path = folder / f"{merge.id}.json"
+        path = Path(merge.diff).with_suffix(".json")
         new = path.with_suffix(".new")
-        new.write_text(json.dumps(asdict(merge), indent=1), encoding="utf-8")
+        new.write_bytes(TypeAdapter(Merge).dump_json(merge, indent=1))
         new.replace(path)
-        for old in sorted(folder.glob("*.json"))[:-KEPT_MERGES]:
+        for old in sorted(path.parent.glob("*.json"))[:-KEPT_MERGES]:
             old.unlink(missing_ok=True)
             old.with_suffix(".diff").unlink(missing_ok=True)
         return merge

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -10,31 +9,20 @@ from delegate.judging import rulings as rulings_of
 from delegate.judging.calibration.fitting import RuledRun
 from delegate.judging.calibration.limits import JudgeLimits
 from delegate.models.false_pass import FalsePassTable
-from delegate.records.history import Records, RunSummary, TaskSummary
-from delegate.types import ChildRun, JsonObject, Ruling, RulingWord, Sampling, Verdict
+from delegate.records.history import Records
+from delegate.types import ChildRun, Ruling, RulingWord, Sampling, Verdict
 
 
-@dataclass(eq=False, repr=False)
 class TaskRecords:
     """Reads recorded tasks, and records rulings on their verdicts. It is `delegator.records`.
 
     Raises DelegateError if the records can't be read or written.
     """
 
-    _records: Records
-    _limits: JudgeLimits | None
-
-    async def read(self, handle: str) -> JsonObject | None:
-        """Return the record of a task, even while it is running, or None if there is none. See `Records.read`."""
-        return await self._records.read(handle)
-
-    async def runs(self, limit: int = 20) -> list[RunSummary]:
-        """Return the latest recorded runs, newest first."""
-        return await self._records.runs(limit)
-
-    async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
-        """Return the recorded tasks of a run, or the first ones, in the order in which they started."""
-        return await self._records.tasks(run_id, limit)
+    def __init__(self, records: Records, limits: JudgeLimits | None) -> None:
+        self._records, self._limits = records, limits
+        self.read, self.runs, self.tasks = records.read, records.runs, records.tasks
+        self.rulings, self.draw, self.disagreements = records.rulings, records.draw, records.disagreements
 
     async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, Verdict]]:
         """Return the handle, the run and the verdict of all tasks on record that have one, or of those of one run."""
@@ -94,24 +82,9 @@ class TaskRecords:
         await self._store(new)
         return len(new)
 
-    async def rulings(self, handle: str | None = None) -> list[Ruling]:
-        """Return the rulings on one task, by everybody; or all rulings, and of each criterion only the latest."""
-        return await self._records.rulings(handle)
-
-    async def draw(self, n: int | None = None, run_id: str | None = None) -> list[tuple[str, str]]:
-        """Return the handles and ids of `n` recorded criteria that judges decided, drawn at random, to rule on.
-
-        Those that were drawn and ruled on before are left out. With None, all that are left, in random order.
-        """
-        return await self._records.draw(n, run_id)
-
     async def false_pass(self) -> FalsePassTable | None:
         """Return the measured error rates by which judges may decide alone; None without `max_false_pass`."""
         return await self._limits.table() if self._limits else None
-
-    async def disagreements(self) -> tuple[int, int]:
-        """Return the number of criteria that several people ruled on, and on how many of them they disagree."""
-        return await self._records.disagreements()
 
     async def ruled_runs(self, rulings: Sequence[Ruling]) -> list[RuledRun]:
         """Return the completed runs on record that these rulings are about, to fit a detector to.

@@ -20,8 +20,8 @@ from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
 from delegate.engine.needs import check_together, of_task
-from delegate.engine.options import CallOptions
 from delegate.engine.roles import in_role, role_of
+from delegate.engine.scope import CallOptions
 from delegate.engine.working_folder import in_workspace, located
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.validate import refuse_undecidable

@@ -8,7 +8,7 @@ from delegate.types import ErrorDetail, Report, RunStatus
 from delegate.types.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
 
 if TYPE_CHECKING:
-    from delegate.engine.deadline import ChildDeadline
+    from delegate.engine.task_run import ChildDeadline
 
 MappedError = tuple[RunStatus, ErrorDetail]
 

@@ -2,6 +2,9 @@
 
     task ──▶ permit ──▶ workspace ──▶ child, under its deadline ──▶ artifacts ──▶ verdict ──▶ result, stored
 
+* Attempts: a task may be attempted several times, side by side. All are waited for, and the best one is chosen by its
+  verdict: a PASS, at the best level, with the best score, at the least cost. Each has a workspace, handle and record
+  of its own; none sees another, and nothing is tried again. What they spend counts together toward `max_cost_usd`.
 * What a task needs: it waits for the verdicts of other tasks of the call before it asks for a permit. `needs.py`
 * Who starts a child: `TaskRun.run` calls the `ChildRunner`: the built-in loop, a host's agent, a function or a command.
   A child is run once; nothing is retried.
@@ -25,15 +28,13 @@ from pathlib import Path
 from delegate._util.cancellation import Cancellation
 from delegate._util.threads import run_in_thread
 from delegate.budget import costs
-from delegate.engine.attempts import TaskAttempts
 from delegate.engine.consumers import Consumer
 from delegate.engine.needs import names_of
-from delegate.engine.options import CallOptions
-from delegate.engine.scope import CallScope, Services
-from delegate.engine.task_run import TaskRun
+from delegate.engine.scope import CallOptions, CallScope, Services
+from delegate.engine.task_run import TaskRun, shown
 from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.models.connections import Connection
-from delegate.types import TIERS, Report, Task, Totals
+from delegate.types import LEVELS, TIERS, Attempt, Report, Task, TaskResult
 from delegate.types.errors import CallError
 from delegate.types.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.types.ports import Tool
@@ -75,7 +76,7 @@ class Executor:
                 call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(groups)))
             for run in runs:
                 run.events.notify(TaskQueued, goal=run.task.goal)
-            watch = _Watch(runs)
+            watching = asyncio.create_task(_watch(runs))
             call.reading.start()
             try:
                 async with asyncio.TaskGroup() as group_tasks:
@@ -86,9 +87,13 @@ class Executor:
                         task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
                 results = tuple(task.result() for task in running)
             finally:
-                watch.timer.cancel()
+                watching.cancel()
                 await call.reading.close()
-                totals = _totals(groups, time.monotonic() - start)
+                chosen = [group.chosen.result for group in groups if group.chosen.result]
+                others = [
+                    run.result for group in groups for run in group.runs if run.result and run is not group.chosen
+                ]
+                totals = costs.totals(chosen, time.monotonic() - start, others=others)
                 if reports_run:
                     sums = totals.model_dump(include={"tasks", "passed", "failed", "cost_usd", "seconds"})
                     call.deliver(RunDone(run_id=run_id, at=time.time(), **sums))
@@ -105,7 +110,7 @@ class Executor:
         cancellation: Cancellation,
         consumers: tuple[Consumer[Event], ...],
         server_tools: tuple[Tool, ...],
-    ) -> tuple[CallScope, list[TaskAttempts]]:
+    ) -> "tuple[CallScope, list[TaskAttempts]]":
         """The attempts at each task, and what all of them share."""
         context, resumed = options.context, options.resumed
         ceiling = context.bounds(self.services.settings).ceiling
@@ -136,15 +141,11 @@ class Executor:
             self.services, context, options.author, ceiling, cancellation, reading, consumers, server_tools, shared
         )
         each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
-        groups = [
-            TaskAttempts.of(call, n, task, zip(attempts, of_task, strict=True), resumed)
-            for n, (task, attempts, of_task) in each
-        ]
+        groups = [TaskAttempts(call, n, *of_task, options) for n, of_task in each]
         outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
-        for group in groups:
-            for run in group.runs:
-                run.needs = {} if resumed else {name: outcomes[name] for name in group.task.needs}
-                call.unfinished.add(run.handle)
+        for run in (run for group in groups for run in group.runs):
+            run.needs = {} if resumed else {name: outcomes[name] for name in run.task.needs}
+            call.unfinished.add(run.handle)
         return call, groups
 
     async def _record(self, runs: Sequence[TaskRun], call: CallScope, options: CallOptions) -> None:
@@ -170,21 +171,69 @@ class Executor:
             raise CallError("cannot_resume", message, field="handle", hint="look at `delegate show`")
 
 
-class _Watch:
-    """Looks now and then at the workspaces of running children: one timer for all of a call."""
+class TaskAttempts:
+    """All attempts at the task in one position of a call: one for each connection. `run` must be called only once."""
 
-    def __init__(self, runs: Sequence[TaskRun]) -> None:
-        self._runs = runs
-        self.timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
+    def __init__(
+        self,
+        call: CallScope,
+        index: int,
+        task: Task,
+        connections: Sequence[Connection | None],
+        handles: Sequence[str],
+        options: CallOptions,
+    ) -> None:
+        several, self.ledger = len(connections) > 1, call.context.ledger
+        if several:
+            self.ledger = self.ledger.within("cost_usd", task.max_cost_usd)
+        pairs = zip(connections, handles, strict=True)
+        self.runs = [TaskRun(call, index, task, *pair, options.resumed, self.ledger) for pair in pairs]
+        for run in self.runs if several else ():
+            run.attempts = self.runs
+        self.chosen = self.runs[0]
+        self.outcome: asyncio.Future[TaskResult] = asyncio.get_running_loop().create_future()
+        """The task's result, for tasks that need it."""
 
-    def _look(self) -> None:
-        for run in self._runs:
-            run.look()
-        self.timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
+    async def run(self) -> TaskResult:
+        """Run all attempts, and return the result of the best one."""
+        try:
+            result = await (self._run_all() if self.chosen.attempts else self.chosen.run())
+            self.outcome.set_result(result)
+            return result
+        finally:
+            self.outcome.cancel()  # unless it is there
+
+    async def _run_all(self) -> TaskResult:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(run.run()) for run in self.runs]
+        results = [task.result() for task in running]
+        self.chosen, best = min(zip(self.runs, results, strict=True), key=lambda pair: _rank(pair[1]))
+        attempts = tuple(
+            Attempt(
+                chosen=result is best,
+                **shown(result, "handle", "status", "model", "cost_usd"),
+                **shown(result.verdict, "verdict", "code", "level", "score"),
+            )
+            for result in results
+        )
+        for run, result in zip(self.runs, results, strict=True):
+            run.result = result.model_copy(update={"attempts": attempts})
+        await self.chosen.call.services.records.note_attempts([run.handle for run in self.runs], attempts)
+        assert self.chosen.result is not None
+        return self.chosen.result
 
 
-def _totals(groups: Sequence[TaskAttempts], seconds: float) -> Totals:
-    """The sums over a call: the cost of all attempts, and the counts of the chosen ones."""
-    results = [group.result for group in groups if group.result is not None]
-    others = [run.result for group in groups for run in group.others if run.result is not None]
-    return costs.totals(results, seconds, others=others)
+def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:
+    """How far it is from the best: a PASS, at the best level, with the best score, at the least cost."""
+    verdict, cost = result.verdict, result.cost_usd
+    level = LEVELS.index(verdict.level) if result.good and verdict and verdict.level else len(LEVELS)
+    score = verdict.score if verdict and verdict.score is not None else 0.0
+    return not result.good, not result.examined, level, -score, cost is None, cost or 0.0
+
+
+async def _watch(runs: Sequence[TaskRun]) -> None:
+    """Look now and then at the workspaces of running children."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for deadline in filter(None, (run.deadline for run in runs)):
+            deadline.look()

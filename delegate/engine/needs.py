@@ -4,13 +4,12 @@ import os
 import posixpath
 import unicodedata
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
-from delegate.sandbox.workspace.inputs import INPUTS, Given, is_in_inputs
+from delegate.sandbox.workspace.inputs import INPUTS, is_in_inputs
 from delegate.types import AboutFile, FileCriterion, Task, TaskResult
-from delegate.types.errors import CallError, DelegateError
+from delegate.types.errors import CallError
 
 
 def names_of(tasks: Sequence[Task]) -> list[str]:
@@ -50,15 +49,6 @@ def obstacle(name: str, result: TaskResult) -> str | None:
     if result.verdict.verdict != "PASS":
         return f"it needs {name!r}, which is {result.verdict.verdict} ({result.verdict.code})"
     return None
-
-
-def given(name: str, result: TaskResult) -> Given:
-    """What a task left for those that need it. Blocks."""
-    report, verdict = result.summary, result.verdict
-    with suppress(DelegateError):  # its record can't be read: the report is cut then
-        report = result.report
-    workspace = Path(result.workspace) if result.workspace else None
-    return Given(name, f"{verdict.verdict} ({verdict.worth})" if verdict else "", report, workspace, result.artifacts)
 
 
 def check_together(tasks: Sequence[Task], *, scratch: bool) -> None:

@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -53,16 +54,10 @@ def program() -> str:
 
 
 def receipt_counts(receipts: Sequence[Receipt], *, recorded: bool) -> ReceiptCounts:
-    statuses = [receipt.status for receipt in receipts]
-    succeeded = [receipt.tool for receipt in receipts if receipt.status == "ok"]
     return ReceiptCounts(
         recorded=recorded,
         total=len(receipts),
-        ok=statuses.count("ok"),
-        error=statuses.count("error"),
-        denied=statuses.count("denied"),
         why_denied=next((receipt.output for receipt in receipts if receipt.status == "denied"), None),
-        timeout=statuses.count("timeout"),
-        unknown=statuses.count("unknown"),
-        tools={tool: succeeded.count(tool) for tool in dict.fromkeys(succeeded)},
+        tools=dict(Counter(receipt.tool for receipt in receipts if receipt.status == "ok")),
+        **Counter(receipt.status for receipt in receipts),
     )

@@ -36,7 +36,7 @@ _LOST: JsonObject = {
     "output": "The process was lost before this call ended. It may have been made, in whole or in part, and may still "
     "go on. It isn't repeated for you: look at what came of it before you call it again.",
 }
-_END: JsonObject = {"kind": ""}
+_NEXT_PROCESS: JsonObject = {"kind": "child.started", "handle": ""}
 FRESH: JsonObject = {
     "owned": True, "files": {}, "bytes": 0, "worktree": None, "before": None, "knows_start": True,
 }  # fmt: skip
@@ -104,32 +104,27 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
             why = "its child hadn't started" if not_begun else "what its workspace was isn't on record"
             hint = "look at what it did, and run the task anew"
             raise CallError("cannot_resume", f"{handle} can't be resumed: {why}", field="handle", hint=hint)
-        own = list(_with_lost_calls(record["events"], _last_receipt(records[:-1])))
+        events = list(_events_of(records, is_lost=True))
+        own = [event for event in events if event["handle"] == handle]
         calls = [event for event in own if event["kind"] == "child.usage"]
         ends = [event for event in own if event["kind"] in ("child.started", "child.done")]
         ran = dropwhile(lambda event: event["kind"] != "child.started", record["events"])  # in all processes
+        refused = [event for event in own if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
         return Resumed(
             handle=handle,
             index=index,
             task=task,
             workspace=record["workspace"],
-            # The refused ones. One that was verified has to be made again, since its result was lost.
-            claims=tuple(
-                _part_of(event, Claim)
-                for event in own
-                if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"
-            ),
-            receipts=(
-                *_receipts_of(records[:-1]),
-                *(_part_of(event, Receipt) for event in own if event["kind"] == "child.tool"),
-            ),
+            # One that was verified has to be made again, since its result was lost.
+            claims=tuple(_part_of(event, Claim) for event in refused),
+            receipts=_receipts_of(events),
             charge=costs.total(map(_charge, calls)),
             steps=sum(call["seconds"] is not None for call in calls),  # without what a tool reports of calls of its own
             output=next((call["text"] for call in reversed(calls) if call["text"].strip()), ""),
             seconds=sum(
                 after["at"] - event["at"] for event, after in pairwise(ran) if after["kind"] != "child.started"
             ),
-            transcript=_transcript([*_events_of(records[:-1]), *own]),
+            transcript=_transcript(events),
             start=start,
             heard=tuple(_heard(records)),
             asked=tuple((event["text"], event["options"]) for event in own if event["kind"] == "question.asked"),
@@ -140,17 +135,6 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
     except (LookupError, TypeError, ValueError):
         message = f"{handle} can't be resumed: its record is damaged"
         raise CallError("cannot_resume", message, field="handle", hint="run the task anew") from None
-
-
-def refuse_unless_lost(record: JsonObject | None) -> JsonObject:
-    """The record of a task, if that can be resumed. Raises CallError with the reason if it can't."""
-    if record is None:
-        raise CallError("unknown_handle", "there is no such record", field="handle", hint="`delegate runs` lists them")
-    if (state := record["state"]) != "outcome_unknown":
-        why = {"running": "it is running", "ended": "it has ended"}.get(state, "its record is damaged")
-        hint = "`delegate message` continues it" if state == "ended" else None
-        raise CallError("cannot_resume", f"{record['handle']} can't be resumed: {why}", field="handle", hint=hint)
-    return record
 
 
 def continued(
@@ -184,13 +168,14 @@ def continued(
     if criteria is not None:
         fields: dict[str, Any] = {**task.model_dump(exclude_defaults=True), "acceptance_criteria": criteria}
         task = Task(**fields)
+    events = list(_events_of(records, is_lost=False))
     return Resumed(
         handle=continuation_of(handle),
         index=index,
         task=task,
         workspace=workspace,
-        receipts=tuple(_receipts_of(records)),
-        transcript=_transcript(_events_of(records)),
+        receipts=_receipts_of(events),
+        transcript=_transcript(events),
         start=start,
         heard=tuple(_heard(records)),
         message=message,
@@ -230,49 +215,35 @@ def _heard(records: Sequence[JsonObject]) -> Iterator[Heard]:
                 yield Heard(message["text"], "")
 
 
-def _events_of(ended: Sequence[JsonObject]) -> list[JsonObject]:
-    """The events of tasks that have ended, with the calls that were lost before they were resumed."""
-    return [
-        event
-        for n, record in enumerate(ended)
-        for event in _with_lost_calls(record["events"], _last_receipt(ended[:n]), has_ended=True)
-    ]
-
-
-def _receipts_of(ended: Sequence[JsonObject]) -> Iterator[Receipt]:
-    """The receipts of a task that has ended, and of those that it continues."""
-    return map(Receipt.model_validate, ended[-1]["run"]["receipts"]) if ended else iter(())
-
-
-def _last_receipt(ended: Sequence[JsonObject]) -> int:
-    return max((receipt.n for receipt in _receipts_of(ended)), default=0)
-
-
-def _with_lost_calls(events: Sequence[JsonObject], last: int, *, has_ended: bool = False) -> Iterator[JsonObject]:
-    """The events, and one for each call that had no receipt yet when its process was lost.
-
-    `last` is the number of the last receipt before.
+def _events_of(records: Sequence[JsonObject], *, is_lost: bool) -> Iterator[JsonObject]:
+    """The events of tasks, and one for each call that had no receipt yet when its process was lost: an earlier process
+    of the task, or the latest one of the last task, if that `is_lost`.
     """
-    open_calls: list[JsonObject] = []
-    for event in (*events, _END):
-        kind = event["kind"]
-        if kind == "child.started" or (event is _END and not has_ended):  # in the next process, or in this one
-            for call in open_calls:
-                last += 1
-                yield {**_LOST, "n": last, "tool": call["tool"], "args": call["args"] or {}}
-            open_calls = []
-        elif kind == "child.usage" and event["seconds"] is not None:  # a turn begins when all calls have ended
-            open_calls = [call for call in event["calls"] if call["tool"] not in _OWN_TOOLS]
-        elif kind == "child.tool":
-            last = max(last, event["n"])
-            # Models know some tools by other names.
-            same_args = [call for call in open_calls if (call["args"] or {}) == event["args"]]
-            same_tool = [call for call in open_calls if call["tool"] == event["tool"]]
-            both = [call for call in same_args if call in same_tool]
-            for ended in (*both, *same_tool, *same_args)[:1]:
-                open_calls.remove(ended)
-        if event is not _END:
+    number = 0
+    for record in records:
+        open_calls: list[JsonObject] = []
+        for event in (*record["events"], *([_NEXT_PROCESS] if is_lost and record is records[-1] else [])):
+            kind = event["kind"]
+            if kind == "child.started":
+                for call in open_calls:
+                    number += 1
+                    yield {**_LOST, "handle": record["handle"], "n": number, **call, "args": call["args"] or {}}
+                open_calls = []
+            elif kind == "child.usage" and event["seconds"] is not None:  # a turn begins when all calls have ended
+                open_calls = [call for call in event["calls"] if call["tool"] not in _OWN_TOOLS]
+            elif kind == "child.tool":
+                number = max(number, event["n"])
+                # Models know some tools by other names.
+                same_args = [call for call in open_calls if (call["args"] or {}) == event["args"]]
+                same_tool = [call for call in open_calls if call["tool"] == event["tool"]]
+                both = [call for call in same_args if call in same_tool]
+                for ended in (*both, *same_tool, *same_args)[:1]:
+                    open_calls.remove(ended)
             yield event
+
+
+def _receipts_of(events: Sequence[JsonObject]) -> tuple[Receipt, ...]:
+    return tuple(_part_of(event, Receipt) for event in events if event["kind"] == "child.tool")
 
 
 def _charge(call: JsonObject) -> Charge:

@@ -1,4 +1,4 @@
-"""What the tasks of one delegator share, and what the tasks of one call share."""
+"""How a call is made, what the tasks of one delegator share, and what the tasks of one call share."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from delegate.child.job import ChildRunner
 from delegate.child.toolbox import toolbox_definitions
 from delegate.engine.consumers import Consumer
 from delegate.judging.reading.reader import CallReading
-from delegate.judging.reading.statements import ToolInfo
+from delegate.judging.reading.statements import Template, ToolInfo
 from delegate.judging.verdict import Judging
 from delegate.models.connections import Connections
 from delegate.policy.settings import Settings
@@ -27,6 +27,7 @@ from delegate.types.ports import SEARCH_WEB, Tool
 if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.child.scratch import Scratch
+    from delegate.engine.resume import Resumed
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 
@@ -85,6 +86,26 @@ class Services:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""
         tools = toolbox_definitions() if self.host_tools is None else self.host_tools
         return {tool.name: tool.read_only for tool in tools if context.tools is None or tool.name in context.tools}
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """Who makes a call, and how, besides its tasks."""
+
+    author: Author
+    context: RunContext
+    first_index: int = 0
+    """The number of the first task."""
+    is_run: bool = True
+    """False for the items of a batch, which is one run: the call's beginning and end are no events then."""
+    cancellation: Cancellation | None = None
+    resumed: "Resumed | None" = None
+    """Where the record of the only task ends, from which it goes on."""
+    template: Template | None = None
+    handle: str | None = None
+    """The handle of the only task's record, if it is known before."""
+    scratch: bool = False
+    """Whether the children share a folder of texts."""
 
 
 @dataclass(frozen=True, slots=True)

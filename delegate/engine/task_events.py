@@ -34,29 +34,23 @@ class TaskEvents:
 
     def notify(self, make: Callable[_P, TaskEvent], /, *args: _P.args, **fields: _P.kwargs) -> None:
         """Record an event of this task, and deliver it. It isn't built if it is neither recorded nor delivered."""
-        if self._has_ended and make is not TaskDone:  # of a child that was left behind
-            return
-        kind = kind_of(make)
-        has_consumers = bool(self._call.consumers_of(kind))
-        if kind in _NOT_RECORDED and not has_consumers:
-            return
-        redact, at = redactor.value, time.time()
-        values = {name: redact(value) for name, value in fields.items()}
-        if kind not in _NOT_RECORDED:
-            self._call.services.records.event(self.handle, kind, values, at=at)
-        if has_consumers:
-            self._deliver(make, values, at)
+        self._send(make, fields)
 
     def journal(self, make: Callable[..., TaskEvent], text: str) -> None:
         """Record an event whose fields are the JSON `text`, which has no secrets, and deliver it."""
-        if self._has_ended:  # of a child that was left behind
+        self._send(make, text)
+
+    def _send(self, make: Callable[..., TaskEvent], values: JsonObject | str) -> None:
+        if self._has_ended and make is not TaskDone:  # of a child that was left behind
             return
         kind, at = kind_of(make), time.time()
-        self._call.services.records.event(self.handle, kind, text, at=at)
-        if self._call.consumers_of(kind):
-            self._deliver(make, text, at)
-
-    def _deliver(self, make: Callable[..., TaskEvent], values: JsonObject | str, at: float) -> None:
+        is_recorded, has_consumers = kind not in _NOT_RECORDED, bool(self._call.consumers_of(kind))
+        if not isinstance(values, str) and (is_recorded or has_consumers):
+            values = {name: redactor.value(value) for name, value in values.items()}
+        if is_recorded:
+            self._call.services.records.event(self.handle, kind, values, at=at)
+        if not has_consumers:
+            return
         run_id = self._call.context.run.id
         try:
             fields = json.loads(values) if isinstance(values, str) else values

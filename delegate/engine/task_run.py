@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping, Seque
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-from delegate._util.cancellation import Cancellation, reraise_pending_cancel, run_stoppable
+from delegate._util.cancellation import Cancellation, Deadline, reraise_pending_cancel, run_stoppable
 from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate._util.threads import run_in_thread, run_in_thread_if
@@ -21,9 +23,8 @@ from delegate.child.loop import AgentLoop
 from delegate.child.project_notes import ProjectNotes, is_own_project, read_notes
 from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
-from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
-from delegate.engine.needs import given, obstacle
+from delegate.engine.needs import obstacle
 from delegate.engine.questions import Heard, Questions
 from delegate.engine.results import (
     goal_end,
@@ -35,7 +36,6 @@ from delegate.engine.results import (
 )
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
-from delegate.engine.task_folder import fill_from, open_folder, start_of
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.submission import Submission
 from delegate.models.catalog import Model
@@ -44,16 +44,12 @@ from delegate.models.providers import BuiltInClient
 from delegate.models.tiers import weaker
 from delegate.records.recorder import Recorder, is_large
 from delegate.sandbox.workspace.folder import Folder
+from delegate.sandbox.workspace.worktree import merge_diff
+from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.telemetry import operations
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Task, TaskResult, Verdict
-from delegate.types.errors import DelegateError, ProviderError, WorkspaceTooLarge
-from delegate.types.events import (
-    ChildDone,
-    ChildStarted,
-    MessageDelivered,
-    VerdictGiven,
-    WaitReason,
-)
+from delegate.types.errors import CallError, DelegateError, ProviderError, WorkspaceTooLarge
+from delegate.types.events import ChildDone, ChildStarted, MessageDelivered, VerdictGiven, WaitReason
 from delegate.types.ports import Incoming
 
 if TYPE_CHECKING:
@@ -92,7 +88,7 @@ class TaskRun:
     """Stops this task alone."""
     folder: Folder | None = None
     result: TaskResult | None = None
-    _deadline: ChildDeadline | None = None
+    deadline: "ChildDeadline | None" = None
     _claims: "TaskClaims | None" = None
     _before: "ChecksBefore | None" = None
     """The shell checks on the files of before, while the child works."""
@@ -100,8 +96,8 @@ class TaskRun:
     """What is stored for a process that resumes it; None if the task can't be resumed."""
     _notes: ProjectNotes | None = None
     _tools: ChildTools | None = None
-    _heard: list[Heard] = field(default_factory=list[Heard])
-    """The messages that the child has read, for another model that takes its place."""
+    _heard: list[Heard] = field(init=False)
+    """The messages that the child has read, also before it was resumed, and on another model."""
     _questions: Questions | None = None
     _fallback: Fallback | None = None
     _running_child: RunningChild | None = None
@@ -111,6 +107,7 @@ class TaskRun:
         self.events = TaskEvents(self.call, self.index, self.handle)
         caller = self.call.context
         spent: Amounts = self.resumed.spent if self.resumed else {}  # the run has counted it
+        self._heard = list(self.resumed.heard) if self.resumed else []
         # What a child with a model of its own spends is known only from a ledger of its own.
         ledger = self.ledger if self.connection else Ledger(parent=self.ledger)
         self.ledger = ledger.within("cost_usd", self.task.max_cost_usd, spent=spent.get("cost_usd", 0))
@@ -136,10 +133,17 @@ class TaskRun:
                 try:
                     child = await self._run_child()
                     has_files = any(artifact.change != "deleted" for artifact in child.artifacts)
-                    self._report_run(child)
+                    self.events.notify(
+                        ChildDone,
+                        error=child.error.code if child.error else None,
+                        artifacts=len(child.artifacts),
+                        **shown(child, "status", "steps", "cost_usd", "seconds"),
+                    )
                     child, verdict = self._claims.verdict_on(child) if self._claims else (child, None)
                     verdict = verdict or await self._judge(child, self.ledger)
-                    self._report_verdict(verdict)
+                    verified = verdict is not None and verdict.verified
+                    fields = shown(verdict, "verdict", "code", "decided_by", "level")
+                    self.events.notify(VerdictGiven, verified=verified, **fields)
                 finally:
                     if self._before is not None:
                         await self._before.close()
@@ -160,32 +164,6 @@ class TaskRun:
                 self.events.done(self.result)
             operation.finished(result)
             return result
-
-    def look(self) -> None:
-        """Look how large the workspace of the running child is."""
-        if self._deadline is not None:
-            self._deadline.look()
-
-    def _report_run(self, child: ChildRun) -> None:
-        self.events.notify(
-            ChildDone,
-            status=child.status,
-            error=child.error.code if child.error else None,
-            steps=child.steps,
-            artifacts=len(child.artifacts),
-            cost_usd=child.cost_usd,
-            seconds=child.seconds,
-        )
-
-    def _report_verdict(self, verdict: Verdict | None) -> None:
-        self.events.notify(
-            VerdictGiven,
-            verdict=verdict.verdict if verdict else None,
-            code=verdict.code if verdict else None,
-            decided_by=verdict.decided_by if verdict else None,
-            level=verdict.level if verdict else None,
-            verified=verdict is not None and verdict.verified,
-        )
 
     def _built(self, child: ChildRun, verdict: Verdict | None, start: float) -> TaskResult:
         """The result of a task whose child has finished and, if the task has criteria, was judged."""
@@ -250,7 +228,7 @@ class TaskRun:
             state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,
             approve=tools.permissions.check_approval() if tools and tools.permissions else None,
-            messages=tuple(heard.text for heard in self._all_heard),
+            messages=tuple(heard.text for heard in self._heard),
         )
         return services.judging.verdict(
             submission,
@@ -284,12 +262,17 @@ class TaskRun:
         No exception of the runner gets past this method: it becomes the run's status, with everything recorded so far.
         This includes `CancelledError`, which is raised again after the result is stored (see `run`).
         """
-        resumed, recorder = self.resumed, self._recorder()
+        resumed = self.resumed
+        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
+        if resumed is not None:
+            recorder.restore(
+                resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
+            )
         try:
             job = await self._prepare(recorder)
             if isinstance(job, ChildRun):
                 return job
-            folder, deadline = job.folder, self._deadline
+            folder, deadline = job.folder, self.deadline
             assert deadline is not None
             try:
                 async with deadline:
@@ -319,14 +302,6 @@ class TaskRun:
                 self._running_child.leave()
             self.permit.release()
 
-    def _recorder(self) -> Recorder:
-        recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
-        if (before := self.resumed) is not None:
-            recorder.restore(
-                before.receipts, before.charge, steps=before.steps, output=before.output, seconds=before.seconds
-            )
-        return recorder
-
     async def _prepare(self, recorder: Recorder) -> Job | ChildRun:
         """Wait for a permit, and open the workspace. Returns what the child is to do, or why it can't start."""
         caller, cancellation, resumed = self.call.context, self.cancellation, self.resumed
@@ -334,7 +309,11 @@ class TaskRun:
         try:
             caller.refuse_if_over()
             async with deadline:
-                if self.needs and (why := await self._why_blocked()):
+                if self.needs:
+                    with self.events.reporting_wait("needs"):
+                        await asyncio.wait(self.needs.values())
+                obstacles = (obstacle(name, needed.result()) for name, needed in self.needs.items())
+                if why := "; ".join(filter(None, obstacles)):
                     return recorder.finish("failed", error=ErrorDetail(code="blocked", message=why))
                 with self.events.reporting_wait("permit" if caller.run.permits.is_full else None):
                     await self.permit.acquire()
@@ -348,18 +327,12 @@ class TaskRun:
             return recorder.finish(status, error=detail)
         own_seconds = min(self.task.timeout_seconds or math.inf, self.call.services.settings.timeout_seconds)
         own_seconds = max(0.0, own_seconds - resumed.seconds) if resumed else own_seconds
-        self._deadline = ChildDeadline(folder, cancellation, own_seconds, caller.seconds_left())
+        self.deadline = ChildDeadline(folder, cancellation, own_seconds, caller.seconds_left())
         self._questions = self._asking()
         with use_context(self.context):
-            job = self._job(folder, recorder, self._deadline.seconds)
+            job = self._job(folder, recorder, self.deadline.seconds)
         self.events.notify(ChildStarted, model=self._model.id if self._model else None, instead_of=None, reason=None)
         return job
-
-    async def _why_blocked(self) -> str:
-        """Wait for the tasks that this one needs. Returns why it can't start; empty if it can."""
-        with self.events.reporting_wait("needs"):
-            await asyncio.wait(self.needs.values())
-        return "; ".join(why for name, needed in self.needs.items() if (why := obstacle(name, needed.result())))
 
     def _started(self, job: Job) -> Awaitable[ChildRun]:
         """The run of the child, which is awaited."""
@@ -390,7 +363,7 @@ class TaskRun:
         failed = self._fallback.failed[-1]
         self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
         self.connection = other
-        seconds = self._deadline.seconds_left if self._deadline else None
+        seconds = self.deadline.seconds_left if self.deadline else None
         return self._job(job.folder, job.recorder, job.seconds if seconds is None else seconds)
 
     @property
@@ -418,8 +391,8 @@ class TaskRun:
     @contextmanager
     def _waiting(self, reason: WaitReason | None = None) -> Generator[None]:
         """A wait of the child, which doesn't count as its own time."""
-        assert self._deadline is not None
-        with self._deadline.paused(), self.events.reporting_wait(reason):
+        assert self.deadline is not None
+        with self.deadline.paused(), self.events.reporting_wait(reason):
             yield
 
     @asynccontextmanager
@@ -439,11 +412,11 @@ class TaskRun:
         return self.connection.catalog.served(self.connection.model, child.model) or self.connection.model
 
     async def _open_folder(self) -> Folder:
-        self.folder = folder = await open_folder(self.call, self.task, self.index, self.resumed)
+        self.folder = folder = await self._own_folder()
         current_workspace.set(folder.root)  # until the asyncio task of this run ends, with checks and judge
         services, resumed = self.call.services, self.resumed
-        if results := [(name, needed.result()) for name, needed in self.needs.items()]:
-            await folder.give(await run_in_thread(lambda: [given(*one) for one in results]))
+        if self.needs:
+            await folder.give({name: needed.result() for name, needed in self.needs.items()})
         kinds = {criterion.kind for criterion in self.task.criteria}
         has_shell = "shell" in kinds
         if has_shell or not services.uses_toolbox:
@@ -460,24 +433,49 @@ class TaskRun:
             self._before.start()
         if services.runner_has("reads_record") and not self.call.context.depth:
             start = resumed.start if resumed else None
-            self._start = start or await start_of(self.call, folder)
-        if resumed is not None and resumed.diff is not None:
-            await fill_from(folder, resumed.diff)
+            self._start = start or await self._start_of(folder)
+        if resumed is not None and (diff := resumed.diff) is not None:  # a new worktree gets what an earlier one had
+            problem = await merge_diff(folder.root, await run_in_thread(diff.read_bytes))
+            if problem:
+                message = f"the work in {diff} can't be gone on with: {problem}"
+                raise CallError("cannot_message", message, hint="delegate a new task")
         reads_them = isinstance(services.runner, AgentLoop) and services.settings.project_notes
         if reads_them and is_own_project(self.task.workspace):
             self._notes = await run_in_thread(partial(read_notes, folder.root))
         return folder
+
+    async def _own_folder(self) -> Folder:
+        """Open the workspace, anew or where a lost process left it. In a shared folder, two running children can't
+        write the same file.
+        """
+        settings, resumed, run = self.call.services.settings, self.resumed, self.call.context.run
+        home, who = settings.home / "workspaces", f"task {self.index + 1} of this run"
+        locks = self.call.services.write_locks.setdefault(run, WriteLocks())
+        max_bytes = (math.inf if settings.max_workspace_mb is None else settings.max_workspace_mb) * 1e6
+        if resumed is not None and resumed.workspace and resumed.start is not None:
+            from delegate.sandbox.workspace.start_state import reopen  # loaded only where it is needed
+
+            root = Path(resumed.workspace)
+            return await reopen(root, resumed.start, home=home, write_locks=locks, who=who, max_bytes=max_bytes)
+        return await Folder.open(self.task.workspace, home=home, write_locks=locks, who=who, max_bytes=max_bytes)
+
+    async def _start_of(self, folder: Folder) -> JsonObject | None:
+        """What has to be stored of a folder that was just opened, so that its task can be resumed; None if it can't."""
+        from delegate.sandbox.workspace.start_state import start_state
+
+        tools = self.call.context.tools
+        also = {"tier": self.call.context.tier, "tools": None if tools is None else sorted(tools)}
+        state = await run_in_thread_if(not folder.is_empty, partial(start_state, folder))
+        return state and {**state, **also}
 
     def _job(self, folder: Folder, recorder: Recorder, seconds: float) -> Job:
         settings = self.call.services.settings
         self._tools = ChildTools(self.call, self.task, self.connection, folder)
         tools = self._tools.offer(self.context, recorder, self.events, self._waiting, seconds)
         if self.task.mode == "goal":
-            from delegate.engine.claims import TaskClaims  # loaded only in goal mode
-            from delegate.engine.refusals import Refusals
+            from delegate.engine.claims import Refusals, TaskClaims  # loaded only in goal mode
 
             refused_before = self._start.get("refusals", ()) if self._start else ()
-            read_only = frozenset(tool.name for tool in tools if tool.read_only)
             self._claims = TaskClaims(
                 self.task,
                 recorder,
@@ -486,7 +484,6 @@ class TaskRun:
                 self.events.notify,
                 refusals=Refusals(self.task, tools, refused_before),
                 store=self._store_refusals,
-                only_reads=read_only.__contains__,
                 made=list(self.resumed.claims) if self.resumed else [],
             )
         incoming = Incoming()
@@ -514,7 +511,7 @@ class TaskRun:
             claims=self._claims,
             readings=self.call.reading.known(self._reading_key).statements,
             done_before=self.resumed.transcript if self.resumed else "",
-            heard=tuple(map(str, self._all_heard)),
+            heard=tuple(map(str, self._heard)),
             continues=self.resumed is not None and self.resumed.continues,
             messages=self._take_messages,
             ask_parent=self._questions.tool if self._questions else None,
@@ -531,12 +528,7 @@ class TaskRun:
             heard = self._questions.heard(n, text) if n and self._questions else Heard(text, "")
             self.events.notify(MessageDelivered, id=id, text=heard.text, question=heard.question)
             self._heard.append(heard)
-        return [str(heard) for heard in self._all_heard[-len(taken) :]] if taken else ()
-
-    @property
-    def _all_heard(self) -> tuple[Heard, ...]:
-        """The messages that the child has read, also those of before it was resumed."""
-        return (*(self.resumed.heard if self.resumed else ()), *self._heard)
+        return [str(heard) for heard in self._heard[-len(taken) :]] if taken else ()
 
     def _asking(self) -> Questions | None:
         """By what the child asks its parent. None if its runner can't, or nobody could answer."""
@@ -553,3 +545,61 @@ class TaskRun:
         return Questions(
             self.task.goal, self.events, services.records, on_question, most, self._waiting, self.permit.released, asked
         )
+
+
+class ChildDeadline(Deadline):
+    """A child's deadline, which also expires when its workspace gets too large. It raises `WorkspaceTooLarge` then.
+
+    That is found by `look`, which needs a task only where something may be too large.
+    """
+
+    def __init__(self, folder: Folder, cancellation: Cancellation, seconds: float, at_most: float | None) -> None:
+        self.seconds = seconds if at_most is None else min(seconds, at_most)
+        super().__init__(cancellation, self.seconds, at_most)
+        self._folder = folder
+        self._error: WorkspaceTooLarge | None = None
+        self._is_running = False
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        await super().__aenter__()
+        self._is_running = True
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_running = False
+        try:
+            await super().__aexit__(kind, error, trace)
+        except TimeoutError:
+            if self._error is None:
+                raise
+            raise self._error from None
+        finally:
+            if self._looking is not None:
+                self._looking.cancel()
+                await asyncio.wait([self._looking])
+
+    @property
+    def allowed(self) -> str:
+        """Its time, in words."""
+        return f"{self.seconds:.6g} s{', the time that the run had left' if self.seconds == self._at_most else ''}"
+
+    def look(self) -> None:
+        """Look how large the workspace is, unless that is being done."""
+        is_looking = self._looking is not None and not self._looking.done()
+        if self._is_running and not is_looking and self._folder.may_be_too_large:
+            self._looking = self._loop.create_task(self._check())
+
+    async def _check(self) -> None:
+        try:
+            await self._folder.check_size(soon=False)
+        except WorkspaceTooLarge as error:
+            if not self.expired():
+                self._error = error
+                self.cancel()
+
+
+def shown(of: ChildRun | TaskResult | Verdict | None, *names: str) -> JsonObject:
+    """What is shown of a run, a result or a verdict; None for all of a verdict that there isn't."""
+    return {name: getattr(of, name, None) for name in names}

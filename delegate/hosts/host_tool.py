@@ -14,7 +14,7 @@ from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate.contract import Arguments
 from delegate.delegator import Delegator
-from delegate.engine.delegation import Delegation
+from delegate.delegator.background import Delegation
 from delegate.engine.error_mapping import refusal
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.policy.settings import SettingsOptions

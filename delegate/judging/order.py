@@ -59,13 +59,20 @@ def could_become_pass(
 
     def fails(entries: Iterable[CriterionResult]) -> bool:
         by_id = {_id(criterion): result(criterion, "met", "nobody", "met") for criterion in criteria}
-        by_id |= {entry.id: entry for entry in entries}
-        while skipped := _skipped_dependents(criteria, by_id):
-            by_id |= {entry.id: entry for entry in skipped}
-        return _has_failed(by_id.values())
+        return _has_failed(with_skipped(criteria, by_id | {entry.id: entry for entry in entries}).values())
 
     best = (entry.model_copy(update={"outcome": "met"}) if entry.id in open_ids else entry for entry in results)
     return fails(results) and not fails(best)
+
+
+def with_skipped(
+    criteria: Sequence[AnyCriterion], results: Mapping[str, CriterionResult]
+) -> dict[str, CriterionResult]:
+    """The results, which are by criterion id, with those of criteria that depend on an unmet one, however far."""
+    found = dict(results)
+    while skipped := _skipped_dependents(criteria, found):
+        found |= {entry.id: entry for entry in skipped}
+    return found
 
 
 def _skipped_dependents(

@@ -63,9 +63,8 @@ class SideFile:
         """Forget what was taken in and committed."""
         if self._file is not None:
             Path(str(self._file.name)).unlink(missing_ok=True)
-            self._file.close()
-            self._file = None
         self._kept.clear()
+        self.close()
 
     def take_in_lost(self, connection: sqlite3.Connection) -> None:
         """Execute what processes that are gone have left, each file in a transaction of its own."""

@@ -28,8 +28,7 @@ from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
 from delegate.records.recorder import LARGE_CHARS, is_large
-from delegate.records.sqlite import Store
-from delegate.records.trouble import explained, trouble_of
+from delegate.records.sqlite import Store, explained, trouble_of
 from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, SentMessage, Task, TaskResult, Usage
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import EventKind
@@ -87,7 +86,6 @@ the one that ran the child when the message was sent; `questions.message` is the
 _INSERT_TASK = (
     "INSERT INTO tasks (handle, run_id, task_index, depth, process, began_at, task) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_INSERT_START = "INSERT OR REPLACE INTO starts VALUES (?, ?)"
 _TABLES = ("tasks", "events", "starts", "mailboxes", "messages", "questions")
 """What there is of a task."""
 _TAKE_OVER = "UPDATE tasks SET process = ? WHERE handle = ? AND ended_at IS NULL AND process = ?"
@@ -99,18 +97,17 @@ _SET_ATTEMPTS = (
     "UPDATE tasks SET result = json_set(result, '$.attempts', json(?)) WHERE handle = ? AND json_valid(result)"
 )
 # Of several attempts at a task, which begin together, the chosen one counts, or the first until one is chosen.
-_IS_OTHER = """
-(CASE WHEN instr(result, '"chosen":') AND json_valid(result) THEN EXISTS (
-    SELECT 1 FROM json_each(result, '$.attempts')
-    WHERE json_extract(value, '$.handle') = handle AND NOT json_extract(value, '$.chosen')
-) ELSE ROW_NUMBER() OVER (PARTITION BY tasks.began_at, task_index ORDER BY tasks.rowid) > 1 END)
-"""
-_SELECT_TASKS = f"""
+_SELECT_TASKS = """
 SELECT handle, run_id, depth, process AS state, began_at, ended_at, status, verdict, cost_usd,
     CASE WHEN json_valid(task) THEN json_extract(task, '$.goal') END AS goal, task_index,
-    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) > 0 AS estimated, {_IS_OTHER} AS other_attempt
-FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT ?
-"""  # noqa: S608
+    COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) > 0 AS estimated,
+    (CASE WHEN instr(result, '"chosen":') AND json_valid(result) THEN EXISTS (
+        SELECT 1 FROM json_each(result, '$.attempts')
+        WHERE json_extract(value, '$.handle') = handle AND NOT json_extract(value, '$.chosen')
+    ) ELSE ROW_NUMBER() OVER (PARTITION BY tasks.began_at, task_index ORDER BY tasks.rowid) > 1 END) AS other_attempt
+FROM tasks WHERE {which} = ? ORDER BY rowid LIMIT ?
+"""
+"""The columns are the fields of `TaskSummary`."""
 _SELECT_PAST = """
 SELECT json_extract(result, '$.requested_model'), cost_usd, json_extract(result, '$.verification_share'),
     json_extract(result, '$.usage'), task
@@ -118,26 +115,8 @@ FROM (SELECT * FROM tasks ORDER BY began_at DESC LIMIT 2000)
 WHERE status = 'completed' AND typeof(cost_usd) IN ('real', 'integer') AND json_valid(result) AND json_valid(task)
     AND CASE WHEN json_valid(result) THEN json_extract(result, '$.requested_model') = ?1 OR ?1 IS NULL END LIMIT 200
 """
-_SELECT_RUN = f"""
-WITH first AS (SELECT depth, began_at, task FROM tasks WHERE run_id = ? ORDER BY rowid LIMIT 1)
-SELECT MAX(first.began_at), CASE WHEN COUNT(ended_at) = COUNT(*) THEN MAX(ended_at) END,
-    COUNT(*) FILTER (WHERE top AND NOT other), COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'PASS'),
-    COUNT(*) FILTER (WHERE top AND NOT other AND verdict = 'FAIL'),
-    CASE WHEN COUNT(cost_usd) FILTER (WHERE top) = COUNT(*) FILTER (WHERE top) 
-        THEN ROUND(SUM(cost_usd) FILTER (WHERE top), 9) END,
-    CASE WHEN json_valid(MAX(first.task)) THEN json_extract(MAX(first.task), '$.goal') END,
-    MAX(CASE WHEN top THEN COALESCE(instr(result, '"cost_provenance":"estimated"'), 0) ELSE 0 END),
-    MAX(typeof(tasks_.began_at) NOT IN ('real', 'integer') OR typeof(ended_at) NOT IN ('real', 'integer', 'null')
-        OR typeof(cost_usd) NOT IN ('real', 'integer', 'null') OR typeof(process) <> 'text')
-FROM (
-    SELECT tasks.*, tasks.depth = first.depth AS top, {_IS_OTHER} AS other FROM tasks, first WHERE run_id = ?
-) AS tasks_, first
-"""  # noqa: S608
-_SELECT_LATEST_RUNS = (
-    "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
-)
 _SELECT_RECORD = f"""
-SELECT run_id, task_index, process, began_at, ended_at, workspace, task, run, {candidate_lists.RESULT}
+SELECT workspace, task, run, {candidate_lists.RESULT}
 FROM tasks {candidate_lists.JOINED} WHERE handle = ?
 """  # noqa: S608
 _SELECT_ENDINGS = f"""
@@ -160,7 +139,8 @@ ORDER BY began_at LIMIT ?
 """
 _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
-FROM tasks {candidate_lists.JOINED} WHERE verdict IS NOT NULL AND json_valid(result){{of_run}} ORDER BY tasks.rowid
+FROM tasks {candidate_lists.JOINED}
+WHERE verdict IS NOT NULL AND json_valid(result) AND (?1 IS NULL OR run_id = ?1) ORDER BY tasks.rowid
 """  # noqa: S608
 _DRAW = """
 SELECT handle, id FROM (
@@ -172,8 +152,13 @@ SELECT handle, id FROM (
     SELECT task, criterion FROM rulings WHERE sampling = 'random'
 ) ORDER BY random() LIMIT ?2
 """
-_KEPT_OF_START = ("worktree", "tier", "tools")
-"""What is needed to continue a task that has ended."""
+_TRIM_START = """
+UPDATE starts SET state = json_object(
+    'worktree', json_extract(state, '$.worktree'), 'tier', json_extract(state, '$.tier'),
+    'tools', json_extract(state, '$.tools')
+) WHERE handle = ? AND json_valid(state) AND NOT COALESCE(json_extract(state, '$.copy'), 0)
+"""
+"""Leaves what is needed to continue a task that has ended."""
 _AT_ONCE = 1_000
 """Parameters of one statement, of which SQLite allows a limited number."""
 _REMOVAL_BATCH = 20
@@ -256,16 +241,17 @@ class Records:
     If the store can't be written, a result has no handle but is still returned. Records older than `keep_days`, and the
     oldest ones while the file is larger than `keep_mb` megabytes, are removed between other writes, on first use and
     then every hour, with their workspaces in `home/workspaces`. Running tasks are kept.
+
+    What reads the records raises DelegateError if they can't be read.
     """
 
     def __init__(self, home: Path, *, keep_days: float | None = None, keep_mb: float | None = None) -> None:
         self._path = home / "records.sqlite3"
         self._store = Store(self._path, SCHEMA)
+        self.aclose = self._store.aclose
         self._retention = _Retention(home / "workspaces", keep_days, keep_mb)
         self._candidate_lists = CandidateLists()
         self._next_cleanup = -_CLEANUP_INTERVAL
-        self._started = dict[str, str]()
-        """What is kept of the start of tasks of this process after their end."""
         self._sent = Path(f"{self._path}-sent")
         """Grows by a byte with each message, so that children needn't query the store before each turn."""
         self._looked = dict[str, int]()
@@ -291,13 +277,12 @@ class Records:
         """
         now, process = time.time(), this_process()
         is_long = sum(len(task.goal) + len(task.context or "") for *_, task in tasks) > LARGE_CHARS
-
-        def texts() -> list[str]:
-            return [redactor.json(task.model_dump_json(exclude_defaults=True)) for *_, task in tasks]
-
+        texts = await run_in_thread_if(
+            is_long, lambda: [redactor.json(task.model_dump_json(exclude_defaults=True)) for *_, task in tasks]
+        )
         inserts: list[Statement] = [
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
-            for (handle, index, _), text in zip(tasks, await run_in_thread_if(is_long, texts), strict=True)
+            for (handle, index, _), text in zip(tasks, texts, strict=True)
         ]
         for handle, *_ in tasks:
             if mailbox_of:
@@ -317,7 +302,7 @@ class Records:
             if trouble.kind in ("full", "failing", "not_writable"):
                 message = f"records can't be written to {self._path}: {trouble.why}"
                 raise CallError("home_not_writable", message, hint=f"nothing was run; {trouble.fix}") from None
-            await self._write(*inserts)
+            await self.flush(*inserts)
             return
         if time.monotonic() >= self._next_cleanup:
             self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
@@ -337,42 +322,28 @@ class Records:
         It is committed then, with the events so far: a task whose record has no workspace hasn't done anything. If the
         store can't be written, the task can't be resumed.
         """
-        starts = [] if start is None else [self._start(handle, start)]
-        await self._write(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
+        starts = [] if start is None else [("INSERT OR REPLACE INTO starts VALUES (?, ?)", (handle, json.dumps(start)))]
+        await self.flush(("UPDATE tasks SET workspace = ? WHERE handle = ?", (str(workspace), handle)), *starts)
 
-    def _start(self, handle: str, start: JsonObject) -> Statement:
-        kept = start if start.get("copy") else {name: start[name] for name in _KEPT_OF_START if start.get(name)}
-        self._started[handle] = json.dumps(kept)
-        return _INSERT_START, (handle, json.dumps(start))
-
-    async def flush(self) -> None:
-        """Commit all events so far, unless the store can't be written."""
-        await self._write()
+    async def flush(self, *statements: Statement) -> None:
+        """Commit all events so far, unless the store can't be written. Statements wait in a side file then."""
+        with suppress(*_FAILURES):
+            await self._store.write(*statements, keep=True)
 
     async def note_attempts(self, handles: Sequence[str], attempts: Sequence[Attempt]) -> None:
         """Add to the results of all attempts at a task how they compare."""
         text = json.dumps([attempt.model_dump(mode="json") for attempt in attempts])
-        await self._write(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
-
-    async def _write(self, *statements: Statement) -> None:
-        with suppress(*_FAILURES):
-            await self._store.write(*statements, keep=True)
+        await self.flush(*((_SET_ATTEMPTS, (text, handle)) for handle in handles))
 
     async def start(self, handle: str) -> JsonObject | None:
-        """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing.
-
-        Raises DelegateError if the records can't be read.
-        """
-        row = await self._row("SELECT state FROM starts WHERE handle = ?", handle)
-        return json.loads(row[0]) if row else None
-
-    async def _row(self, sql: str, *values: object) -> tuple[Any, ...] | None:
-        return await self._query(lambda connection: connection.execute(sql, values).fetchone())
+        """What was recorded to resume a task; of one that has ended, what is kept of it. None if there is nothing."""
+        state = await self._value("SELECT state FROM starts WHERE handle = ?", handle)
+        return json.loads(state) if state else None
 
     async def lost_process(self, handle: str) -> str:
-        """The process that a task was lost with; empty if it isn't lost. Raises DelegateError."""
-        row = await self._row("SELECT process, ended_at FROM tasks WHERE handle = ?", handle)
-        return row[0] if row and _state(*row) == "outcome_unknown" else ""
+        """The process that a task was lost with; empty if it isn't lost."""
+        process = await self._value("SELECT process FROM tasks WHERE handle = ? AND ended_at IS NULL", handle)
+        return "" if is_alive(process) else process or ""
 
     async def take_over(self, handle: str, process: str) -> bool:
         """Make a task that was lost with that process one of this process. Returns whether no other did so before.
@@ -380,9 +351,9 @@ class Records:
         Raises DelegateError if the records can't be written.
         """
         new = this_process()
-        statements = (_TAKE_OVER, (new, handle, process)), mailbox.moved(handle, process, new)
+        move = mailbox.MOVE, (new, handle, process, mailbox.continued_from(handle) is not None)
         with explained("the records can't be written", self._path):
-            rows = await self._store.write(*statements)
+            rows = await self._store.write((_TAKE_OVER, (new, handle, process)), move)
         with suppress(DelegateError):  # there is nothing to read then
             self._note_sent()
         return rows > 0
@@ -397,8 +368,7 @@ class Records:
         text, lists = self._candidate_lists.moved(result, text)
         verdict = result.verdict.verdict if result.verdict else None
         row = (time.time(), result.status, verdict, result.cost_usd, result.workspace, run_text, text, result.handle)
-        if (kept := self._started.pop(result.handle or "", None)) is not None:
-            self._store.post((_INSERT_START, (result.handle, kept)))
+        self._store.post((_TRIM_START, (result.handle,)))
         with suppress(*_FAILURES):
             if await self._store.write(*lists, (_FINISH_TASK, row), now=now, keep=True):
                 if result.handle is None or result.summary == run.output:
@@ -413,8 +383,6 @@ class Records:
         Its keys are `handle`, `run_id`, `state`, `began_at`, `ended_at`, `workspace`, `task`, `run` (with full output
         and receipts), `result`, `messages` (see `SentMessage`) and `events` (see `delegate.types.events`). `run` and
         `result` are None until the task has ended; events appear while it runs.
-
-        Raises DelegateError if the records can't be read.
         """
         return await self._query(lambda connection: _read(connection, handle))
 
@@ -446,11 +414,10 @@ class Records:
 
     async def author(self, handle: str) -> str | None:
         """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
-        row = await self._row("SELECT author FROM mailboxes WHERE handle = ?", handle)
-        return row[0] if row else None
+        return await self._value("SELECT author FROM mailboxes WHERE handle = ?", handle)
 
     async def messages(self, handle: str) -> list[SentMessage]:
-        """The messages to the child of a task. Raises DelegateError if the records can't be read."""
+        """The messages to the child of a task."""
         return await self._query(lambda connection: mailbox.messages(connection, handle)) or []
 
     async def ask(self, handle: str, n: int) -> bool:
@@ -466,7 +433,7 @@ class Records:
         while True:
             with suppress(DelegateError, OSError):
                 if (now := os.stat(self._sent).st_size) != length:
-                    if await self._row(mailbox.SELECT_ANSWER, handle, n):
+                    if await self._value(mailbox.SELECT_ANSWER, handle, n):
                         return
                     length = now
             await asyncio.sleep(_LOOK_SECONDS)
@@ -476,10 +443,9 @@ class Records:
         self._looked.pop(handle, None)
         try:
             await self._store.write((mailbox.CLOSE_QUESTION, (handle, n)))
-            if (row := await self._row(mailbox.SELECT_ANSWER, handle, n)) is None:
-                return None
-            self._note_sent()  # the process that sent it may have ended before it did this
-            return row[0]
+            if answer := await self._value(mailbox.SELECT_ANSWER, handle, n):
+                self._note_sent()  # the process that sent it may have ended before it did this
+            return answer
         except (DelegateError, *_FAILURES):
             return None
 
@@ -496,8 +462,7 @@ class Records:
         if length == self._looked.get(handle):
             return []
         try:
-            values = (handle, this_process())
-            found = await self._query(lambda db: db.execute(mailbox.SELECT_WAITING, values).fetchall()) or []
+            found = await self._rows(mailbox.SELECT_WAITING, handle, this_process())
             if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
                 return []
         except (DelegateError, *_FAILURES):
@@ -506,51 +471,35 @@ class Records:
         return [(id, redactor.text(text), n) for id, text, n in found]
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
-        """The latest runs, newest first. Raises DelegateError if the records can't be read."""
-
-        def select(connection: sqlite3.Connection) -> list[RunSummary]:
-            run_ids = connection.execute(_SELECT_LATEST_RUNS, (limit,)).fetchall()
-            return [_run_summary(connection, run_id) for (run_id,) in run_ids]
-
-        return await self._query(select) or []
+        """The latest runs, newest first."""
+        latest = (
+            "SELECT run_id FROM tasks WHERE typeof(run_id) = 'text' GROUP BY run_id ORDER BY MIN(began_at) DESC LIMIT ?"
+        )
+        found = [await self.tasks(run_id) for (run_id,) in await self._rows(latest, limit)]
+        return [_run_summary(tasks) for tasks in found if tasks]
 
     async def past_tasks(self, model: str | None) -> "list[PastTask]":
         """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""
-
-        def select(connection: sqlite3.Connection) -> "list[PastTask]":
-            rows = map(_past_task, connection.execute(_SELECT_PAST, (model,)))
-            return [task for task in rows if task is not None]
-
-        return await self._query(select) or []
+        rows = await self._rows(_SELECT_PAST, model)
+        return [task for task in map(_past_task, rows) if task is not None]
 
     async def endings(self, handles: Sequence[str]) -> dict[str, Ending]:
-        """How far these tasks got, as far as they are on record. Raises DelegateError if the records can't be read."""
-
-        def select(connection: sqlite3.Connection) -> dict[str, Ending]:
-            found: dict[str, Ending] = {}
-            for start in range(0, len(handles), _AT_ONCE):
-                some = list(handles[start : start + _AT_ONCE])
-                sql = _SELECT_ENDINGS.format(handles=", ".join("?" * len(some)))
-                for handle, has_started, result, spent in connection.execute(sql, some):
-                    found[handle] = Ending(bool(has_started), result, *(amount or 0 for amount in json.loads(spent)))
-            return found
-
-        return await self._query(select) or {}
+        """How far these tasks got, as far as they are on record."""
+        found: dict[str, Ending] = {}
+        for start in range(0, len(handles), _AT_ONCE):
+            some = handles[start : start + _AT_ONCE]
+            sql = _SELECT_ENDINGS.format(handles=", ".join("?" * len(some)))
+            for handle, has_started, result, spent in await self._rows(sql, *some):
+                found[handle] = Ending(bool(has_started), result, *(amount or 0 for amount in json.loads(spent)))
+        return found
 
     async def next_number(self, run_id: str) -> int:
-        """The number of a run's next task, which is the last part of its handle. Raises DelegateError."""
-        row = await self._row(_SELECT_NEXT_NUMBER, run_id)
-        return row[0] if row else 0
+        """The number of a run's next task, which is the last part of its handle."""
+        return await self._value(_SELECT_NEXT_NUMBER, run_id) or 0
 
     async def tasks(self, run_id: str, limit: int = -1) -> list[TaskSummary]:
-        """The tasks of a run in the order they started, or the first ones. Raises DelegateError if that fails."""
-
-        def select(connection: sqlite3.Connection) -> list[TaskSummary]:
-            rows = connection.execute(_SELECT_TASKS, (run_id, limit))
-            names = [name for name, *_ in rows.description]
-            return [_task_summary(dict(zip(names, row, strict=True))) for row in rows]
-
-        return await self._query(select) or []
+        """The tasks of a run in the order they started, or the first ones."""
+        return await self._query(lambda connection: _tasks(connection, "run_id", run_id, limit)) or []
 
     async def rule(self, *new: Ruling) -> None:
         """Store rulings. A second ruling by the same person on the same criterion replaces the first.
@@ -564,7 +513,7 @@ class Records:
         """What models read criteria as, as JSON by the keys that are stored. Nothing if the store can't be read."""
         sql = f"SELECT key, reading FROM readings WHERE key IN ({', '.join('?' * len(keys))})"  # noqa: S608
         with suppress(DelegateError):
-            return await self._query(lambda connection: dict(connection.execute(sql, list(keys)))) or {}
+            return dict(await self._rows(sql, *keys))
         return {}
 
     def keep_readings(self, readings: Mapping[str, str]) -> None:
@@ -577,41 +526,37 @@ class Records:
     async def rulings(self, handle: str | None = None, *, run_id: str | None = None) -> list[Ruling]:
         """The rulings on one task, or on those of one run, by everybody; or all rulings, and of each criterion only the
         latest.
-
-        Raises DelegateError if the records can't be read.
         """
         return await self._query(lambda connection: rulings_table.rulings(connection, handle, run_id)) or []
 
-    async def draw(self, n: int | None, run_id: str | None = None) -> list[tuple[str, str]]:
+    async def draw(self, n: int | None = None, run_id: str | None = None) -> list[tuple[str, str]]:
         """The handles and ids of `n` criteria that judges decided, drawn at random; of all, in random order, if None.
 
         Those that were drawn and ruled on before are left out. Raises DelegateError if the records can't be read.
         """
-        limits = (run_id, -1 if n is None else n)
-        return await self._query(lambda connection: connection.execute(_DRAW, limits).fetchall()) or []
+        return await self._rows(_DRAW, run_id, -1 if n is None else n)
 
     async def disagreements(self) -> tuple[int, int]:
-        """How many criteria several people ruled on, and on how many they disagree. Raises DelegateError."""
+        """How many criteria several people ruled on, and on how many they disagree."""
         return await self._query(rulings_table.disagreements) or (0, 0)
 
     async def false_passes(self) -> list[rulings_table.FalsePasses]:
-        """The false passes of all judges, as far as they were measured. Raises DelegateError."""
+        """The false passes of all judges, as far as they were measured."""
         return await self._query(rulings_table.false_passes) or []
 
     async def verdicts(self, run_id: str | None = None) -> list[tuple[str, str, str]]:
         """The handle, the run and the verdict's JSON of all tasks with a verdict, or of those of one run. Those whose
         records are damaged are left out.
-
-        Raises DelegateError if the records can't be read.
         """
-        sql = _SELECT_VERDICTS.format(of_run="" if run_id is None else " AND run_id = ?")
-        parameters = () if run_id is None else (run_id,)
-        rows = await self._query(lambda connection: connection.execute(sql, parameters).fetchall()) or []
+        rows = await self._rows(_SELECT_VERDICTS, run_id)
         return [row for row in rows if all(isinstance(cell, str) for cell in row)]
 
-    async def aclose(self) -> None:
-        """Finish pending writes and close the file. A later use opens it again."""
-        await self._store.aclose()
+    async def _value(self, sql: str, *values: object) -> Any:
+        """The first column of the first row, or None."""
+        return next((value for value, *_ in await self._rows(sql, *values)), None)
+
+    async def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self._query(lambda connection: connection.execute(sql, values).fetchall()) or []
 
     async def _query(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         with explained("the records can't be read", self._path):
@@ -650,18 +595,17 @@ def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:
     row = connection.execute(_SELECT_RECORD, (handle,)).fetchone()
     if row is None:
         return None
-    run_id, task_index, process, began_at, ended_at, workspace, *texts = row
-    header = {"run_id": run_id, "task_index": task_index, "handle": handle}
+    (summary,), (workspace, *texts) = _tasks(connection, "handle", handle), row
     task, run, result = parts = [_object(text) for text in texts]
-    times, is_damaged = _mended({"process": process, "began_at": began_at, "ended_at": ended_at})
-    is_damaged |= any(text and part is None for text, part in zip(texts, parts, strict=True))
+    is_damaged = any(text and part is None for text, part in zip(texts, parts, strict=True))
+    header = {"run_id": summary.run_id, "task_index": summary.task_index, "handle": handle}
     events = connection.execute("SELECT at, kind, data FROM events WHERE handle = ? ORDER BY rowid", (handle,))
     return {
         "handle": handle,
-        "run_id": run_id,
-        "state": "damaged" if is_damaged else _state(process, ended_at),
-        "began_at": times["began_at"],
-        "ended_at": times["ended_at"],
+        "run_id": summary.run_id,
+        "state": "damaged" if is_damaged else summary.state,
+        "began_at": summary.began_at,
+        "ended_at": summary.ended_at,
         "workspace": workspace if isinstance(workspace, str) else None,
         "task": {"goal": _DAMAGED} if task is None else task,
         "run": run,
@@ -682,26 +626,33 @@ def task_of(record: JsonObject) -> Task:
     return Task.model_validate({**fields, "acceptance_criteria": criteria})
 
 
-_NUMBER, _NUMBER_OR_NONE = (int, float), (int, float, type(None))
-_SOUND: dict[str, tuple[Callable[[Any], bool], Any]] = {
-    "process": (lambda value: isinstance(value, str), ""),
-    "state": (lambda value: isinstance(value, str), ""),
-    "depth": (lambda value: isinstance(value, int), 0),
-    "task_index": (lambda value: isinstance(value, int), 0),
-    "began_at": (lambda value: isinstance(value, _NUMBER), 0.0),
-    "ended_at": (lambda value: isinstance(value, _NUMBER_OR_NONE), None),
-    "cost_usd": (lambda value: isinstance(value, _NUMBER_OR_NONE), None),
-    "status": (lambda value: value in (None, *get_args(RunStatus)), None),
-    "verdict": (lambda value: value in (None, "PASS", "FAIL"), None),
-    "goal": (lambda value: isinstance(value, str), _DAMAGED),
+_SOUND: dict[str, tuple[Any, Any]] = {
+    "state": (str, ""),  # at first, its process
+    "depth": (int, 0),
+    "task_index": (int, 0),
+    "began_at": (int | float, 0.0),
+    "ended_at": (int | float | None, None),
+    "cost_usd": (int | float | None, None),
+    "status": ((None, *get_args(RunStatus)), None),
+    "verdict": ((None, "PASS", "FAIL"), None),
+    "goal": (str, _DAMAGED),
 }
-"""By column: whether a value is sound, and what stands for one that isn't."""
+"""By column: the type of what is sound there, or all that is, and what stands for what isn't."""
 
 
-def _mended(values: JsonObject) -> tuple[JsonObject, bool]:
-    """The values of these columns without what is damaged, and whether anything is."""
-    damaged = {name: _SOUND[name][1] for name, value in values.items() if name in _SOUND and not _SOUND[name][0](value)}
-    return {**values, **damaged}, bool(damaged)
+def _tasks(connection: sqlite3.Connection, which: str, value: str, limit: int = -1) -> list[TaskSummary]:
+    """The tasks with this value of a column, without what is damaged."""
+    tasks: list[TaskSummary] = []
+    for row in connection.execute(_SELECT_TASKS.format(which=which), (value, limit)):
+        task, mended = TaskSummary(*row), dict[str, Any]()
+        for name, (sound, instead) in _SOUND.items():
+            given = getattr(task, name)
+            if not (given in sound if isinstance(sound, tuple) else isinstance(given, sound)):
+                mended[name] = instead
+        mended["state"] = "damaged" if mended else _state(task.state, task.ended_at)
+        flags = {"estimated": bool(task.estimated), "other_attempt": bool(task.other_attempt)}
+        tasks.append(task._replace(**mended, **flags))
+    return tasks
 
 
 def _object(text: object) -> JsonObject | None:
@@ -723,34 +674,26 @@ def _past_task(row: tuple[Any, ...]) -> "PastTask | None":
     return None
 
 
-def _task_summary(row: JsonObject) -> TaskSummary:
-    values, is_damaged = _mended(row)
-    values["state"] = "damaged" if is_damaged else _state(row["state"], row["ended_at"])
-    return TaskSummary(**values)._replace(estimated=bool(row["estimated"]), other_attempt=bool(row["other_attempt"]))
-
-
-def _run_summary(connection: sqlite3.Connection, run_id: str) -> RunSummary:
-    """The summary of a run whose first task was delegated by the root. SQLite adds up: there may be 10,000 tasks."""
-    row = connection.execute(_SELECT_RUN, (run_id, run_id)).fetchone()
-    began_at, ended_at, tasks, passed, failed, cost_usd, goal, is_estimated, is_damaged = row
-    columns = {"began_at": began_at, "ended_at": ended_at, "cost_usd": cost_usd, "goal": goal}
-    values, cannot_be_read = _mended(columns)
-    state: TaskState = "damaged"
-    if not (is_damaged or cannot_be_read):
-        still_open = connection.execute(
-            "SELECT DISTINCT process FROM tasks WHERE run_id = ? AND ended_at IS NULL", (run_id,)
-        )
-        states = {_state(process, None) for (process,) in still_open}
-        state = "running" if "running" in states else "outcome_unknown" if states else "ended"
+def _run_summary(tasks: Sequence[TaskSummary]) -> RunSummary:
+    """The summary of a run, from all its tasks. The first one was delegated by the root."""
+    first, states = tasks[0], {task.state for task in tasks}
+    top = [task for task in tasks if task.depth == first.depth]
+    verdicts = [task.verdict for task in top if not task.other_attempt]
+    ends = [task.ended_at for task in tasks if task.ended_at is not None]
+    costs = [task.cost_usd for task in top if task.cost_usd is not None]
+    order: tuple[TaskState, ...] = ("damaged", "running", "outcome_unknown", "ended")
     return RunSummary(
-        run_id=run_id,
-        state=state,
-        tasks=tasks,
-        passed=passed,
-        failed=failed,
-        other=tasks - passed - failed,
-        estimated=bool(is_estimated),
-        **values,
+        first.run_id,
+        next(state for state in order if state in states),
+        first.began_at,
+        max(ends) if len(ends) == len(tasks) else None,
+        tasks=len(verdicts),
+        passed=verdicts.count("PASS"),
+        failed=verdicts.count("FAIL"),
+        other=verdicts.count(None),
+        cost_usd=round(sum(costs), 9) if len(costs) == len(top) else None,
+        goal=first.goal,
+        estimated=any(task.estimated for task in top),
     )
 
 

@@ -16,7 +16,7 @@ import time
 from delegate._util.processes import is_alive
 from delegate._util.redaction import redactor
 from delegate.records.aside import Statement
-from delegate.types import MessageState, SentMessage
+from delegate.types import JsonObject, MessageState, SentMessage
 from delegate.types.errors import CallError
 
 MAX_MESSAGES = 20
@@ -28,15 +28,23 @@ _HAS_STOPPED = """COALESCE((
     ORDER BY rowid DESC LIMIT 1
 ) = 'child.done', 0)"""
 _IS_ASKING = "EXISTS (SELECT 1 FROM questions WHERE handle = tasks.handle AND message IS NULL AND NOT is_closed)"
-_SELECT_TASK = f"""
-SELECT process, ended_at IS NOT NULL, {_HAS_STOPPED}, EXISTS (SELECT 1 FROM mailboxes WHERE handle = tasks.handle),
-    (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) >= {MAX_MESSAGES} AND NOT {_IS_ASKING}
-FROM tasks WHERE handle = ?
-"""  # noqa: S608
+_WHY_NOT = f"""
+CASE WHEN ended_at IS NOT NULL THEN 'ended'
+    WHEN NOT EXISTS (SELECT 1 FROM mailboxes WHERE handle = tasks.handle) THEN 'deaf'
+    WHEN {_HAS_STOPPED} THEN 'stopped'
+    WHEN (SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) >= {MAX_MESSAGES} AND NOT {_IS_ASKING} THEN 'full'
+END"""  # noqa: S608
+_REASONS = {
+    "ended": ("it has ended", "delegate a new task"),
+    "lost": ("its process was lost", "`delegate run --resume {handle}` goes on with it"),
+    "deaf": ("its runner takes no messages", "wait for its result, or stop it"),
+    "stopped": ("it has stopped working, and its verdict is being made", "wait for its result"),
+    "full": (f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result"),
+}
+"""Why a child can't be sent a message, and what to do."""
 _INSERT = f"""
 INSERT INTO messages SELECT ?, handle, process, ?, ?, NULL FROM tasks
-WHERE handle = ? AND process = ? AND ended_at IS NULL AND NOT {_HAS_STOPPED}
-    AND ((SELECT COUNT(*) FROM messages WHERE handle = tasks.handle) < {MAX_MESSAGES} OR {_IS_ASKING})
+WHERE handle = ? AND process = ? AND {_WHY_NOT} IS NULL
 """  # noqa: S608
 ANSWER = """
 UPDATE questions SET message = ?1 WHERE handle = ?2 AND message IS NULL AND NOT is_closed
@@ -54,7 +62,8 @@ UPDATE messages SET delivered_at = ? WHERE id = ? AND EXISTS (
     SELECT 1 FROM tasks WHERE tasks.handle = messages.handle AND ended_at IS NULL AND NOT {_HAS_STOPPED}
 )
 """  # noqa: S608
-_MOVE = """
+# A process that has taken a task over gets what its child needs and hasn't read.
+MOVE = """
 UPDATE messages SET process = ?1 WHERE handle = ?2 AND process = ?3 AND delivered_at IS NULL
     AND (id IN (SELECT message FROM questions WHERE handle = ?2)
         OR (?4 AND rowid = (SELECT MIN(rowid) FROM messages WHERE handle = ?2)))
@@ -83,25 +92,16 @@ def sendable(text: str) -> str:
 
 def receiver(connection: sqlite3.Connection, handle: str) -> str:
     """The process of a child that can be sent a message. Raises CallError if it can't, with the reason."""
-    row = connection.execute(_SELECT_TASK, (handle,)).fetchone()
+    row = connection.execute(f"SELECT process, {_WHY_NOT} FROM tasks WHERE handle = ?", (handle,)).fetchone()  # noqa: S608
     if row is None:
         raise CallError("unknown_handle", "there is no record with this handle", field="handle")
-    process, has_ended, has_stopped, takes_messages, is_full = row
-    if has_ended:
-        raise _refused(handle, "it has ended", "delegate a new task")
-    if not is_alive(str(process)):
-        raise _refused(handle, "its process was lost", f"`delegate run --resume {handle}` goes on with it")
-    if not takes_messages:
-        raise _refused(handle, "its runner takes no messages", "wait for its result, or stop it")
-    if has_stopped:
-        raise _refused(handle, "it has stopped working, and its verdict is being made", "wait for its result")
-    if is_full:
-        raise _refused(handle, f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result")
-    return str(process)
-
-
-def _refused(handle: str, why: str, hint: str) -> CallError:
-    return CallError("cannot_message", f"{handle} can't be sent a message: {why}", field="handle", hint=hint)
+    process, reason = row
+    reason = reason if reason == "ended" or is_alive(process) else "lost"
+    if reason is not None:
+        why, hint = _REASONS[reason]
+        message = f"{handle} can't be sent a message: {why}"
+        raise CallError("cannot_message", message, field="handle", hint=hint.format(handle=handle))
+    return process
 
 
 def insert(handle: str, process: str, text: str) -> tuple[SentMessage, Statement]:
@@ -122,30 +122,14 @@ def continuation_of(handle: str) -> str:
     return f"{run_id}-0{number}"
 
 
-def moved(handle: str, process: str, new: str) -> Statement:
-    """The statement by which a process that has taken a task over gets what its child needs and hasn't read."""
-    return _MOVE, (new, handle, process, continued_from(handle) is not None)
-
-
 def messages(connection: sqlite3.Connection, handle: str) -> list[SentMessage]:
     """All messages to a child, in the order in which they were sent."""
-    rows = connection.execute(_SELECT_ALL, (handle,)).fetchall()
-    own = 0 if continued_from(handle) else None
-    return [
-        SentMessage(
-            id=id,
-            handle=handle,
-            state=_state(delivered_at, is_open, waits=is_alive(process) or is_answer or n == own),
-            text=text,
-            sent_at=sent_at,
-            delivered_at=delivered_at,
-            is_answer=bool(is_answer),
-        )
-        for n, (id, text, sent_at, delivered_at, is_open, process, is_answer) in enumerate(rows)
-    ]
-
-
-def _state(delivered_at: float | None, is_open: bool, *, waits: bool) -> MessageState:
-    if delivered_at is not None:
-        return "delivered"
-    return "queued" if is_open and waits else "never_read"
+    found: list[SentMessage] = []
+    for n, row in enumerate(connection.execute(_SELECT_ALL, (handle,))):
+        id, text, sent_at, delivered_at, is_open, process, is_answer = row
+        is_needed = bool(is_answer) or (n == 0 and continued_from(handle) is not None)
+        waits = is_open and (is_needed or is_alive(process))
+        state: MessageState = "delivered" if delivered_at is not None else "queued" if waits else "never_read"
+        times: JsonObject = {"sent_at": sent_at, "delivered_at": delivered_at}
+        found.append(SentMessage(id=id, handle=handle, state=state, text=text, is_answer=bool(is_answer), **times))
+    return found

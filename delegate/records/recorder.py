@@ -64,16 +64,14 @@ class Recorder:
     ) -> None:
         """Record one model call. An unknown cost makes the run's cost unknown."""
         self.steps += 1
-        self.charge += charge
-        self.model = reply.model_served or self.model
         self.substituted |= substituted
         text = self._ends(reply.text, MAX_REPORT_CHARS)
         self._last_text = (reply.text, text)
-        if text.strip():
-            self.output = text
-        if self._journal is not None:
-            calls = [{"tool": call.name, "args": call.arguments} for call in reply.tool_calls]
-            self._write_usage(charge, self.model, text, seconds, _as_json(calls))
+        self.output = text if text.strip() else self.output
+        calls = [{"tool": call.name, "args": call.arguments} for call in reply.tool_calls]
+        self._charged(
+            charge, reply.model_served or self.model, text, calls, None if seconds is None else round(seconds, 6)
+        )
 
     def usage_reported(
         self, charge: Charge, *, model: str | None = None, text: str = "", calls: Sequence[JsonObject] = ()
@@ -83,23 +81,20 @@ class Recorder:
         """
         if self.charge is UNOBSERVED:  # the runner reports its calls after all
             self.charge = Charge()
+        self._charged(charge, model, self._ends(text, MAX_REPORT_CHARS), calls)
+
+    def _charged(
+        self, charge: Charge, model: str | None, text: str, calls: Sequence[JsonObject], seconds: float | None = None
+    ) -> None:
+        """`text` is redacted already."""
         self.charge += charge
         self.model = model or self.model
-        if self._journal is not None:
-            self._write_usage(charge, model, self._ends(text, MAX_REPORT_CHARS), None, _as_json(calls))
-
-    def _write_usage(self, charge: Charge, model: str | None, text: str, seconds: float | None, calls: str) -> None:
-        """`text` and `calls`, which is JSON, are redacted already."""
-        assert self._journal is not None
-        usage, seconds = charge.usage, None if seconds is None else round(seconds, 6)
-        values = {
-            "model": redactor.value(encodable(model)),
-            **usage.model_dump(),
-            "cost_usd": charge.cost_usd,
-            "seconds": seconds,
-            "text": text,
-        }
-        self._journal(ChildUsage, f'{json_bytes(values).decode()[:-1]},"calls":{calls}}}')
+        if self._journal is None:
+            return
+        values = {"model": redactor.value(encodable(model)), **charge.usage.model_dump(), "cost_usd": charge.cost_usd}
+        shown = json_bytes({**values, "seconds": seconds, "text": text}).decode()
+        called = redactor.json(json_bytes(encodable(list(calls)), fallback=str).decode()) if calls else "[]"
+        self._journal(ChildUsage, f'{shown[:-1]},"calls":{called}}}')
 
     def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
         """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
@@ -139,7 +134,7 @@ class Recorder:
             tool=encodable(tool),
             args=encodable(dict(args)),
             status=answer.status,
-            output=_without_middle(whole, RECEIPT_CHARS, max(len(text), len(whole))) if is_long else text,
+            output=ends(whole, RECEIPT_CHARS, kept=RECEIPT_CHARS, chars=max(len(text), len(whole))),
             args_sha256=args_digest(args),
             output_sha256=hashlib.sha256(data).hexdigest(),
             output_bytes=len(data),
@@ -186,11 +181,10 @@ class Recorder:
         """A runner's return value, redacted unless it comes from `finish`."""
         if run is self._finished:
             return run
-        if len(run.output) > MAX_REPORT_CHARS:
-            failure = {"status": "failed", "error": _too_long(run.output)} if run.status == "completed" else {}
-            run = run.model_copy(update={"output": self._ends(run.output, MAX_REPORT_CHARS), **failure})
-        if len(run.artifacts) > MAX_ARTIFACTS:
-            run = run.model_copy(update={"artifacts": run.artifacts[:MAX_ARTIFACTS]})
+        is_too_long = len(run.output) > MAX_REPORT_CHARS and run.status == "completed"
+        failure = {"status": "failed", "error": _too_long(run.output)} if is_too_long else {}
+        cut = {"output": self._ends(run.output, MAX_REPORT_CHARS), "artifacts": run.artifacts[:MAX_ARTIFACTS]}
+        run = run.model_copy(update={**cut, **failure})
         return ChildRun.model_validate(encodable(redactor.value(run.model_dump(exclude_defaults=True))))
 
     def _ends(self, text: str, limit: int) -> str:
@@ -205,10 +199,6 @@ class Recorder:
         end = redactor.text(encodable(text[-half - _LONGEST_SECRET :]))
         start, end = start[: min(half, max(len(start) - _LONGEST_SECRET, 0))], end[_LONGEST_SECRET:][-half:]
         return f"{start}{_note(len(text) - 2 * half)}{end}"
-
-
-def _as_json(calls: Sequence[JsonObject]) -> str:
-    return redactor.json(json_bytes(encodable(list(calls)), fallback=str).decode()) if calls else "[]"
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
@@ -257,17 +247,14 @@ def is_cut(receipt: Receipt) -> bool:
 _CUT = re.compile(r"\n\[… \d+ characters left out …\]\n")
 
 
-def ends(text: str, limit: int) -> str:
-    """The text; if it is longer than `limit`, only its beginning and end, with a note between them."""
-    return text if len(text) <= limit else _without_middle(text, _KEPT_CHARS, len(text))
-
-
-def _without_middle(text: str, length: int, chars: int) -> str:
-    """At most `length` characters of a text that is or was `chars` long, half of them from its end."""
-    half = length // 2
-    if len(text) <= length:
+def ends(text: str, limit: int, *, kept: int = _KEPT_CHARS, chars: int = 0) -> str:
+    """The text; if it is longer than `limit`, only its beginning and end, with a note between them. `chars` is how long
+    it was.
+    """
+    if len(text) <= limit:
         return text
-    return f"{text[:half]}{_note(chars - 2 * half)}{text[-half:]}"
+    half = kept // 2
+    return f"{text[:half]}{_note((chars or len(text)) - 2 * half)}{text[-half:]}"
 
 
 def _note(left_out: int) -> str:

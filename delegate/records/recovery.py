@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from delegate.records import aside
-from delegate.records.sqlite import BUSY_SECONDS, locked
-from delegate.records.trouble import trouble_of
+from delegate.records.sqlite import BUSY_SECONDS, locked, trouble_of
 
 _SEARCHED = 100_000
 """How many row numbers are tried behind one that can't be read, before the rest of a table is given up."""

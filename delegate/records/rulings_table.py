@@ -10,23 +10,9 @@ from pydantic import ValidationError
 from delegate.records.aside import Statement
 from delegate.types import Ruling
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS rulings (
-    task TEXT NOT NULL,
-    criterion TEXT NOT NULL,
-    ruling TEXT NOT NULL,
-    judged TEXT NOT NULL,
-    ruled_by TEXT NOT NULL,
-    decided_by TEXT NOT NULL,
-    judge TEXT NOT NULL,
-    judge_version TEXT NOT NULL,
-    rubric_version TEXT NOT NULL,
-    worker TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    reason_code TEXT NOT NULL,
-    sampling TEXT NOT NULL,
-    because TEXT NOT NULL,
-    at REAL NOT NULL,
+    {", ".join(f"{name} {'REAL' if name == 'at' else 'TEXT'} NOT NULL" for name in Ruling.model_fields)},
     PRIMARY KEY (task, criterion, worker, judge, ruled_by)
 );
 CREATE INDEX IF NOT EXISTS rulings_by_time ON rulings (at);
@@ -40,7 +26,7 @@ CREATE VIEW IF NOT EXISTS rulings_in_force AS
         ) THEN 'random' ELSE 'chosen' END AS sampling,
         because, MAX(at) AS at
     FROM rulings GROUP BY task, criterion, worker, judge;
-"""
+"""  # noqa: S608
 """`rulings_in_force` has the latest ruling where several people ruled on the same criterion. A criterion that was drawn
 at random stays so when somebody else rules on it."""
 
@@ -56,9 +42,9 @@ ON CONFLICT (task, criterion, worker, judge, ruled_by) DO UPDATE SET
     because = excluded.because, at = excluded.at
 """  # noqa: S608
 _SELECT = f"SELECT {_NAMES} FROM rulings_in_force ORDER BY at, task, criterion"  # noqa: S608
-_SELECT_OF_TASK = f"SELECT {_NAMES} FROM rulings WHERE task = ? ORDER BY at"  # noqa: S608
-_SELECT_OF_RUN = f"""
-SELECT {_NAMES} FROM rulings WHERE task IN (SELECT handle FROM tasks WHERE run_id = ?) ORDER BY at
+_SELECT_OF = f"""
+SELECT {_NAMES} FROM rulings
+WHERE (?1 IS NULL OR task = ?1) AND (?2 IS NULL OR task IN (SELECT handle FROM tasks WHERE run_id = ?2)) ORDER BY at
 """  # noqa: S608
 _SELECT_DISAGREEMENTS = """
 SELECT COUNT(*), COALESCE(SUM(words > 1), 0) FROM (
@@ -102,10 +88,8 @@ def rulings(connection: sqlite3.Connection, task: str | None, run_id: str | None
     """All rulings on a task, or on those of a run, by everybody, oldest first; or else the latest on each criterion.
     Those that are damaged are left out.
     """
-    if task is not None:
-        rows = connection.execute(_SELECT_OF_TASK, (task,))
-    else:
-        rows = connection.execute(_SELECT) if run_id is None else connection.execute(_SELECT_OF_RUN, (run_id,))
+    is_some = task is not None or run_id is not None
+    rows = connection.execute(_SELECT_OF, (task, run_id)) if is_some else connection.execute(_SELECT)
     found: list[Ruling] = []
     for row in rows:
         with suppress(ValidationError):

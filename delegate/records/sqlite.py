@@ -6,11 +6,14 @@ before anything later.
 In WAL mode a commit survives a crash of any process without waiting for the disk. SQLite before 3.51.3 can lose pages
 if one connection resets the write-ahead log while another one writes to it (the WAL-reset bug), and concurrent writers
 poll. A lock file next to the database therefore admits one writer at a time.
+
+What is wrong with a store that can't be written or read, and what helps, is a `Trouble`.
 """
 
 import asyncio
 import atexit
 import contextlib
+import errno
 import logging
 import os
 import sqlite3
@@ -18,20 +21,20 @@ import sys
 import threading
 import time
 import weakref
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from delegate._util import forking
 from delegate.records import aside
 from delegate.records.aside import REJECTED, SideFile, Statement
-from delegate.records.trouble import trouble_of
+from delegate.types.errors import DelegateError
 
 if sys.platform != "win32":
-    import fcntl
+    from delegate._util.file_lock import lock_file
 
 T = TypeVar("T")
 
@@ -50,19 +53,75 @@ _log = logging.getLogger(__name__)
 _stores: "weakref.WeakSet[Store]" = weakref.WeakSet()
 
 
-class _Write(NamedTuple):
-    statements: Sequence[Statement]
-    is_kept: bool
-    """Whether it waits in a side file if it can't be written."""
-    done: "asyncio.Future[Any] | None" = None
-    """Receives the number of changed rows or the error, if somebody waits for it."""
+Kind = Literal["full", "locked", "damaged", "not_writable", "failing", "other"]
+
+_OF_SQLITE: dict[Kind, set[int]] = {
+    "full": {sqlite3.SQLITE_FULL},
+    "locked": {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL},
+    "damaged": {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB},
+    "not_writable": {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM},
+    "failing": {sqlite3.SQLITE_IOERR},
+}
+_NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
+"""There can't be such a folder."""
+_OF_SYSTEM: dict[Kind, set[int]] = {
+    "full": {errno.ENOSPC, errno.EDQUOT},
+    "not_writable": {errno.EROFS, errno.EACCES, errno.EPERM, *_NO_FOLDER},
+    "failing": {errno.EIO, errno.EFBIG},
+}
+_FIXES: dict[Kind, str] = {
+    "full": "free some space there, or set `home` (DELEGATE_HOME) to a folder on another disk",
+    "locked": "another process keeps it locked: find it with `fuser -v {path}*`, and wait for its end or stop it",
+    "damaged": "the file is damaged: `delegate runs --recover` saves what can be read of it",
+    "not_writable": "set `home` (DELEGATE_HOME) to a writable folder",
+    "failing": "its disk fails, or a limit on the size of files is reached: set `home` (DELEGATE_HOME) to another disk",
+    "other": "set `home` (DELEGATE_HOME) to another folder",
+}
 
 
-class _Job(NamedTuple):
-    """What the thread does between writes."""
+class Trouble(NamedTuple):
+    """An error of a store."""
 
-    work: Callable[[], object]
-    done: "asyncio.Future[Any] | None" = None
+    kind: Kind
+    why: str
+    """The error, in the words of SQLite or of the system."""
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.why}; {self.fix}"
+
+
+def trouble_of(error: Exception, path: Path) -> Trouble:
+    """What an error of the store in the file `path` means."""
+    number = error.errno if isinstance(error, OSError) else (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    numbers = _OF_SYSTEM if isinstance(error, OSError) else _OF_SQLITE
+    kinds: list[Kind] = [kind for kind, known in numbers.items() if number in known]
+    kind = "locked" if isinstance(error, TimeoutError) else kinds[0] if kinds else "other"
+    why = (isinstance(error, OSError) and error.strerror) or str(error)
+    why = "it is not a folder" if isinstance(error, FileExistsError) else why
+    return Trouble(kind, why, _FIXES[kind].format(path=path))
+
+
+@contextlib.contextmanager
+def explained(problem: str, path: Path) -> Generator[None]:
+    """Raise what goes wrong with the store in the file `path` as a DelegateError that begins with the problem."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise DelegateError(f"{problem}: {trouble_of(error, path)}") from error
+    except ValueError as error:  # text that isn't JSON, or can't be stored
+        raise DelegateError(f"{problem}: {error}") from error
+
+
+class _Item(NamedTuple):
+    """What the thread does: it writes statements, or calls `work`, between two commits."""
+
+    statements: Sequence[Statement] = ()
+    is_kept: bool = False
+    """Whether these wait in a side file if they can't be written."""
+    work: Callable[[], object] | None = None
+    done: "Future[Any] | None" = None
+    """Receives the number of changed rows or what `work` returns, or the error, if somebody waits for it."""
 
 
 class Store:
@@ -94,10 +153,9 @@ class Store:
     def _start_over(self) -> None:
         self._lock = threading.Lock()
         """Held while a field for other threads is changed: the next ones, up to `_wake`."""
-        self._pending: list[_Write | _Job] = []
+        self._pending: list[_Item] = []
         """What isn't done yet, in order."""
         self._thread: threading.Thread | None = None
-        self._step: Callable[[sqlite3.Connection], Sequence[Statement]] | None = None
         self._wake = threading.Event()
         self.in_use = threading.RLock()
         """Held while SQLite runs, so that a fork doesn't inherit its locks."""
@@ -112,7 +170,7 @@ class Store:
 
     def post(self, *statements: Statement) -> None:
         """Write soon, in order, without waiting. A failed write waits in a side file. A crash loses pending writes."""
-        self._add(_Write(statements, is_kept=True), now=False)
+        self._add(_Item(statements, is_kept=True), now=False)
 
     async def write(self, *statements: Statement, now: bool = True, keep: bool = False) -> int:
         """Write after everything posted before, wait for the commit, and return the number of changed rows.
@@ -121,31 +179,33 @@ class Store:
         the meantime. Raises sqlite3.Error, OSError, ValueError, after which nothing was written, or, to `keep` it, the
         statements wait in a side file.
         """
-        result = asyncio.get_running_loop().create_future()
-        self._add(_Write(statements, keep, result), now=now)
-        return await result
+        return await self._done(_Item(statements, keep), now=now)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run `query` after everything posted before and return its result; None if there is no file yet.
 
         Raises sqlite3.Error, OSError, and what `query` raises.
         """
-        result = asyncio.get_running_loop().create_future()
-        self._add(_Job(partial(self._query, query), result))
-        return await result
+        return await self._done(_Item(work=partial(self._query, query)))
 
     def maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
         """Execute the statements that `step` returns, between other writes, until it returns none. Frees disk space."""
-        self._add(_Job(partial(self._maintain, step)))
+        self._add(_Item(work=partial(self._maintain, step)))
 
     async def aclose(self) -> None:
         """Finish pending writes, close the file, and end the writer's thread."""
-        closed = asyncio.get_running_loop().create_future()
-        thread = self._add(_Job(self._close, closed))
-        await closed
-        thread.join(LINGER_SECONDS)  # unless somebody else uses the store
+        await self._done(_Item(work=self._close))
+        if thread := self._thread:
+            thread.join(LINGER_SECONDS)  # unless somebody else uses the store
 
-    def _add(self, item: "_Write | _Job", *, now: bool = True) -> threading.Thread:
+    async def _done(self, item: _Item, *, now: bool = True) -> Any:
+        """Let the thread do something, and wait until it is done, even if it can't be stopped by a cancel."""
+        done = Future[Any]()
+        done.set_running_or_notify_cancel()
+        self._add(item._replace(done=done), now=now)
+        return await asyncio.wrap_future(done)
+
+    def _add(self, item: _Item, *, now: bool = True) -> None:
         """Let the thread do something. A waiting one needn't be woken for a post, which would take the interpreter's
         lock from the thread that posts.
         """
@@ -156,7 +216,6 @@ class Store:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="delegate-records")
                 self._thread.start()
-            return self._thread
 
     def close_directly(self) -> None:
         """Write what is pending and close the file from this thread, after the store's own thread has ended."""
@@ -182,23 +241,23 @@ class Store:
             with self._lock:
                 self._wake.clear()
                 items, self._pending = self._pending, []
-                if not (items or is_asked or self._step):
+                if not (items or is_asked):
                     self._thread = None
                     return
             self._do(items)
-            if self._step is not None:
-                self._maintain(self._step)
 
-    def _do(self, items: Sequence["_Write | _Job"]) -> None:
-        for _, group in groupby(items, key=lambda item: isinstance(item, _Write)):
-            together = list(group)
-            outcomes = list(self._written([item for item in together if isinstance(item, _Write)]))
-            for job in (item for item in together if isinstance(item, _Job)):
-                try:
-                    outcomes.append(job.work())
-                except Exception as error:
-                    outcomes.append(error)
-            _wake([(item.done, came) for item, came in zip(together, outcomes, strict=True) if item.done is not None])
+    def _do(self, items: Sequence[_Item]) -> None:
+        for work, group in groupby(items, key=lambda item: item.work):
+            together, outcomes = list(group), list[object]()
+            try:
+                outcomes += self._written(together) if work is None else [work()] * len(together)
+            except Exception as error:
+                outcomes += [error] * len(together)
+            for item, outcome in zip(together, outcomes, strict=True):
+                if item.done is not None and isinstance(outcome, Exception):
+                    item.done.set_exception(outcome)
+                elif item.done is not None:
+                    item.done.set_result(outcome)
 
     @contextlib.contextmanager
     def _turn(self) -> Generator[None]:
@@ -208,27 +267,25 @@ class Store:
             try:
                 yield
             except Exception as error:
-                if self._patience and _is_busy(error):
+                if self._patience and trouble_of(error, self._path).kind == "locked":
                     self._locked_until = time.monotonic() + PAUSE_SECONDS
                 raise
 
-    def _written(self, writes: Sequence[_Write]) -> Sequence[object]:
-        """The number of rows that each write changed, or its error."""
-        if not writes:
-            return []
+    def _written(self, writes: Sequence[_Item]) -> Sequence[object]:
+        """The number of rows that each write changed, or its error. Raises what fails all of them."""
         try:
             with self._turn():
                 outcomes = self._commit(writes)
                 self._locked_until, self._last_error = 0.0, ""
+                return outcomes
         except Exception as error:
             if kept := [statement for write in writes if write.is_kept for statement in write.statements]:
                 file = self._aside.add(kept)
                 where = f"in {file}, and is written at the next start" if file else "in memory, as long as this process"
                 self._log_error(error, f"results are returned all the same; what couldn't be written waits {where}")
-            return [error] * len(writes)
-        return outcomes
+            raise
 
-    def _commit(self, writes: Sequence[_Write]) -> Sequence[object]:
+    def _commit(self, writes: Sequence[_Item]) -> Sequence[object]:
         """Write all but what SQLite rejects, after what waits in the side file."""
         connection = self._open()
         with locked(self._path, self._patience), connection:  # which commits, or rolls back
@@ -243,7 +300,7 @@ class Store:
                         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return outcomes
 
-    def _execute(self, connection: sqlite3.Connection, write: _Write) -> int | Exception:
+    def _execute(self, connection: sqlite3.Connection, write: _Item) -> int | Exception:
         rows = 0
         for statement in write.statements:
             try:
@@ -262,15 +319,16 @@ class Store:
             return query(self._open())
 
     def _maintain(self, step: Callable[[sqlite3.Connection], Sequence[Statement]]) -> None:
-        self._step = None
+        if self._connection is None:  # it was closed
+            return
         try:
             with self._turn():
                 connection = self._open()
                 if statements := step(connection):
-                    self._commit([_Write(statements, is_kept=False)])
+                    self._commit([_Item(statements)])
                     with locked(self._path, self._patience):
                         connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
-                    self._step = step
+                    self.maintain(step)
         except Exception as error:  # what expires is removed the next time
             self._log_error(error)
 
@@ -311,7 +369,6 @@ class Store:
         return connection
 
     def _close(self) -> None:
-        self._step = None
         with self.in_use:
             self._patience = 0
             if self._aside and self._connection is not None:
@@ -339,38 +396,12 @@ class Store:
             _log.warning("%s can't be written: %s%s", self._path, trouble_of(error, self._path), more)
 
 
-def _wake(outcomes: Iterable[tuple["asyncio.Future[Any]", object]]) -> None:
-    """Wake those who wait, all of one loop at once."""
-
-    def resolve(waiting: Sequence[tuple["asyncio.Future[Any]", object]]) -> None:
-        for waiter, outcome in waiting:
-            if waiter.done():  # canceled
-                continue
-            if isinstance(outcome, Exception):
-                waiter.set_exception(outcome)
-            else:
-                waiter.set_result(outcome)
-
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], object]]] = defaultdict(list)
-    for waiter, outcome in outcomes:
-        by_loop[waiter.get_loop()].append((waiter, outcome))
-    for loop, waiting in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(resolve, waiting)
-
-
-def _is_busy(error: Exception) -> bool:
-    code = getattr(error, "sqlite_errorcode", None) or 0
-    return code & 0xFF == sqlite3.SQLITE_BUSY or isinstance(error, TimeoutError)
-
-
 def _file_identity(path: Path) -> tuple[int, int] | None:
     """The device and inode of the file, or None if there is no file."""
-    try:
+    with contextlib.suppress(OSError):
         stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino
+        return stat.st_dev, stat.st_ino
+    return None
 
 
 # ------------------------------------------------------------------------------------- other processes, and the end
@@ -393,27 +424,17 @@ def locked(path: Path, seconds: float) -> Generator[bool]:
     fd = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
     _held.add(fd)
     try:
-        yield _acquired(fd, path, seconds)
+        is_alone = True
+        try:
+            lock_file(fd, seconds)
+        except BlockingIOError:
+            raise TimeoutError(f"another process has held {path}-lock for {seconds:g} s") from None
+        except OSError:
+            is_alone = False
+        yield is_alone
     finally:
         _held.discard(fd)
         os.close(fd)
-
-
-def _acquired(fd: int, path: Path, seconds: float) -> bool:
-    """Poll for the lock, since a blocking `flock` could not time out."""
-    pause, give_up_at = 0.0005, time.monotonic() + seconds
-    while sys.platform != "win32":
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= give_up_at:
-                raise TimeoutError(f"another process has held {path}-lock for {seconds:g} s") from None
-        except OSError:
-            break
-        time.sleep(pause)
-        pause = min(0.02, pause * 2)
-    return False
 
 
 def _pause() -> None:

@@ -12,21 +12,23 @@ from delegate.contract import (
     DIALECTS,
     CallProgress,
     Dialect,
-    ReadRequest,
     merge_tool,
     message_tool,
+    read_tool,
+    render_result,
+    stop_tool,
+    think_tool,
+)
+from delegate.contract.readback import (
+    ReadRequest,
     parse_merge,
     parse_message,
     parse_read,
     parse_stop,
-    read_tool,
-    render_list,
-    render_result,
     render_running,
     render_slice,
-    stop_tool,
-    think_tool,
 )
+from delegate.delegator.background import render_list
 from delegate.records.history import TaskSummary
 from delegate.types import TaskResult, Verdict
 from delegate.types.errors import CallError

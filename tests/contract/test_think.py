@@ -7,7 +7,8 @@ import pytest
 
 from delegate import Delegator, ToolError
 from delegate.child.toolbox import toolbox
-from delegate.contract import Thought, parse_think, render_thought, think_tool
+from delegate.contract import think_tool
+from delegate.contract.think import Thought, parse_think, render_thought
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.folder import Folder

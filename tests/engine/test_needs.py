@@ -13,10 +13,9 @@ from delegate import Cancellation, Delegator, Report, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.filesystem import changes
 from delegate.sandbox.workspace.folder import Folder
-from delegate.sandbox.workspace.inputs import Given
 from delegate.sandbox.workspace.start_state import reopen, start_state
 from delegate.sandbox.workspace.write_locks import WriteLocks
-from delegate.types import Workspace
+from delegate.types import TaskResult, Workspace
 from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.git import git
 from tests.support.samples import sampled
@@ -597,7 +596,10 @@ async def test_a_process_that_goes_on_with_a_lost_one_knows_what_was_given(tmp_p
     (earlier / "a.txt").write_text("a")
     (artifact,) = changes.changes_since({}, earlier).artifacts
     folder = await Folder.open(None, home=home)
-    await folder.give([Given("first", "PASS", "the report", earlier, [artifact])])
+    result = TaskResult(
+        verdict=None, task_index=0, status="completed", summary="x", workspace=str(earlier), artifacts=(artifact,)
+    )
+    await folder.give({"first": result})
     stored = json.loads(json.dumps(start_state(folder)))
     (folder.root / "b.txt").write_text("b")
     again = await reopen(folder.root, stored, home=home, write_locks=WriteLocks(), who="x")

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("mcp.server.lowlevel")
 
-from delegate.contract import MAX_LISTED
+from delegate.delegator.background import MAX_LISTED
 from delegate.hosts.mcp import definitions
 from delegate.hosts.mcp.clients import Clients
 from delegate.hosts.workspaces import WorkspacePolicy

@@ -15,8 +15,7 @@ import pytest
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.records.recovery import recover
-from delegate.records.sqlite import Store
-from delegate.records.trouble import trouble_of
+from delegate.records.sqlite import Store, trouble_of
 from tests.cli.command import delegate
 
 TABLE = "CREATE TABLE IF NOT EXISTS t (a INTEGER PRIMARY KEY, b TEXT);"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from delegate.engine.delegation import Delegation
+from delegate.delegator.background import Delegation
 from delegate.hosts.mcp.approvals import ANSWER_FORM, answer_in
 from delegate.policy.questions import describe
 from delegate.types import JsonObject, ParentQuestion

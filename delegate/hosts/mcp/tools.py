@@ -12,10 +12,11 @@ from weakref import WeakSet
 import anyio
 
 from delegate._util.cancellation import Cancellation
-from delegate.contract import CallProgress, run_of
+from delegate.contract import CallProgress
+from delegate.contract.readback import run_of
 from delegate.delegator import Delegator
+from delegate.delegator.background import Delegation
 from delegate.engine.consumers import Consumer
-from delegate.engine.delegation import Delegation
 from delegate.engine.error_mapping import refusal
 from delegate.hosts import host_tool
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from delegate import contract
 from delegate.budget.runs import KEPT_RUNS
+from delegate.contract import readback
 from delegate.delegator import Delegator
-from delegate.engine.delegation import Delegation
+from delegate.delegator.background import Delegation
 from delegate.hosts.serve import scoring
 from delegate.hosts.serve.scoring import RubricList, ScoreRequest, ScoreResult, WireError
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
@@ -231,7 +231,7 @@ class Service:
             known.starting -= 1
         known.opened(delegation)
         for handle in delegation.handles:
-            run = contract.run_of(handle)
+            run = readback.run_of(handle)
             known.runs[run] = body.parent.run_id or run
         while len(known.runs) > KEPT_RUNS:
             del known.runs[next(iter(known.runs))]
@@ -298,7 +298,7 @@ class Service:
 
     def context_of(self, client: str, handle: str) -> str:
         """What the client calls the run of a task, as far as this process knows it, or else the run's own id."""
-        run = contract.run_of(handle)
+        run = readback.run_of(handle)
         return self._clients[client].runs.get(run, run)
 
     async def handles(self, client: str) -> list[str]:
@@ -351,5 +351,5 @@ class Service:
             future.set_result(ApprovalAnswer(**dict(body), sha256=sha256))
 
     def _check(self, client: str, handle: str) -> None:
-        if not self._shared and contract.run_of(handle) not in self._clients[client].runs:
-            raise contract.unknown_handle()
+        if not self._shared and readback.run_of(handle) not in self._clients[client].runs:
+            raise readback.unknown_handle()

@@ -27,11 +27,11 @@ from delegate.sandbox.filesystem.files import Excerpt
 from delegate.sandbox.filesystem.trees import copy_tree, remove_rest, remove_soon, remove_tree, tree_bytes
 from delegate.sandbox.tampering.git_files import Repository, refuse_repository
 from delegate.sandbox.workspace import worktree
-from delegate.sandbox.workspace.inputs import INPUTS, Given, Inputs, is_in_inputs
+from delegate.sandbox.workspace.inputs import INPUTS, Inputs, is_in_inputs
 from delegate.sandbox.workspace.snapshot import Frozen, Snapshot, differences
 from delegate.sandbox.workspace.worktree import Worktree
 from delegate.sandbox.workspace.write_locks import WriteLocks, Writer
-from delegate.types import Artifact, Workspace
+from delegate.types import Artifact, TaskResult, Workspace
 from delegate.types.errors import CallError, ToolDenied, ToolError, WorkspaceTooLarge
 
 _SMALL_FOLDER = 32
@@ -138,7 +138,7 @@ class Folder:
         self._make()
         return self.root
 
-    async def give(self, given: Sequence[Given]) -> None:
+    async def give(self, given: Mapping[str, TaskResult]) -> None:
         """Put what other tasks left into the folder `inputs`, before `record_start` is called. Raises `CallError`."""
         self.make()
         inputs = Inputs(self.root, self.copies, given)

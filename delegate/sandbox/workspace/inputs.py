@@ -11,7 +11,7 @@ import os
 import posixpath
 import secrets
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,24 +20,12 @@ from delegate.sandbox.filesystem import changes, files, paths
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.filesystem.copy_out import copy_out
 from delegate.sandbox.filesystem.trees import remove_tree
-from delegate.types import Artifact
-from delegate.types.errors import CallError
+from delegate.types import TaskResult
+from delegate.types.errors import CallError, DelegateError
 
 INPUTS = "inputs"
 REPORT = "report.md"
 _READ_ONLY = 0o444
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What one other task left."""
-
-    id: str
-    verdict: str
-    """How it was judged, in a few words."""
-    report: str
-    workspace: Path | None
-    artifacts: Sequence[Artifact]
 
 
 @dataclass(slots=True)
@@ -46,7 +34,9 @@ class Inputs:
 
     root: Path
     aside: Path
-    given: Sequence[Given]
+    given: Mapping[str, TaskResult]
+    """What other tasks left, by their names."""
+    reports: dict[str, str] = field(default_factory=dict[str, str])
     states: Mapping[str, FileState] = field(default_factory=dict[str, FileState])
     """The state of each file there, by its path in the workspace."""
     left_out: dict[str, int] = field(default_factory=dict[str, int])
@@ -58,15 +48,15 @@ class Inputs:
         """Create the folder. Blocks. Raises `CallError` if it exists, or can't be written."""
         try:
             os.mkdir(self.root / INPUTS)
-            for one in self.given:
-                report = self.root / INPUTS / one.id / REPORT
-                with paths.new_file(self.root, report, replace=False) as descriptor:
-                    files.write_all(descriptor, one.report.encode(errors="replace"))
-                left = [artifact for artifact in one.artifacts if artifact.change != "deleted"]
-                known = [artifact for artifact in left if artifact.sha256 is not None and one.workspace is not None]
-                place = posixpath.join(INPUTS, one.id, "files")
-                copied = copy_out(one.workspace or self.root, known, self.root, within=place).copied
-                self.left_out[one.id] = len(left) - len(copied)
+            for name, result in self.given.items():
+                report = self.reports.setdefault(name, _report_of(result))
+                with paths.new_file(self.root, self.root / INPUTS / name / REPORT, replace=False) as descriptor:
+                    files.write_all(descriptor, report.encode(errors="replace"))
+                left = [artifact for artifact in result.artifacts if artifact.change != "deleted"]
+                known = [artifact for artifact in left if artifact.sha256 is not None and result.workspace is not None]
+                place = posixpath.join(INPUTS, name, "files")
+                copied = copy_out(Path(result.workspace or self.root), known, self.root, within=place).copied
+                self.left_out[name] = len(left) - len(copied)
             for path in (self.root / name for name in _states(self.root)):
                 os.chmod(path, _READ_ONLY | (path.lstat().st_mode & 0o111))
         except OSError as problem:
@@ -93,6 +83,12 @@ class Inputs:
                 os.unlink(aside)
         self.place()
         return True
+
+
+def _report_of(result: TaskResult) -> str:
+    with suppress(DelegateError):
+        return result.report
+    return result.summary  # its record can't be read: the report is cut then
 
 
 def is_in_inputs(path: str) -> bool:

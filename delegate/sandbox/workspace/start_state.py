@@ -105,7 +105,7 @@ async def reopen(
         knows_start=bool(stored.get("knows_start")),
         repository=await run_in_thread(partial(_repository, root, git)) if git else None,
         # What another process gave can't be given again: what was changed is removed.
-        inputs=Inputs(root, home, (), inputs) if stored.get("inputs") else None,
+        inputs=Inputs(root, home, {}, states=inputs) if stored.get("inputs") else None,
         max_bytes=max_bytes,
         home=home,
         states_before=states,
