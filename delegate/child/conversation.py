@@ -63,7 +63,7 @@ _ENDED = """
 
 [You worked on this before, and that ended. This is the record of what you did and said. Now the agent that gave you \
 the task says more: its message follows. Go on with what there is, and report on the whole task again. The \
-requirements above are the ones that count now; they may have changed since.]
+requirements above are the ones that count now, instead of any in this record.]
 
 {}\
 """

@@ -197,7 +197,7 @@ def _requirements(task: Task, readings: Mapping[str, CriterionReading]) -> Itera
             f"- {criterion.id}: {criterion.describe()}{_shown_by(readings.get(criterion.id or ''))}"
             for criterion in task.criteria
         )
-        explained = "; behind some stands what will count as its proof" if "[shown by " in criteria else ""
+        explained = ", and what counts as proof is in brackets" if "[shown by " in criteria else ""
         yield f"Your work is accepted only if every one of these holds{explained}:\n{criteria}"
     for criterion in task.criteria:  # the line that describes one may have only the beginning of its schema
         schema: JsonObject | None = None

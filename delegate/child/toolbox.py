@@ -392,10 +392,13 @@ async def _think(arguments: Mapping[str, Any]) -> str:
         raise ToolError(f"{problem.message}: {problem.hint}" if problem.hint else problem.message) from problem
 
 
-_IN_SANDBOX = "It runs in a sandbox with network and can write only in the workspace and in $TMPDIR."
+_IN_SANDBOX = (
+    "It runs in a sandbox with network and can write only in the workspace and in $TMPDIR, which each "
+    "call has for itself."
+)
 _WITHOUT_NETWORK = (
     "It runs in a sandbox without network, so nothing can be downloaded or installed, and can write only in the "
-    "workspace and in $TMPDIR."
+    "workspace and in $TMPDIR, which each call has for itself."
 )
 _WITHOUT_SANDBOX = "It runs without a sandbox on someone's machine: change nothing outside the workspace."
 

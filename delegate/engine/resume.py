@@ -27,7 +27,8 @@ from delegate.types.errors import CallError
 V = TypeVar("V", bound=Value)
 
 TRANSCRIPT_CHARS = 60_000
-_PART_CHARS = 3_000
+_PART_CHARS, _SAID_CHARS = 3_000, 20_000
+"""What is kept of a result, and of what the child said itself, such as its report."""
 _OWN_TOOLS = (*GOAL_TOOLS, ASK, "read_earlier_result")
 """Tools whose calls have no receipts."""
 _LOST: JsonObject = {
@@ -270,7 +271,7 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
     match event["kind"]:
         case "child.usage":
             if event["text"].strip():
-                yield f"You said: {_cut(event['text'])}"
+                yield f"You said: {_cut(event['text'], _SAID_CHARS)}"
             yield from (_call_line(call) for call in event["calls"] if call["tool"] in _OWN_TOOLS)
         case "child.tool":
             status = "outcome unknown" if event["status"] == "unknown" else event["status"]
@@ -291,6 +292,10 @@ def _call_line(call: Mapping[str, Any]) -> str:
     return f"You called {call['tool']} {_cut(json.dumps(call['args'], ensure_ascii=False))}"
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, most: int = _PART_CHARS) -> str:
     text = clean(text).text
-    return text if len(text) <= _PART_CHARS else f"{text[: _PART_CHARS - 500]}\n[…]\n{text[-400:]}"
+    return (
+        text
+        if len(text) <= most
+        else f"{text[: most - 500]}\n[… {len(text) - most + 100:,} characters …]\n{text[-400:]}"
+    )

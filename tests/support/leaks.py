@@ -192,7 +192,7 @@ def _in_words(fd: str) -> str:
 def _unnamed_workspaces(home: Path) -> list[str]:
     """Return workspaces that no result names, except for one per task whose process was killed."""
     try:
-        there = {name.removesuffix(".diff") for name in os.listdir(home / "workspaces")}
+        there = {name.removesuffix(".diff").removesuffix(".start") for name in os.listdir(home / "workspaces")}
     except FileNotFoundError:
         return []
     results = _results(home / "records.sqlite3") if there else []

@@ -81,10 +81,13 @@ class Calculations:
         return None
 
     def _is_known(self, number: Number) -> bool:
+        """Whether one can calculate with it: with 0.55, too, where a source has 45 %, and with 1.065 for 6.5 %."""
+        factors = [value for value in number.values if 0 < value < 2 and value != 1]
+        changes = Number("", tuple((abs(1 - value) * 100, Fraction(0)) for value in factors))
         return (
             all(value <= SMALL and value.denominator == 1 for value in number.values)
             or not _UNITS.isdisjoint(number.values)
-            or any(source.has(number) for source in (*self._sources, self.results))
+            or any(source.has(number) or source.has(changes) for source in (*self._sources, self.results))
         )
 
 
