@@ -44,7 +44,7 @@ NAME_CHARS = 200
 _ABOUT_SOURCE = re.compile(rf"{MARK}[,;，；、][^()（）\[\]{MARK}]{{1,200}}(?=[)）\]])")
 """What is said of a source behind it in its brackets, such as when it was looked up."""
 _NAME_WORDS, _NAME_WIDTH = 4, 40
-"""A quoted passage of no more words and columns may be a name or a title."""
+"""A quoted passage of no more words and columns may be a name or a title; without spaces, of half as many columns."""
 _BESIDE = 20
 """So many characters at most, and a bracket, are between a translation and its original."""
 _YEAR = re.compile("(?:19|20)[0-9]{2}")
@@ -101,8 +101,6 @@ class _Report:
     hosts: Sequence[str]
     has_read: bool
     """Whether it is known which numbers the sources say in words."""
-    sources: Sequence[Text]
-    """All that the report cites."""
     calculations: Calculations
 
 
@@ -151,7 +149,7 @@ def examine(
         if not isinstance(each, str)
     ]
     calculations = Calculations([statement.text for statement in said], sources)
-    report = _Report(opened, criterion.hosts, read is not None, sources, calculations)
+    report = _Report(opened, criterion.hosts, read is not None, calculations)
     read_as = [_read_as(statement, report) for statement in said]
     cited = [each for _, found in read_as for each in found]
     examination = Examination(criterion, [one for sentences, _ in read_as for one in sentences], cited)
@@ -252,7 +250,7 @@ def _absent(statement: Statement, found: Sequence[Cited], report: _Report) -> tu
         texts = [source.text for n in known if (source := found[n].source) is not None]
         if not texts:
             continue
-        for quote in _absent_quotes(text, texts, report.sources):
+        for quote in _absent_quotes(text, texts):
             absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
         rest = report.calculations.without(_without_quotes(text))
         lost, worded = missing(rest, texts, report.calculations.results)
@@ -290,21 +288,18 @@ def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
     return segments
 
 
-def _absent_quotes(text: str, sources: Sequence[Text], all_sources: Sequence[Text]) -> Iterator[str]:
-    """The passages quoted in a text that none of these sources has, except names that another source of the report has,
-    and translations beside their original: of these, a judge says whether they are right.
+def _absent_quotes(text: str, sources: Sequence[Text]) -> Iterator[str]:
+    """The passages quoted in a text that none of these sources has, except what may be a name, which many languages
+    inflect, and translations beside their original: of these, a judge says whether they are right.
     """
-
-    def stand(quote: str, texts: Sequence[Text]) -> bool:
-        return any(source.place_of(quote) is not None for source in texts)
-
     spans = sorted(quote_spans(text))
-    present = [span for span in spans if stand(text[span[0] + 1 : span[1] - 1], sources)]
-    for start, end in spans:
-        quote = text[start + 1 : end - 1]
+    quotes = [(span, text[span[0] + 1 : span[1] - 1]) for span in spans]
+    present = [span for span, quote in quotes if any(source.place_of(quote) is not None for source in sources)]
+    for (start, end), quote in quotes:
         if quote not in _long_quotes(text) or (start, end) in present:
             continue
-        is_name = len(quote.split()) <= _NAME_WORDS and width(quote) <= _NAME_WIDTH and stand(quote, all_sources)
+        words = len(quote.split())
+        is_name = words <= _NAME_WORDS and width(quote) <= (_NAME_WIDTH if words > 1 else _NAME_WIDTH // 2)
         beside = [text[end:other] if other >= end else text[last:start] for other, last in present]
         is_translated = any(len(between) <= _BESIDE and re.search(r"[(\[（【]", between) for between in beside)
         if not is_name and not is_translated:

@@ -258,8 +258,10 @@ def _sentences(text: str) -> list[list[str]]:
             last += leading[0]
             piece = piece[leading.end() :]
         says = says_something(piece)
-        # `Prof.`, `eng.`, `डॉ.`: with what follows it may be one claim.
-        may_go_on = len(last) < _LONG and MARK not in last and _SHORT_WORD_LAST.search(last[-8:]) is not None
+        # `Prof.`, `eng.`, `डॉ.`, or a quoted sentence: with what follows it may be one claim.
+        begins = piece.lstrip()[:1]
+        is_said = last[-1:] in _CLOSING and begins.isalpha() and begins.lower() == begins.upper()  # no capitals there
+        may_go_on = len(last) < _LONG and MARK not in last and (is_said or _SHORT_WORD_LAST.search(last[-8:]))
         if sentences and not says:
             sentences[-1][-1] += piece
         elif sentences and may_go_on:
@@ -272,7 +274,7 @@ def _sentences(text: str) -> list[list[str]]:
 def _ends(text: str, end: re.Match[str]) -> bool:
     """Whether a sentence ends here, and not only a quoted one, an abbreviation, an ordinal or an initial."""
     after = text[end.end() : end.end() + _AROUND].lstrip()[:1]
-    if end[0][-1] in _CLOSING and after in _GOES_ON:  # who said it, or what it is in another language
+    if end[0][-1] in _CLOSING and (after in _GOES_ON or after.islower()):  # who said it, or a translation
         return False
     if not end[0].startswith("."):
         return True
