@@ -26,7 +26,7 @@ from delegate.types import Author, Parent, Tier, Totals, Workspace
 from delegate.types.errors import BudgetExceeded, CallError
 
 if TYPE_CHECKING:
-    from delegate.budget.nested import SharedAmounts
+    from delegate.budget.shared import SharedAmounts
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 

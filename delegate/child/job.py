@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
+from delegate._util.fencing import quoted
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
 from delegate.child import prompt
@@ -41,6 +42,22 @@ def workspace() -> Path:
             "A thread of your own doesn't inherit it: call workspace() before you start it, and pass the folder on"
         )
     return folder
+
+
+ASK = "ask_parent"
+"""The tool by which a child asks its parent."""
+
+
+class Heard(NamedTuple):
+    """A message that a child has read. Judges read the text alone, since the child wrote the question."""
+
+    text: str
+    question: str
+    """The question that it answers, if it answers one."""
+
+    def __str__(self) -> str:
+        """How the child reads it: with the question, since the rest of its conversation may be shortened."""
+        return f"Answer to your question {quoted(self.question, 300)}:\n{self.text}" if self.question else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class Executor:
                 call.deliver(RunStarted(run_id=run_id, at=time.time(), tasks=len(groups)))
             for run in runs:
                 run.events.notify(TaskQueued, goal=run.task.goal)
-            watching = asyncio.create_task(_watch(runs))
+            watch = _Watch(runs)
             call.reading.start()
             try:
                 async with asyncio.TaskGroup() as group_tasks:
@@ -87,7 +87,7 @@ class Executor:
                         task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
                 results = tuple(task.result() for task in running)
             finally:
-                watching.cancel()
+                watch.timer.cancel()
                 await call.reading.close()
                 chosen = [group.chosen.result for group in groups if group.chosen.result]
                 others = [
@@ -231,9 +231,17 @@ def _rank(result: TaskResult) -> tuple[bool, bool, int, float, bool, float]:
     return not result.good, not result.examined, level, -score, cost is None, cost or 0.0
 
 
-async def _watch(runs: Sequence[TaskRun]) -> None:
-    """Look now and then at the workspaces of running children."""
-    while True:
-        await asyncio.sleep(WATCH_SECONDS)
-        for deadline in filter(None, (run.deadline for run in runs)):
+class _Watch:
+    """Looks now and then at the workspaces of running children: one timer for all of a call."""
+
+    def __init__(self, runs: Sequence[TaskRun]) -> None:
+        self._runs = runs
+        self._start()
+
+    def _start(self) -> None:
+        self.timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
+
+    def _look(self) -> None:
+        for deadline in filter(None, (run.deadline for run in self._runs)):
             deadline.look()
+        self._start()

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from delegate._util.cancellation import retrieve_exception
-from delegate._util.fencing import clean, one_line, quoted
+from delegate._util.fencing import clean, one_line
 from delegate._util.redaction import logger, redactor
 from delegate.child.goal_tools import object_schema, text_schema
-from delegate.child.job import Waiting
+from delegate.child.job import ASK, Heard, Waiting
 from delegate.engine.task_events import TaskEvents
 from delegate.records.history import Records
 from delegate.types import JsonObject, ParentQuestion
@@ -26,7 +26,6 @@ from delegate.types.ports import Tool
 if TYPE_CHECKING:
     from delegate.policy.questions import OnQuestion
 
-ASK = "ask_parent"
 MAX_QUESTIONS = 3
 MAX_CHARS = 2_000
 MAX_OPTIONS = 8
@@ -46,18 +45,6 @@ _NO_ANSWER = "no answer: decide yourself and say so in your report, with what yo
 _NUMBER = re.compile(r"[\s(#]*(\d{1,2})[\s).]*")
 
 _log = logger(__name__)
-
-
-class Heard(NamedTuple):
-    """A message that a child has read. Judges read the text alone, since the child wrote the question."""
-
-    text: str
-    question: str
-    """The question that it answers, if it answers one."""
-
-    def __str__(self) -> str:
-        """How the child reads it: with the question, since the rest of its conversation may be shortened."""
-        return f"Answer to your question {quoted(self.question, 300)}:\n{self.text}" if self.question else self.text
 
 
 @dataclass(slots=True)

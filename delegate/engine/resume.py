@@ -17,7 +17,7 @@ from delegate.budget import costs
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts
 from delegate.child.goal_tools import GOAL_TOOLS
-from delegate.engine.questions import ASK, Heard
+from delegate.child.job import ASK, Heard
 from delegate.records.history import Ending, task_of
 from delegate.records.mailbox import continuation_of
 from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage

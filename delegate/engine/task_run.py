@@ -8,24 +8,24 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
-from delegate._util.cancellation import Cancellation, Deadline, reraise_pending_cancel, run_stoppable
+from delegate._util.cancellation import Cancellation, reraise_pending_cancel, run_stoppable
 from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.budget import costs
 from delegate.budget.ledger import Amounts, Ledger, RunningChild
 from delegate.budget.runs import RunContext, use_context
-from delegate.child.job import Job, current_workspace
+from delegate.child.job import Heard, Job, current_workspace
 from delegate.child.loop import AgentLoop
 from delegate.child.project_notes import ProjectNotes, is_own_project, read_notes
 from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
+from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import Fallback, has_done_nothing
 from delegate.engine.needs import obstacle
-from delegate.engine.questions import Heard, Questions
+from delegate.engine.questions import Questions
 from delegate.engine.results import (
     goal_end,
     internal_error_result,
@@ -88,7 +88,7 @@ class TaskRun:
     """Stops this task alone."""
     folder: Folder | None = None
     result: TaskResult | None = None
-    deadline: "ChildDeadline | None" = None
+    deadline: ChildDeadline | None = None
     _claims: "TaskClaims | None" = None
     _before: "ChecksBefore | None" = None
     """The shell checks on the files of before, while the child works."""
@@ -545,59 +545,6 @@ class TaskRun:
         return Questions(
             self.task.goal, self.events, services.records, on_question, most, self._waiting, self.permit.released, asked
         )
-
-
-class ChildDeadline(Deadline):
-    """A child's deadline, which also expires when its workspace gets too large. It raises `WorkspaceTooLarge` then.
-
-    That is found by `look`, which needs a task only where something may be too large.
-    """
-
-    def __init__(self, folder: Folder, cancellation: Cancellation, seconds: float, at_most: float | None) -> None:
-        self.seconds = seconds if at_most is None else min(seconds, at_most)
-        super().__init__(cancellation, self.seconds, at_most)
-        self._folder = folder
-        self._error: WorkspaceTooLarge | None = None
-        self._is_running = False
-        self._looking: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        await super().__aenter__()
-        self._is_running = True
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_running = False
-        try:
-            await super().__aexit__(kind, error, trace)
-        except TimeoutError:
-            if self._error is None:
-                raise
-            raise self._error from None
-        finally:
-            if self._looking is not None:
-                self._looking.cancel()
-                await asyncio.wait([self._looking])
-
-    @property
-    def allowed(self) -> str:
-        """Its time, in words."""
-        return f"{self.seconds:.6g} s{', the time that the run had left' if self.seconds == self._at_most else ''}"
-
-    def look(self) -> None:
-        """Look how large the workspace is, unless that is being done."""
-        is_looking = self._looking is not None and not self._looking.done()
-        if self._is_running and not is_looking and self._folder.may_be_too_large:
-            self._looking = self._loop.create_task(self._check())
-
-    async def _check(self) -> None:
-        try:
-            await self._folder.check_size(soon=False)
-        except WorkspaceTooLarge as error:
-            if not self.expired():
-                self._error = error
-                self.cancel()
 
 
 def shown(of: ChildRun | TaskResult | Verdict | None, *names: str) -> JsonObject:

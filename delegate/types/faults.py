@@ -1,13 +1,13 @@
 """The errors that pydantic finds in a value, in one line."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from delegate._util.similar import most_similar
 from delegate.types.criteria import AnyCriterion
 
 _KINDS = {get_args(model.model_fields["kind"].annotation)[0] for model in get_args(AnyCriterion)}
@@ -36,7 +36,8 @@ def _detail_text(detail: ErrorDetails, known: Sequence[str]) -> str:
             path = f"{path}.{part}".lstrip(".")
     problem = _PLAIN.get(kind) or detail["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden" and len(detail["loc"]) == 1:
-        similar = most_similar(path, known) or next((name for name in known if name.endswith(f"_{path}")), None)
+        ends = (name for name in known if name.endswith(f"_{path}"))
+        similar = next(iter([*get_close_matches(path, known, 1), *ends]), None)
         problem = f"is not a field; did you mean `{similar}`?" if similar else problem
     elif kind not in (*_PLAIN, "value_error"):
         problem = f"{'should be a list' if kind == 'tuple_type' else problem}, got {detail['input']!r:.60}"
