@@ -1,11 +1,14 @@
 """Maps an exception that ended a child to a status and an `ErrorDetail`."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, Deadline
-from delegate.engine.deadline import ChildDeadline
 from delegate.types import ErrorDetail, Report, RunStatus
 from delegate.types.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
+
+if TYPE_CHECKING:
+    from delegate.engine.deadline import ChildDeadline
 
 MappedError = tuple[RunStatus, ErrorDetail]
 
@@ -34,7 +37,7 @@ def before_start(error: BaseException, limit: Deadline, cancellation: Cancellati
     return "failed", ErrorDetail(code="workspace", message=str(error))
 
 
-def while_running(error: BaseException, limit: ChildDeadline, cancellation: Cancellation) -> MappedError:
+def while_running(error: BaseException, limit: "ChildDeadline", cancellation: Cancellation) -> MappedError:
     """Map an exception raised while the child was running. `limit` is its deadline.
 
     The code `crashed` is used for any other exception, which points to a bug in the runner.

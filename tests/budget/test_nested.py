@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.budget import nested
+from delegate.budget import shared
 from delegate.budget.ledger import Window
 from delegate.budget.nested import PARENT, child_environment, joined
 from delegate.budget.runs import Run, RunContext, current_context, use_context
@@ -160,7 +160,7 @@ def test_a_file_that_a_child_keeps_locked_holds_the_run_up_only_once(monkeypatch
     import fcntl
 
     context = child()
-    monkeypatch.setattr(nested, "_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(shared, "_LOCK_SECONDS", 0.05)
     with Path(marked(context)[PARENT].rpartition(":")[2]).open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         started = time.monotonic()

@@ -49,6 +49,7 @@ _LINK_LABEL = re.compile(f"{LABEL}[^{LABEL}]*?{_SOURCE.pattern}")
 _DEFINITION = re.compile(rf"\s*(?:[\[【]\^?({_ID})[\]】]:?|([{_RAISED}]+))\s*(?=\S)")
 _LEADS_ON = re.compile(r"[^.!?。]{1,60}[:：]\s*")
 """The first line of a list of sources, or what is before the one source of what stands above."""
+_HEADING = re.compile(rf"[^.!?。\d[【{_RAISED}]{{1,40}}")
 _FENCED = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*\Z", re.DOTALL | re.IGNORECASE)
 _SOFT_BREAK = "\u2028"
 _SENTENCE_END = re.compile(rf"[.!?…؟।॥]+[\"'”’»)\]]*{MARK}*(?=\s|{LABEL}|\Z)|[。！？]+[」』）”]*{MARK}*|\n")
@@ -423,7 +424,7 @@ def _resolved(blocks: Sequence[_Block]) -> list[_Block]:
 def _defined(block: _Block) -> Mapping[str, str]:
     """The footnotes that a paragraph defines, one in a line, with their sources; none if it says anything else."""
     lines = [] if block.cells else block.text.split(_SOFT_BREAK)
-    if len(lines) > 1 and _LEADS_ON.fullmatch(lines[0]):
+    if len(lines) > 1 and (_LEADS_ON.fullmatch(lines[0]) or _HEADING.fullmatch(lines[0])):
         lines = lines[1:]
     found: dict[str, str] = {}
     id = ""
