@@ -8,6 +8,7 @@ knows a language.
 import csv
 import json
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -119,13 +120,18 @@ class Statement:
 
     def says(self, cell: int) -> bool:
         """Whether a cell of a row has more than what it cites."""
-        text = self.cells[cell].replace(MARK, "").strip()
-        names = [target for target, at in zip(self.targets, self._cell_of, strict=True) if at == cell]
-        return says_something(text) and text not in names
+        text = self.cells[cell]
+        for target, at in zip(self.targets, self._cell_of, strict=True):
+            text = text.replace(target, "") if at == cell else text
+        return says_something(text)
 
     def said_by(self, n: int) -> str:
-        """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone."""
+        """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone, behind
+        the first one, if that has no source alone: it mostly says what the row is about.
+        """
         said = self._stands_for[n] if self.cells else []
+        if said and self.says(0) and not any(0 in cells for cells in self._stands_for):
+            said = [0, *said]
         fields = [(self.columns[cell], " ".join(self.cells[cell].replace(MARK, " ").split())) for cell in said]
         return "; ".join(f"{name}: {value}" if name else value for name, value in fields) or self.shown
 
@@ -386,6 +392,8 @@ def _target(href: str) -> str:
 
 def _trimmed(url: str) -> str:
     """A bare URL without the punctuation and brackets of the sentence around it."""
+    foreign = (n for n, char in enumerate(url) if not char.isascii() and unicodedata.category(char)[0] in "PSZC")
+    url = url[: next(foreign, None)]
     while url:
         shorter = url.rstrip(_NOT_AT_END)
         for opening, closing in ("()", "[]"):

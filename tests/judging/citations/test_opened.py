@@ -369,13 +369,17 @@ async def test_a_cell_is_compared_with_the_source_that_is_named_after_it(names: 
         return agreeing(request)
 
     staff, source = names
-    report = block(**{"tonnes": "84,600", "tonnes_source": MILL, staff: "321", source: STAFF})
+    row = {"tonnes": "84,600", "tonnes_source": MILL, staff: "321", source: STAFF}
+    report = block(**row)
     found = await judged(report, *PAGES, also=SHAPE, every="row")
     assert (found.outcome, states(found)) == ("not_met", ["opened", "not_found_there"])
     report = report.replace("321", "312")
     assert (await judged(report, *PAGES, also=SHAPE, every="row", judge=judge)).outcome == "met"
     statements = re.findall(r"<<<statement c1\.\d \S+\n(.*?)\n<<<end", asked[0], re.DOTALL)
     assert statements == ["tonnes: 84,600", f"{staff}: 312"]
+    named = block(**{"mill": "Corran", **row}).replace("321", "312")
+    assert (await judged(named, *PAGES, also=SHAPE, every="row", judge=judge)).outcome == "met"
+    assert f"mill: Corran; {staff}: 312" in asked[1]
 
 
 # ------------------------------------------------------------------------------------------------------------ the judge
