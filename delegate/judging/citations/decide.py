@@ -7,6 +7,7 @@ part is unknown, not missing.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from fractions import Fraction
 
 from delegate.judging.citations.arithmetic import Calculations
@@ -401,10 +402,10 @@ def _uncovered(examination: Examination, cited: Iterable[Cited]) -> list[Stateme
 
 
 def _may_claim_nothing(statement: Statement, cited: Iterable[Cited]) -> bool:
-    """Whether a statement is no row, and has no quoted passage, and no figure that no source has besides years: it may
-    be of later ones that nothing was found.
+    """Whether a statement is no row, and has no quoted passage, and no figure that no source has besides years, since
+    it may be of later ones that nothing was found, and today's date, which reports bear.
     """
-    texts = [each.source.text for each in cited if each.source is not None]
+    texts = [Text(date.today().isoformat()), *(each.source.text for each in cited if each.source is not None)]
     lost, in_words = missing(statement.text, texts)
     is_of_figures = lost or any(not _YEAR.fullmatch(number) for number in in_words)
     return not (statement.cells or is_of_figures or _long_quotes(statement.text))

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,9 @@ async def test_what_was_not_found_needs_no_source_if_a_judge_says_that_it_claims
     found = await judged(f"{report} Nor on what it made after 2024.", of_2024, judge=judge, every=every)
     assert (found.outcome, states(found)) == ("met", ["supported"])
     found = await judged(f"{report} Nor on its plans for 2026.", page, judge=judge, every=every)
+    assert (found.outcome, states(found)) == ("met", ["supported"])
+    dated = f"To: the board\nDate: {date.today():%d %B %Y}\n\n{report}"
+    found = await judged(dated, page, judge=judge, every=every)
     assert (found.outcome, states(found)) == ("met", ["supported"])
     asked.clear()
     found = await judged(report, page, every=every)
