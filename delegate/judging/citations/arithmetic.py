@@ -81,9 +81,10 @@ class Calculations:
         return None
 
     def _is_known(self, number: Number) -> bool:
-        """Whether one can calculate with it: with 0.55, too, where a source has 45 %, and with 1.065 for 6.5 %."""
+        """Whether one can calculate with it: with 0.22, 0.78 or 1.22, too, where a source has 22 pence or percent."""
         factors = [value for value in number.values if 0 < value < 2 and value != 1]
-        changes = Number("", tuple((abs(1 - value) * 100, Fraction(0)) for value in factors))
+        hundredths = (share * 100 for value in factors for share in (value, abs(1 - value)))
+        changes = Number("", tuple((value, Fraction(0)) for value in hundredths))
         return (
             all(value <= SMALL and value.denominator == 1 for value in number.values)
             or not _UNITS.isdisjoint(number.values)

@@ -330,12 +330,12 @@ def _joined(digits: str) -> str:
     return re.sub("[ -]", "", digits)
 
 
-def missing(statement: str, sources: Iterable[Text], results: Text | None = None) -> tuple[list[str], list[str]]:
+def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) -> tuple[list[str], list[str]]:
     """The dates and times of a statement that none of these sources has; and, apart from them, the numbers that they
-    may have in words, except small ones. `results` are numbers that were worked out from others.
+    may have in words, except small ones and those that are known from what is given `also`.
     """
     texts = list(sources)
-    with_results = [*texts, results] if results else texts
+    known = [*texts, *also]
 
     def without_known(match: re.Match[str]) -> str:
         digits = _joined(match[0])
@@ -343,7 +343,7 @@ def missing(statement: str, sources: Iterable[Text], results: Text | None = None
         return " " if is_known else match[0]
 
     found = numbers(_ID.sub(without_known, plain(statement)))
-    lost = [number for number in found if not number.is_small and not any(text.has(number) for text in with_results)]
+    lost = [number for number in found if not number.is_small and not any(text.has(number) for text in known)]
     dates = [date for date in literals.clear_dates(statement) if all(text.has_other_date(date) for text in texts)]
     return (
         [

@@ -103,6 +103,8 @@ class _Report:
     has_read: bool
     """Whether it is known which numbers the sources say in words."""
     calculations: Calculations
+    task: Text
+    """What was asked, whose numbers a report may repeat and calculate with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +151,9 @@ def examine(
         for each in {target: opened.find(target) for one in said for target in one.targets}.values()
         if not isinstance(each, str)
     ]
-    calculations = Calculations([statement.text for statement in said], sources)
-    report = _Report(opened, criterion.hosts, read is not None, calculations)
+    task = Text(f"{submission.asked}\n{submission.task.context or ''}")
+    calculations = Calculations([statement.text for statement in said], [*sources, task])
+    report = _Report(opened, criterion.hosts, read is not None, calculations, task)
     read_as = [_read_as(statement, report) for statement in said]
     cited = [each for _, found in read_as for each in found]
     examination = Examination(criterion, [one for sentences, _ in read_as for one in sentences], cited)
@@ -254,7 +257,7 @@ def _absent(statement: Statement, found: Sequence[Cited], report: _Report) -> tu
         for quote in _absent_quotes(text, texts):
             absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
         rest = report.calculations.without(_without_quotes(text))
-        lost, worded = missing(rest, texts, report.calculations.results)
+        lost, worded = missing(rest, texts, (report.calculations.results, report.task))
         if lost:
             absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
         elif worded:

@@ -298,10 +298,12 @@ async def test_who_reads_numbers_in_words_sees_neither_report_nor_goal() -> None
     client = Scripted(agreeing, reading={"in_words": {"dix-neuf": 19}})
     async with Delegator(client=client) as delegator:
         kinds: list[Any] = [{"kind": "citations"}]
-        await delegator.judge(goal="Find 19.", acceptance_criteria=kinds, output=NINETEEN, receipts=[WORDED])
+        await delegator.judge(
+            goal="Find what 4711 asked.", acceptance_criteria=kinds, output=NINETEEN, receipts=[WORDED]
+        )
     (request,) = client.readings
     assert "dix-neuf" in request.messages[0].text
-    assert "19" not in re.sub(r"[0-9a-f]{12}", "", request.messages[0].text)
+    assert not re.search("19|4711", re.sub(r"[0-9a-f]{12}", "", request.messages[0].text))
 
 
 PRICES = fetched("Resole 74.00, rand 22.00, post 7.50. Built in 1921; 1 250 000 euros, of which 75 000 for the quay.")
@@ -326,6 +328,16 @@ PRICES = fetched("Resole 74.00, rand 22.00, post 7.50. Built in 1921; 1 250 000 
 )
 async def test_a_result_needs_no_source_where_its_calculation_is_shown_and_right(said: str, outcome: str) -> None:
     assert (await judged(said, PRICES)).outcome == outcome
+
+
+async def test_what_the_task_says_is_known_and_can_be_calculated_with() -> None:
+    said = f"We need 4,200 places: 4,200 × 74.00 = 310,800 ({MILL})."
+    for goal, outcome in (("Look for 4,200 places.", "met"), ("Look for 4,300 places.", "not_met")):
+        async with Delegator(client=Scripted(agreeing)) as delegator:
+            verdict = await delegator.judge(
+                goal=goal, acceptance_criteria=[{"kind": "citations"}], output=said, receipts=[PRICES]
+            )
+        assert verdict.criteria[0].outcome == outcome
 
 
 async def test_calculations_are_read_in_time_that_grows_with_their_length() -> None:
