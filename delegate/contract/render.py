@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delegate._util.fencing import clean, fence, new_nonce, one_line, quoted, visible
 from delegate.contract.amounts import Priced, cost, counted, out_of_budget, paid, percent, tally
@@ -349,14 +349,20 @@ def _child_text(result: TaskResult, nonce: str, limit: int) -> list[str]:
     structured = result.structured_output
     if structured is not None:
         lines += _fenced("structured_output", json.dumps(structured, ensure_ascii=False), result, nonce, limit)
-    text = result.summary.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-    try:
-        is_only = structured is not None and json.loads(text) == structured
-    except (ValueError, RecursionError):
-        is_only = False
-    if not is_only:
-        lines += _fenced("report", result.summary, result, nonce, limit)
+    rest = result.summary if structured is None else _without_json(result.summary, structured)
+    if rest or structured is None:
+        lines += _fenced("report", rest, result, nonce, limit)
     return lines
+
+
+def _without_json(report: str, value: Any) -> str:
+    """What a report says before the JSON of this value, if it ends with that or is nothing else."""
+    before, _, block = report.strip().rpartition("```json\n")
+    try:
+        is_same = json.loads(block.removeprefix("```").removesuffix("```")) == value
+    except (ValueError, RecursionError):
+        is_same = False
+    return before.strip() if is_same else report
 
 
 def _fenced(name: str, text: str, result: TaskResult, nonce: str, limit: int) -> list[str]:

@@ -295,6 +295,8 @@ def test_a_structured_output_is_shown_once() -> None:
     text = read(result(summary='```json\n{"n": 3}\n```', structured_output={"n": 3}))
     assert child_text(text, "structured_output of task 1") == '{"n": 3}'
     assert "<<<report" not in text
+    behind = read(result(summary='Here it is.\n\n```json\n{"n": 3}\n```', structured_output={"n": 3}))
+    assert (behind.count('"n"'), child_text(behind, "report of task 1")) == (1, "Here it is.")
     beside = read(result(summary='Here it is: {"n": 3}', structured_output={"n": 3}))
     assert "Here it is" in child_text(beside)
 
