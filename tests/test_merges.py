@@ -425,7 +425,7 @@ async def test_a_merge_that_is_killed_at_any_moment_is_whole_or_not_there(childr
             merging.kill()
             await merging.wait()
         for entry in git(children.project, "worktree", "list", "--porcelain").split("worktree ")[2:]:
-            git(children.project, "worktree", "remove", "--force", entry.split("\n")[0])
+            git(children.project, "worktree", "remove", "-f", "-f", entry.split("\n")[0])
         for left in (children.delegator.settings.home / "workspaces").glob("*.start"):
             remove_tree(left)
         now = await _settled(children.project, (before, after))
