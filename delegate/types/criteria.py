@@ -300,9 +300,9 @@ class CitationsCriterion(CriterionBase):
         hosts = f", all of {', '.join(self.hosts)}," if self.hosts else ""
         sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts} by link or path{each}"
         return (
-            f"{self.file or 'the report'} cites at least {sources}. Each was opened before, and has what is quoted "
-            "from it literally, and its numbers and dates in digits or words. Other numbers are results, and their "
-            "calculation is shown (2 + 3 = 5)"
+            f"{self.file or 'the report'} cites at least {sources}. Each source was opened before. What a sentence "
+            "quotes stands in its source literally, and so do its numbers and dates, in digits or words; any other "
+            "number is the task's own, or a result whose calculation is shown (2 + 3 = 5)"
         )
 
 
