@@ -19,6 +19,8 @@ _BETWEEN = 40
 """So many characters at most are between a number and what is done with it."""
 _MAX_TOKENS = 24
 _MAX_READINGS = 256
+_MAX_RESULTS = 200
+"""So many results at most can be calculated with further; a report has fewer."""
 _UNITS = frozenset(map(Fraction, (24, 52, 60, 365, *(10**n for n in range(2, 10)))))
 """What one calculates with although no source says it: hours, weeks, minutes and days, and powers of ten."""
 _PRECEDENCE = {"+": 1, "-": 1, "×": 2, "÷": 2}
@@ -39,9 +41,9 @@ class Calculations:
         self._sources = sources
         self.results = Text("")
         """The results, as if a source had them."""
-        for text in texts:
-            for _, _, result in self._right(text):
-                self.results = Text("", self.results.in_words | {result})
+        right = (result for text in texts for _, _, result in self._right(text))
+        for result in islice(right, _MAX_RESULTS):
+            self.results = Text("", self.results.in_words | {result})
 
     def without(self, text: str) -> str:
         """The text without the numbers of these calculations."""
