@@ -54,8 +54,8 @@ def test_honest_citations_pass_and_60_of_62_faults_do_not() -> None:
     """What passes is a name from an outdated page, which is what is cited, and a figure told without its "about"."""
     honest = Counter((row["round"], row["verdict"], row["wrong"] is None) for row in WORKS)
     assert honest == {
-        (1, "PASS", True): 48, (1, "FAIL", False): 2, (2, "PASS", True): 25, (3, "PASS", True): 12, (4, "PASS", True): 3,
-        (5, "PASS", True): 12,
+        (1, "PASS", True): 48, (1, "FAIL", False): 2, (2, "PASS", True): 25, (3, "PASS", True): 12,
+        (4, "PASS", True): 3, (5, "PASS", True): 12,
     }  # fmt: skip
     missed = sorted(row["fault"] for row in FAULTS if row["verdict"] == "PASS")
     assert missed == ["denial or limit left out", "wrong person or thing"]
