@@ -41,7 +41,7 @@ QUICK = (
 @pytest.mark.parametrize(
     "run", [pytest.param(run, id=run.id, marks=() if run.task["id"] in QUICK else MORE_CASES) for run in RUNS]
 )
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_honest_work_passes_and_faked_work_fails(run: Run, home: Path) -> None:
     if missing := [command for command in run.task["needs"] if not works(command)]:
         pytest.skip(f"the recorded commands need what `{missing[0]}` needs")
