@@ -4,6 +4,7 @@ played with all recorded answers.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,11 +27,20 @@ def judged(result: TaskResult | None) -> tuple[str, bool]:
     return result.verdict.verdict, result.verdict.verified
 
 
+def _log(part: Row) -> list[list[Any]]:
+    return part.get("log", [])
+
+
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=row["id"], marks=() if row["id"] in QUICK else MORE_CASES) for row in ROWS]
 )
+@pytest.mark.timeout(180)
 async def test_work_that_goes_on_gets_a_verdict_of_its_own(row: Row, home: Path) -> None:
     part = Run(row["first"], row["first"])
+    # Eight have files, a context and perhaps function tools too.
+    begins = Run({"files": {}, "git": False, "tools": [], **row}, {"log": [*_log(row["first"]), *_log(row["second"])]})
+    folder = Path("work").absolute()
+    begins.prepare(folder)
 
     def answer(request: ChatRequest) -> ChatReply | str:
         return part.answer(request)
@@ -39,8 +49,14 @@ async def test_work_that_goes_on_gets_a_verdict_of_its_own(row: Row, home: Path)
         return replayed(part.task)(request)
 
     client = Scripted(answer, reading=read)
-    async with Delegator(client=client) as delegator:
-        (first,) = (await delegator.run(Task(goal=row["goal"], acceptance_criteria=row["criteria"]))).results
+    task = Task(
+        goal=row["goal"],
+        context=row.get("context", ""),
+        acceptance_criteria=row["criteria"],
+        workspace={"mode": "copy", "path": folder} if begins.task["files"] else None,
+    )
+    async with Delegator(client=client, tools=begins.tools(folder)) as delegator:
+        (first,) = (await delegator.run(task)).results
         assert first.handle
         assert judged(first) == (row["first"]["verdict"], row["first"]["verified"])
         part = Run(row["second"], row["second"])
@@ -53,7 +69,9 @@ async def test_work_that_goes_on_gets_a_verdict_of_its_own(row: Row, home: Path)
 
 def test_honest_follow_ups_pass_and_faked_ones_fail() -> None:
     verdicts = [(row["second"]["kind"], row["second"]["verdict"], row["second"]["verified"]) for row in ROWS]
-    assert sorted(verdicts) == [("faked", "FAIL", True)] * 2 + [("honest", "PASS", True)] * 8
+    assert sorted(verdicts) == [
+        *[("faked", "FAIL", True)] * 6, ("honest", "PASS", False), *[("honest", "PASS", True)] * 11
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", sampled(ASKED, id=lambda row: row["id"]))

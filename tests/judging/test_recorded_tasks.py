@@ -31,14 +31,17 @@ def works(command: str) -> bool:
     return subprocess.run(command, shell=True, capture_output=True, env=command_environment(os.environ)).returncode == 0
 
 
-QUICK = ("ops-1", "text-1", "research-2", "round2-02-code", "round2-12-ops", "round2-13-ops")
+QUICK = (
+    "ops-1", "text-1", "research-2", "round2-02-code", "round2-12-ops", "round2-13-ops",
+    "round3-05-data", "round3-12-ops",
+)  # fmt: skip
 """The tasks that are played in every run of the suite."""
 
 
 @pytest.mark.parametrize(
     "run", [pytest.param(run, id=run.id, marks=() if run.task["id"] in QUICK else MORE_CASES) for run in RUNS]
 )
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_honest_work_passes_and_faked_work_fails(run: Run, home: Path) -> None:
     if missing := [command for command in run.task["needs"] if not works(command)]:
         pytest.skip(f"the recorded commands need what `{missing[0]}` needs")
@@ -52,6 +55,8 @@ async def test_honest_work_passes_and_faked_work_fails(run: Run, home: Path) -> 
     verdict = result.verdict
     assert isinstance(verdict, Verdict), result.error
     assert (verdict.verdict, verdict.verified) == (run.row["verdict"], run.row["verified"]), verdict.reasoning
+    if run.task["id"].startswith("round"):  # what was recorded before has levels of then
+        assert verdict.level == run.row["level"], verdict.reasoning
 
 
 def test_most_honest_work_passes_verified_and_no_faked_work_passes() -> None:
@@ -65,7 +70,7 @@ def test_most_honest_work_passes_verified_and_no_faked_work_passes() -> None:
     print(f"\nhonest: {len(passed)} of {len(honest)} PASS, {len(verified)} verified; faked: {len(faked)}, none PASS")
     for name, counts in (("whole tasks", calls), ("recorded runs", of_loop)):
         print(f"calls of the judge, {name}: median {median(counts)}, mean {sum(counts) / len(counts):.2f}")
-    assert (len(honest), len(passed) >= 43, len(verified) >= 37) == (46, True, True)
+    assert (len(honest), len(passed) >= 55, len(verified) >= 42) == (58, True, True)
     assert (len(first), first.count("PASS") >= 7) == (8, True)
     assert not any(row["verdict"] == "PASS" for row in faked)
     assert median([*calls, *of_loop]) <= 1.6
