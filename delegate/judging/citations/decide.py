@@ -31,6 +31,7 @@ from delegate.types import (
     CriterionOutcome,
     CriterionResult,
     DecidedBy,
+    Every,
     JsonSchemaCriterion,
 )
 from delegate.types.codes import VerdictCode
@@ -100,6 +101,7 @@ class _Report:
 
     opened: Opened
     hosts: Sequence[str]
+    every: Every | None
     has_read: bool
     """Whether it is known which numbers the sources say in words."""
     calculations: Calculations
@@ -153,7 +155,7 @@ def examine(
     ]
     task = Text(f"{submission.asked}\n{submission.task.context or ''}")
     calculations = Calculations([statement.text for statement in said], [*sources, task])
-    report = _Report(opened, criterion.hosts, read is not None, calculations, task)
+    report = _Report(opened, criterion.hosts, criterion.every, read is not None, calculations, task)
     read_as = [_read_as(statement, report) for statement in said]
     cited = [each for _, found in read_as for each in found]
     examination = Examination(criterion, [one for sentences, _ in read_as for one in sentences], cited)
@@ -197,9 +199,11 @@ def _too_long(criterion: CitationsCriterion, what: str) -> CriterionResult:
 
 
 def _read_as(statement: Statement, report: _Report) -> tuple[list[Statement], list[Cited]]:
-    """A statement with its citations, or the sentences that it may be instead, if its sources don't have all of it."""
+    """A statement with its citations, or the sentences that it may be instead: if each needs no source of its own, or
+    if its sources don't have all of it.
+    """
     cited = _examined(statement, report)
-    if not any(each.state == "not_found_there" for each in cited):
+    if report.every == "claim" and not any(each.state == "not_found_there" for each in cited):
         return [statement], cited
     apart = [each for sentence in statement.apart for each in _examined(sentence, report)]
     if not apart or any(each.state == "not_found_there" for each in apart):
