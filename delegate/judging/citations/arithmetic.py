@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import islice, product
 from typing import NamedTuple
 
-from delegate.judging.citations.compare import DIGITS, SMALL, Number, Text, read_number
+from delegate.judging.citations.compare import DIGITS, Number, Text, read_number
 
 _TOKEN = re.compile(
     rf"(?P<number>{DIGITS})(?P<percent>\s?%)?|(?P<paren>[()])|(?P<equals>[=≈])"
@@ -72,7 +72,7 @@ class Calculations:
         """What a calculation gives, if that is what is shown."""
         operations = _in_order(tokens)
         operands = [token.number for token in tokens if token.number is not None]
-        if operations is None or not all(map(self._is_known, operands)) or shown.number is None:
+        if operations is None or shown.number is None or not self._are_known(operands):
             return None
         is_rounded = is_about or any(sign in "×÷" for sign in operations)
         for values in islice(product(*(number.values for number in operands)), _MAX_READINGS):
@@ -82,16 +82,19 @@ class Calculations:
                     return result
         return None
 
+    def _are_known(self, operands: Sequence[Number]) -> bool:
+        """Whether one can calculate with these: each stands in a source, but for units and small numbers beside others,
+        from which alone any number can be made.
+        """
+        given = [number for number in operands if not number.is_small and _UNITS.isdisjoint(number.values)]
+        return all(map(self._is_known, given or operands))
+
     def _is_known(self, number: Number) -> bool:
-        """Whether one can calculate with it: with 0.22, 0.78 or 1.22, too, where a source has 22 pence or percent."""
+        """Whether a source has it, or 22 pence or percent for 0.22, 0.78 or 1.22."""
         factors = [value for value in number.values if 0 < value < 2 and value != 1]
         hundredths = (share * 100 for value in factors for share in (value, abs(1 - value)))
         changes = Number("", tuple((value, Fraction(0)) for value in hundredths))
-        return (
-            all(value <= SMALL and value.denominator == 1 for value in number.values)
-            or not _UNITS.isdisjoint(number.values)
-            or any(source.has(number) or source.has(changes) for source in (*self._sources, self.results))
-        )
+        return any(source.has(number) or source.has(changes) for source in (*self._sources, self.results))
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -322,6 +322,7 @@ PRICES = fetched("Resole 74.00, rand 22.00, post 7.50. Built in 1921; 1 250 000 
         (f"It costs 74.00 + 22.00 + 7.50 = 105.30 ({MILL}).", "not_met"),  # wrong
         (f"It costs 74.00 + 29.50 = 103.50 ({MILL}).", "not_met"),  # by a number that no source has
         (f"It costs 103.50 ({MILL}).", "not_met"),  # not shown
+        (f"It costs 12 × 7 × 100 + 9 = 8,409 ({MILL}).", "not_met"),  # of what is in no source, any number can be made
         (f"It was built in 1921 = 1922 ({MILL}).", "not_met"),
         (f"It was built in 2019-2023 = 4042 ({MILL}).", "not_met"),
     ],
