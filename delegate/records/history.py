@@ -644,14 +644,14 @@ def _tasks(connection: sqlite3.Connection, which: str, value: str, limit: int = 
     """The tasks with this value of a column, without what is damaged."""
     tasks: list[TaskSummary] = []
     for row in connection.execute(_SELECT_TASKS.format(which=which), (value, limit)):
-        task, mended = TaskSummary(*row), dict[str, Any]()
+        task, replaced = TaskSummary(*row), dict[str, Any]()
         for name, (sound, instead) in _SOUND.items():
             given = getattr(task, name)
             if not (given in sound if isinstance(sound, tuple) else isinstance(given, sound)):
-                mended[name] = instead
-        mended["state"] = "damaged" if mended else _state(task.state, task.ended_at)
+                replaced[name] = instead
+        replaced["state"] = "damaged" if replaced else _state(task.state, task.ended_at)
         flags = {"estimated": bool(task.estimated), "other_attempt": bool(task.other_attempt)}
-        tasks.append(task._replace(**mended, **flags))
+        tasks.append(task._replace(**replaced, **flags))
     return tasks
 
 
