@@ -40,7 +40,6 @@ from delegate.models.catalog import Model
 from delegate.types import CriterionReading, Task, Tier
 from delegate.types.errors import DelegateError
 from delegate.types.events import ignore_event
-from delegate.types.verdict import StatementPart
 
 PER_REQUEST = 40
 """Statements per request; more than a call usually has."""
@@ -252,16 +251,7 @@ class CallReading:
     def _take(self, entry: "_Open", id: str, reading: CriterionReading) -> None:
         template, declared = self._templates.get(entry.key), self._declared[entry.key].get(id)
         reading = template.filled(reading) if template and id in template.statements else reading
-        # What a criterion says itself that it is about stands: only what would prove that is taken from the reading,
-        # and nothing that a worker's word could show.
-        kinds = {part.about for part in reading.parts}
-        if declared and not (declared.parts[0].about in kinds and kinds <= {"deed", "absence"}):
-            deeds = [part for part in reading.parts if part.about == "deed"]
-            is_deed = declared.parts[0].about == "deed" and deeds
-            reading = (
-                reading.model_copy(update={"parts": (_as_one(declared.parts[0], deeds),)}) if is_deed else declared
-            )
-        self._readings[entry.key][id] = reading
+        self._readings[entry.key][id] = _as_declared(declared, reading) if declared else reading
 
     def _to_read(self, task: TaskToRead, tools: Sequence[ToolInfo]) -> "_Open | None":
         open = {id: words for id, (words, about) in in_words(task.task).items() if about in _TO_READ}
@@ -318,11 +308,19 @@ class _Open:
         return _Open(self.key, replace(self.to_read, statements=statements), {id: self.key_of[id] for id in statements})
 
 
-def _as_one(declared: StatementPart, deeds: Sequence[StatementPart]) -> StatementPart:
-    """A deed, with what would prove these parts of it."""
+def _as_declared(declared: CriterionReading, reading: CriterionReading) -> CriterionReading:
+    """What a criterion says itself that it is about stands: only what would prove that is taken from the reading, and
+    nothing that a worker's word could show.
+    """
+    (own,), kinds = declared.parts, {part.about for part in reading.parts}
+    if own.about in kinds and kinds <= {"deed", "absence"}:
+        return reading
+    deeds = [part for part in reading.parts if part.about == "deed"]
+    if own.about != "deed" or not deeds:
+        return declared
     tools = dict.fromkeys(tool for part in deeds for tool in part.tools)
     names = dict.fromkeys(name for part in deeds for name in part.names)
-    return declared.model_copy(update={"tools": tuple(tools), "names": tuple(names)})
+    return reading.model_copy(update={"parts": (own.model_copy(update={"tools": (*tools,), "names": (*names,)}),)})
 
 
 def _requests(tasks: Sequence[_Open]) -> list[list[_Open]]:
