@@ -260,7 +260,7 @@ def _absent(statement: Statement, found: Sequence[Cited], report: _Report) -> tu
             continue
         for quote in _absent_quotes(text, texts):
             absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
-        rest = report.calculations.without(_without_quotes(text))
+        rest = report.calculations.without(text)
         lost, worded = missing(rest, texts, (report.calculations.results, report.task))
         if lost:
             absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
@@ -300,11 +300,11 @@ def _absent_quotes(text: str, sources: Sequence[Text]) -> Iterator[str]:
     """The passages quoted in a text that none of these sources has, except what may be a name, which many languages
     inflect, and translations beside their original: of these, a judge says whether they are right.
     """
-    spans = sorted(quote_spans(text))
+    spans, compared = sorted(quote_spans(text)), _long_quotes(text)
     quotes = [(span, text[span[0] + 1 : span[1] - 1]) for span in spans]
     present = [span for span, quote in quotes if any(source.place_of(quote) is not None for source in sources)]
     for (start, end), quote in quotes:
-        if quote not in _long_quotes(text) or (start, end) in present:
+        if quote not in compared or (start, end) in present:
             continue
         words = len(quote.split())
         is_name = words <= _NAME_WORDS and width(quote) <= (_NAME_WIDTH if words > 1 else _NAME_WIDTH // 2)
@@ -317,14 +317,6 @@ def _absent_quotes(text: str, sources: Sequence[Text]) -> Iterator[str]:
 def _long_quotes(text: str) -> list[str]:
     quotes = [text[start + 1 : end - 1] for start, end in quote_spans(text)]
     return [quote for quote in quotes if width(quote.strip()) >= MIN_WIDTH and passages(quote)]
-
-
-def _without_quotes(text: str) -> str:
-    """Without the passages that were compared as such."""
-    for start, end in sorted(quote_spans(text), reverse=True):
-        if width(text[start + 1 : end - 1].strip()) >= MIN_WIDTH:
-            text = f"{text[:start]} {text[end:]}"
-    return text
 
 
 def _not_there(cited: Cited, what: str) -> Cited:
@@ -343,7 +335,7 @@ def _not_there(cited: Cited, what: str) -> Cited:
 def _stands_in(source: Text, statement: Statement) -> bool:
     text = statement.text.replace(MARK, "")
     quotes_stand = all(source.place_of(quote) is not None for quote in _long_quotes(text))
-    return quotes_stand and not any(missing(_without_quotes(text), [source]))
+    return quotes_stand and not any(missing(text, [source]))
 
 
 def _with_quote(cited: Cited) -> Cited:
