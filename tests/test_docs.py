@@ -24,8 +24,8 @@ from delegate.batch.sources import TaskFile
 from delegate.cli.input.hooks import CRITERIA_FILE, criteria_as_tasks
 from delegate.cli.input.taskfile import read_task
 from delegate.contract import parse_call
-from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema
+from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog
 from delegate.models.overrides import effective_catalog
 from delegate.policy.settings import Settings, load_settings

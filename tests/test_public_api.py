@@ -79,6 +79,27 @@ print((before - start) * 1000, (alone - before) * 1000, (time.process_time() - b
     pytest.fail(f"at best, delegate takes {delegate_ms:.1f} ms and its Delegator {door_ms:.1f} ms")
 
 
+def test_a_package_that_is_loaded_late_imports_no_module_of_its_own() -> None:
+    """Where it does, Python lets one of two threads fail ("deadlock detected by _ModuleLock") if the first imports the
+    package and the second a module of it. The packages of hosts and of loops are public, and imported at a program's
+    start."""
+    code = "import sys; from delegate import Delegator; print(*sys.modules)"
+    at_once = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    root, public = Path(delegate.__file__).parent, ("delegate.hosts", "delegate.control")
+    for file in root.rglob("__init__.py"):
+        package = ".".join(file.parent.relative_to(root.parent).parts)
+        if package not in at_once and not package.startswith(public):
+            own = [line for line in file.read_text().splitlines() if line.startswith((f"from {package}", "from ."))]
+            assert not own, package
+
+
+def test_a_delegator_that_is_not_used_starts_no_thread_and_loads_no_sdk() -> None:
+    code = "import sys, threading; from delegate import Delegator; kept = Delegator(); print(threading.active_count())"
+    environ = os.environ | {"OPENAI_API_KEY": "dummy"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ, check=True)
+    assert (ran.stdout, ran.stderr) == ("1\n", "")
+
+
 def test_an_sdk_is_imported_off_the_event_loop() -> None:
     code = """
 import asyncio, sys, threading

@@ -112,12 +112,6 @@ def _rare_search(rare: str) -> re.Pattern[str]:
     return re.compile(f"{first}{_RUN}{one_of}(?:{'|'.join(every)})")
 
 
-def load_formats() -> None:
-    """Compile the regular expressions that most texts need."""
-    contains_key(f"{_RARE_CHARACTERS}{_RARE_IN_SHAPES}")
-    _word()
-
-
 def contains_key(text: str) -> bool:
     if len(text) < _SHORTEST_KEY:
         return False

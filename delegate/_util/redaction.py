@@ -24,7 +24,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
-from delegate._util.key_formats import key_spans, load_formats
+from delegate._util.key_formats import key_spans
 from delegate._util.secret_names import is_secret_name, may_hold_url
 
 M = TypeVar("M", bound=BaseModel)
@@ -129,12 +129,6 @@ def _is_secret(value: str) -> bool:
         long = (part for part in parts if len(part) >= 2 * SHORTEST and any(map(str.isdigit, part)))
         return any(not (part.islower() or part.isupper()) for part in long) or is_random("".join(parts))
     return True
-
-
-def load_redaction() -> None:
-    """Compile the regular expressions that most texts need, which is otherwise done on first use."""
-    load_formats()
-    redactor.text("-")
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> str:

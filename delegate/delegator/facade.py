@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
 from delegate import contract
 from delegate._util.cancellation import Cancellation
 from delegate._util.loopthread import LoopThread, blocking
-from delegate._util.preparation import Preparation
-from delegate._util.redaction import load_redaction, redactor
+from delegate._util.redaction import redactor
 from delegate.budget.runs import Run, RunRegistry, current_context
 from delegate.contract import Arguments, Dialect, Limits, Variant, think
 from delegate.delegator.background import Background
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
 
-_CHILDREN, _JUDGING = 0, 1
 T = TypeVar("T")
 
 
@@ -116,9 +114,8 @@ class Delegator:
         self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb)
         self._runs = RunRegistry(settings, catalog)
         self._servers = _servers_of(settings, self.child_tools)
-        self._preparation = preparation = Preparation(phases=2)
         running: dict[str, TaskRun] = {}
-        self._assemble = lambda: _assembly().assemble(
+        self._assemble = lambda: _load_assembly().assemble(
             settings,
             catalog,
             self.connections,
@@ -133,21 +130,6 @@ class Delegator:
             on_approval=on_approval,
             on_question=on_question,
             streams_text=stream_text,
-            ready_for_children=partial(preparation.wait, _CHILDREN),
-            ready_for_judging=partial(preparation.wait, _JUDGING),
-        )
-        context = self._runs.context()
-
-        def load_sdks() -> None:
-            for model in self._admission.likely_models(context, judge=settings.judge_model):
-                self.connections.prepare(model)
-
-        needs_model = runner is None or runner.needs_model
-        key = (client is None, needs_model, self.connections.available, settings.model, settings.judge_model)
-        preparation.start(
-            (load_sdks, load_redaction, lambda: _assembly().load_children()),
-            (lambda: _assembly().load_judging(),),
-            key=key,
         )
         self._own_loop = LoopThread()
         self.background = Background(
@@ -164,7 +146,7 @@ class Delegator:
     @property
     def _admission(self) -> "Admission":
         """What admits and executes calls. It is built with the first one."""
-        # The preparation and a caller may come here at once. Both get the same one.
+        # The first calls may come from several threads at once. All get the same one.
         return vars(self).get("_assembled") or vars(self).setdefault("_assembled", self._assemble())
 
     @cached_property
@@ -249,7 +231,6 @@ class Delegator:
         """
         from delegate.engine.scope import CallOptions
 
-        await self._preparation.wait(_CHILDREN)
         try:
             arguments, scratch = contract.take_flag(arguments, "scratch")
             tasks = self._admission.parse(arguments)
@@ -307,7 +288,6 @@ class Delegator:
         """
         from delegate.engine.scope import CallOptions
 
-        await self._preparation.wait(_CHILDREN)
         try:
             context = self._runs.context(parent, on_approval=on_approval, on_question=on_question)
             options = CallOptions("person", context, cancellation=cancellation, scratch=scratch)
@@ -349,7 +329,6 @@ class Delegator:
         from delegate.engine import resume  # loaded only where it is needed
         from delegate.engine.scope import CallOptions
 
-        await self._preparation.wait(_CHILDREN)
         try:
             services, process = self._admission.executor.services, await self._records.lost_process(handle)
             records, task, run, written_by = await self._on_record(handle, is_lost=message is None)
@@ -464,7 +443,6 @@ class Delegator:
         """
         from delegate.judging import standalone  # loaded only where existing work is judged
 
-        await self._preparation.wait(_CHILDREN)
         judging = self._admission.executor.services.judging
         context = self._runs.context(parent)
         submission = await standalone.submission_of(
@@ -503,7 +481,6 @@ class Delegator:
 
         Connections that were opened on other event loops are closed when those end.
         """
-        self._preparation.stop()
         await self.background.aclose()
         await asyncio.to_thread(self._own_loop.stop)
         if self._servers is not None:
@@ -576,7 +553,7 @@ def _refuse_unenforceable(settings: Settings, runner: "ChildRunner") -> None:
         )
 
 
-def _assembly() -> ModuleType:
+def _load_assembly() -> ModuleType:
     """The module that builds what executes calls. It takes as long to import as all else, so it isn't at the top."""
     from delegate.engine import assembly
 

@@ -1,15 +1,14 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import cycle, islice
 from typing import cast
 
 from delegate._util.cancellation import Cancellation, run_to_completion
-from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
@@ -27,7 +26,7 @@ from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
-from delegate.models.routing import ChildRequest, choose_child, likely_judge, other_children
+from delegate.models.routing import ChildRequest, choose_child, other_children
 from delegate.policy.settings import Settings
 from delegate.telemetry import operations
 from delegate.types import CONDITIONS, Author, ReceiptCriterion, Report, Task
@@ -48,8 +47,6 @@ class Admission:
     executor: Executor
     consumer: Consumer[Event] | None = None
     """The operator's consumer, which receives the events of every call."""
-    prepared: Callable[[], Awaitable[None]] = nothing_to_wait_for
-    """Waits until everything that children need is loaded."""
 
     def parse(self, arguments: Arguments) -> tuple[Task, ...]:
         """The tasks of a call as the parent's model wrote it. Raises CallError if they can't be read."""
@@ -102,7 +99,6 @@ class Admission:
             raise CallError("too_deep", f"{message} of its run is {deepest}", hint="do the work yourself")
         if wrong := [task for task in tasks if not isinstance(cast("object", task), Task)]:
             raise not_tasks(wrong[0])
-        await self.prepared()
         if services.host_tools is None:
             await services.commands.probe()  # decides whether the toolbox has `run_shell`
         if author == "model" and context.workspace is not None:
@@ -155,16 +151,6 @@ class Admission:
                 bounded = error.code in ("tier_above_parent", "tier_below_floor")
                 error.hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
             raise
-
-    def likely_models(self, context: RunContext, *, judge: str | None) -> Iterator[Model]:
-        """The models that most tasks need: of a child, and of a judge. `judge` is the only one, if there is one."""
-        request = self._child_request(None, context)
-        child = None
-        if self.executor.services.runner.needs_model:
-            with suppress(CallError):
-                yield (child := choose_child(self.catalog, request))
-        if (judge_model := likely_judge(self.catalog, request, child, judge)) is not None:
-            yield judge_model
 
     def in_roles(self, tasks: Sequence[Task], context: RunContext, *, are_resumed: bool = False) -> list[Task]:
         """The tasks in their roles. The record of one that is resumed has what its role adds.

@@ -1,6 +1,6 @@
 """Builds what executes the calls of one delegator. To import it takes as long as all else, so it is loaded late."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 from delegate._util.redaction import logger
 from delegate.child.job import ChildRunner
 from delegate.child.loop import AgentLoop
-from delegate.child.toolbox import toolbox_specs
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import as_consumer
 from delegate.engine.executor import Executor
@@ -18,13 +17,12 @@ from delegate.engine.task_run import TaskRun
 from delegate.judging.judge.session import JudgePool
 from delegate.judging.looks.look import LookLimits
 from delegate.judging.reading.reader import Reader
-from delegate.judging.verdict import Judging, load_judging
+from delegate.judging.verdict import Judging
 from delegate.models.catalog import Catalog
 from delegate.models.connections import Connections
 from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Commands
-from delegate.types import Task
 from delegate.types.errors import DelegateError
 from delegate.types.events import EventSink
 from delegate.types.ports import Tool
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from delegate.judging.calibration.limits import JudgeLimits
     from delegate.policy.approvals import OnApproval
     from delegate.policy.questions import OnQuestion
-
-__all__ = ["assemble", "load_children", "load_judging"]
 
 _log = logger(__name__)
 
@@ -57,8 +53,6 @@ def assemble(
     on_approval: "OnApproval | None",
     on_question: "OnQuestion | None",
     streams_text: bool,
-    ready_for_children: Callable[[], Awaitable[None]],
-    ready_for_judging: Callable[[], Awaitable[None]],
 ) -> Admission:
     """Build what admits, executes and judges. `running` will have the tasks that run, by their handles."""
     commands = Commands(
@@ -78,7 +72,7 @@ def assemble(
     )
     detector = cache(partial(_detector_in, settings.home))
     reader = Reader(judges, records)
-    judging = Judging(judges, commands, reader, settings.gate, settings.min_level, detector, ready_for_judging)
+    judging = Judging(judges, commands, reader, settings.gate, settings.min_level, detector)
     services = Services(
         settings=settings,
         runner=AgentLoop() if runner is None else runner,
@@ -95,13 +89,7 @@ def assemble(
         streams_text=streams_text,
     )
     executor = Executor(services, running)
-    return Admission(settings, catalog, connections, executor, as_consumer(on_event), ready_for_children)
-
-
-def load_children() -> None:
-    """Load what the first child needs."""
-    toolbox_specs()
-    Task.model_rebuild()
+    return Admission(settings, catalog, connections, executor, as_consumer(on_event))
 
 
 def _detector_in(home: Path) -> "Detector | None":

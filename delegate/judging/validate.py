@@ -146,7 +146,7 @@ def _uncalled_tool(criterion: AnyCriterion, tools: Collection[str] | None) -> st
 
 
 def _bad_expression(expr: str) -> str | None:
-    from delegate.judging.checks.predicate import PredicateError, check_expression
+    from delegate.judging.checks.predicate.evaluate import PredicateError, check_expression
 
     try:
         check_expression(expr)

@@ -20,13 +20,12 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, Deadline
-from delegate._util.preparation import nothing_to_wait_for
 from delegate._util.redaction import logger
 from delegate._util.threads import run_in_thread_if
 from delegate.budget.ledger import Ledger
@@ -70,12 +69,6 @@ FEW = 100
 """So many artifacts are looked at without a thread."""
 
 
-def load_judging() -> None:
-    """Load what the first verdict needs."""
-    judge_version()
-    reading_version()
-
-
 @dataclass(frozen=True, slots=True)
 class Judging:
     """Gives verdicts, with what all verdicts of one delegator share."""
@@ -88,8 +81,6 @@ class Judging:
     """The least level of a criterion that counts as met, for tasks that don't say. None: what it asks for."""
     detector: "Callable[[], Detector | None]" = lambda: None
     """What this project's rulings taught about reports that aren't true; None if nothing was fitted."""
-    prepared: Callable[[], Awaitable[None]] = nothing_to_wait_for
-    """Waits until everything that judging needs is loaded."""
 
     async def verdict(
         self,
@@ -113,7 +104,6 @@ class Judging:
         session = JudgeSession(self.pool, submission.worker, submission.ceiling, ledger, notify)
         judgment = _Judgment(self, submission, notify, session, reading)
         try:
-            await self.prepared()
             if (rejection := await run_in_thread_if(judgment.is_large, judgment.gate_rejection)) is not None:
                 await reading.settle(session.recorder)
                 return judgment.refused("gate", rejection.code, rejection.reason)

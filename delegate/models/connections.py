@@ -18,7 +18,6 @@ from delegate.models.providers import (
     KeyCommand,
     Protocol,
     load,
-    prepare,
     profile_store,
 )
 from delegate.models.providers import connect as connect_to
@@ -73,8 +72,6 @@ class Connections:
     available: Available
     client: Callable[[Model], Awaitable[ChatClient]]
     pool: ClientPool | None = None
-    prepare: Callable[[Model], None] = lambda _: None
-    """Do what the first call of a model needs. Blocks, for as long as its provider's SDK takes to be imported."""
     profiles: "Callable[[], ProfileStore]" = profile_store
     """What is known of the models at their endpoints."""
     limiters: "Limiters" = field(default_factory=lambda: Limiters(lambda _: RateLimiter()))
@@ -120,16 +117,13 @@ def connect(
         await load(endpoint.protocol)
         return pool.client(endpoint)
 
-    def prepare_for(model: Model) -> None:
-        prepare(endpoints[model.provider, model.endpoint].protocol)
-
     def limiter(model: Model) -> RateLimiter:
         endpoint = endpoints.get((model.provider, model.endpoint))
         if endpoint is None:  # of a client that a host brings, whose account isn't known
             return RateLimiter()
         return RateLimiter(shared=path_of(home, url=endpoint.url, key=endpoint.api_key, model=model.id))
 
-    return Connections(catalog, frozenset(endpoints), client, pool, prepare_for, profiles, Limiters(limiter))
+    return Connections(catalog, frozenset(endpoints), client, pool, profiles, Limiters(limiter))
 
 
 def through_client(client: ChatClient, catalog: Catalog) -> Connections:
@@ -150,12 +144,8 @@ def with_host_models(connections: Connections, clients: Mapping[Model, ChatClien
     async def client(model: Model) -> ChatClient:
         return clients[model] if model in clients else await connections.client(model)
 
-    def prepare_for(model: Model) -> None:
-        if model not in clients:
-            connections.prepare(model)
-
     available = connections.available | {(model.provider, model.endpoint) for model in clients}
-    return replace(connections, available=available, client=client, prepare=prepare_for)
+    return replace(connections, available=available, client=client)
 
 
 def find_endpoints(declared: Iterable[DeclaredEndpoint], environ: Mapping[str, str]) -> dict[EndpointKey, Endpoint]:

@@ -288,21 +288,6 @@ class ChildRequest:
     """Whether only models with a known price may be used, because a cost limit applies."""
 
 
-def likely_judge(catalog: Catalog, request: ChildRequest, worker: Model | None, pinned: str | None) -> Model | None:
-    """The model that will judge most of what `worker` does, as far as that is known before; None if none can."""
-    judged = JudgeRequest(
-        worker=worker,
-        evidence_tokens=CHILD_OUTPUT_TOKENS,
-        reply_tokens=CHILD_OUTPUT_TOKENS,
-        on=request.on,
-        available=request.available,
-        pinned=pinned,
-        ceiling=request.bounds.ceiling,
-        priced_only=request.priced_only,
-    )
-    return choose_judge(catalog, judged).chosen
-
-
 @lru_cache(256)
 def choose_child(catalog: Catalog, request: ChildRequest) -> Model:
     """The model that a child runs on: the requested one, else the cheapest of the tier. Cached, as `choose_judge` is.

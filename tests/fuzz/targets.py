@@ -10,7 +10,7 @@ from typing import Any
 from delegate._util.fencing import clean, fence, frame
 from delegate.contract import parse_call
 from delegate.judging.checks.json_schema import check_schema
-from delegate.judging.checks.predicate import Outcome, PredicateError, evaluate
+from delegate.judging.checks.predicate.evaluate import Outcome, PredicateError, evaluate
 from delegate.judging.judge.reply import UnparseableReply, one_object, parse_reply
 from delegate.judging.output import parse_json
 from delegate.sandbox.workspace.folder import Folder

@@ -21,7 +21,7 @@ def settings(home: Path, url: str, children: int, key_env: str | None = None) ->
 async def main(home: Path, url: str, children: int) -> None:
     """Run the children."""
     async with Delegator(settings(home, url, children)) as host:
-        await asyncio.to_thread(host.connections.prepare, host.connections.catalog.models[-1])  # imports the SDK
+        await host.connections.open(host.connections.catalog.models[-1])  # imports the SDK
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         reports = await asyncio.gather(*(host.run(Task(goal=f"Count part {n}.")) for n in range(children)))

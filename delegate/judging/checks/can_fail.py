@@ -22,7 +22,7 @@ import regex
 
 from delegate._util.threads import run_in_thread
 from delegate.judging.checks.json_schema import SchemaProblem, validate
-from delegate.judging.checks.predicate import PredicateError, evaluate
+from delegate.judging.checks.predicate.evaluate import PredicateError, evaluate
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon
 from delegate.sandbox.workspace.snapshot import CACHES

@@ -12,7 +12,7 @@ from delegate._util.threads import run_in_thread_if
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.checks.matching import CUT, result_of
-from delegate.judging.checks.predicate import PredicateError, evaluate
+from delegate.judging.checks.predicate.evaluate import PredicateError, evaluate
 from delegate.judging.submission import Submission, result
 from delegate.records.recorder import LARGE_CHARS, MAX_REPORT_CHARS
 from delegate.types import CriterionResult, ProbeCriterion, Receipt

@@ -169,7 +169,7 @@ async def _regex(criterion: RegexCriterion, submission: Submission, commands: Co
 async def _json_predicate(
     criterion: JsonPredicateCriterion, submission: Submission, commands: Commands
 ) -> CriterionResult:
-    from delegate.judging.checks.predicate import PredicateError, evaluate
+    from delegate.judging.checks.predicate.evaluate import PredicateError, evaluate
 
     try:
         value = await _output_as_json(submission)

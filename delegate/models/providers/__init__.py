@@ -5,7 +5,7 @@ reply = await client.complete(ChatRequest(...))
 await client.aclose()
 """
 
-from delegate.models.providers._connect import connect, load, prepare, profile_store
+from delegate.models.providers._connect import connect, load, profile_store
 from delegate.models.providers._endpoint import Endpoint, Platform, Protocol, names_model
 from delegate.models.providers._keys import NO_KEY, CurrentKey, KeyCommand
 from delegate.models.providers._pool import ClientPool, Connect
@@ -24,6 +24,5 @@ __all__ = [
     "connect",
     "load",
     "names_model",
-    "prepare",
     "profile_store",
 ]

@@ -1,7 +1,6 @@
 """Creates the client for an endpoint, and imports its SDK on first use."""
 
 import asyncio
-import sys
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -25,20 +24,21 @@ PACKAGES: dict[tuple[Protocol, Platform | None], str] = {
 
 
 async def load(protocol: Protocol) -> None:
-    """Import the provider's SDK in a thread, since that would block the event loop for 0.3 to 1.6 s.
+    """Do what the first client of a provider needs: import its SDK, and read the trusted certificates.
 
-    `connect` reports an SDK that isn't installed.
+    In a thread, since that would block the event loop for 0.3 to 1.6 s. `connect` reports an SDK that isn't installed.
     """
-    name = f"delegate.models.providers.{protocol}"
-    if name not in sys.modules:
+
+    def prepare() -> None:
         with suppress(ModuleNotFoundError):
-            await asyncio.to_thread(import_module, name)
+            import_module(f"delegate.models.providers.{protocol}").prepare()
+
+    if protocol not in _loaded:
+        await asyncio.to_thread(prepare)
+        _loaded.add(protocol)
 
 
-def prepare(protocol: Protocol) -> None:
-    """Do what the first client of a provider needs: import its SDK, and read the trusted certificates. Blocks."""
-    with suppress(ModuleNotFoundError):
-        import_module(f"delegate.models.providers.{protocol}").prepare()
+_loaded: set[Protocol] = set()
 
 
 def connect(

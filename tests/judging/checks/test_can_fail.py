@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, Task
-from delegate.judging import refuse_undecidable
 from delegate.judging.checks import can_fail
 from delegate.judging.checks.json_schema import unknown_keyword
 from delegate.judging.checks.schema_worker import keywords
+from delegate.judging.validate import refuse_undecidable
 from delegate.sandbox.commands.commands import Commands
 from delegate.testing import Scripted
 from delegate.types.errors import CallError

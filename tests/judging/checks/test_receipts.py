@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from delegate import CallError, Task, contract
-from delegate.judging import refuse_undecidable
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.checks.receipts import ReceiptDecision, check
+from delegate.judging.validate import refuse_undecidable
 from delegate.records.recorder import Recorder
 from delegate.types import Receipt, ReceiptCriterion, ReceiptStatus
 from delegate.types.ports import ToolOutput

@@ -5,7 +5,3 @@ process with limits of time and memory and without any input or output.
 
 The last bits of `**`, which ECMA-262 leaves to the engine, differ from those of V8.
 """
-
-from delegate.judging.checks.predicate.evaluate import Outcome, PredicateError, check_expression, evaluate
-
-__all__ = ["Outcome", "PredicateError", "check_expression", "evaluate"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate.judging.checks.predicate import evaluate
+from delegate.judging.checks.predicate.evaluate import evaluate
 from delegate.judging.checks.worker import WorkerPool
 
 _POOL = WorkerPool(str(Path(__file__).with_name("hasty_engine.py")))

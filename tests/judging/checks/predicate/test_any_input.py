@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate.judging.checks.predicate import Outcome, PredicateError, evaluate
+from delegate.judging.checks.predicate.evaluate import Outcome, PredicateError, evaluate
 from tests.judging.checks.predicate.expressions import Writer
 
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from delegate.judging.checks.predicate import PredicateError, evaluate
+from delegate.judging.checks.predicate.evaluate import PredicateError, evaluate
 from tests.judging.checks.predicate.hasty import make_hasty
 from tests.support import warm
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegate.judging.checks.predicate import PredicateError, check_expression, evaluate
+from delegate.judging.checks.predicate.evaluate import PredicateError, check_expression, evaluate
 from tests.judging.checks.predicate.hasty import make_hasty
 from tests.support.pace import best_of, is_within, watched_loop
 from tests.support.samples import sampled

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from delegate.judging.checks.predicate import Outcome, evaluate
+from delegate.judging.checks.predicate.evaluate import Outcome, evaluate
 
 ORDER: dict[str, Any] = {
     "response": {"status": 200, "body": {"ok": True, "note": None}},

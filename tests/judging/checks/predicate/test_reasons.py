@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from delegate.judging.checks.predicate import PredicateError, evaluate
+from delegate.judging.checks.predicate.evaluate import PredicateError, evaluate
 
 VALUE: dict[str, Any] = {
     "response": {"status": 404, "body": {"ok": False}},

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegate.judging.checks.predicate import PredicateError, check_expression, evaluate
+from delegate.judging.checks.predicate.evaluate import PredicateError, check_expression, evaluate
 
 VALUE: dict[str, Any] = {"n": 3, "s": "text", "l": [1, 2], "o": {"k": 1}}
 NOT_EXPRESSIONS = {
