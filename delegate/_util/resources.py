@@ -30,6 +30,6 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @cache
-def reply_schema(kind: Literal["judge", "numbers", "reading", "rubric"]) -> dict[str, Any]:
+def reply_schema(kind: Literal["citations", "judge", "reading", "rubric"]) -> dict[str, Any]:
     """The form of a model's reply. Cached, since each request has it: not to be changed."""
     return schema(f"{kind}_reply")

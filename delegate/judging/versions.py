@@ -45,7 +45,7 @@ def judge_version(*models: str, citations: bool = False) -> str:
         json.loads(text("schemas", "judge_reply.json")),
         json.loads(text("schemas", "rubric_reply.json")),
         PARSER_VERSION,
-        *([text("judges", "citations.md"), text("judges", "numbers.md")] if citations else []),
+        *([text("judges", "citations.md"), text("schemas", "citations_reply.json")] if citations else []),
         *(models or (None,)),
     ]
     return _digest(parts)

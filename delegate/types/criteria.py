@@ -298,11 +298,11 @@ class CitationsCriterion(CriterionBase):
             "row": "; each row of a table, or object of JSON, cites at least one",
         }[self.every]
         hosts = f", all of {', '.join(self.hosts)}," if self.hosts else ""
-        sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts} by link or path{each}"
+        sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts} by link, numbered note or path{each}"
         return (
             f"{self.file or 'the report'} cites at least {sources}. Each source was opened before. What a sentence "
-            "quotes stands in its source literally, and so do its numbers and dates, in digits or words; any other "
-            "number is the task's own, or a result whose calculation is shown (2 + 3 = 5)"
+            "quotes stands in its source literally, and so do its numbers and dates, in digits or words, unless "
+            "they are the task's own or follow from what stands there; a calculation is best shown (2 + 3 = 5)"
         )
 
 

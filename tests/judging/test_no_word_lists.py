@@ -63,7 +63,6 @@ def test_judges_has_prompts_rubrics_and_data_only() -> None:
         "looking.md",
         "acceptance.md",
         "citations.md",
-        "numbers.md",
         "rubric.md",
         "rubrics",
         "months.json",

@@ -1,9 +1,9 @@
-"""Works out the calculations that a report shows, so that their results need no source."""
+"""Works out the calculations that a report or a judge shows, so that their results need no source."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import islice, product
+from itertools import islice, pairwise, product
 from typing import NamedTuple
 
 from delegate.judging.citations.compare import DIGITS, Number, Text, read_number
@@ -43,13 +43,24 @@ class Calculations:
         """The results, as if a source had them."""
         right = (result for text in texts for _, _, result in self._right(text))
         for result in islice(right, _MAX_RESULTS):
-            self.results = Text("", self.results.in_words | {result})
+            self.results = Text("", self.results.values | {result})
 
     def without(self, text: str) -> str:
         """The text without the numbers of these calculations."""
         for start, end, _ in self._right(text):
             text = text[:start] + re.sub(r"\d", " ", text[start:end]) + text[end:]
         return text
+
+    def give(self, calculation: str, number: Number, *, one_in_words: bool) -> bool:
+        """Whether a calculation is right and gives this number; one operand may stand in the source in words only."""
+        tokens = list(_tokens(calculation))
+        for at, (token, after) in enumerate(pairwise(tokens)):
+            if token.kind == "equals" and after.number is not None:
+                value = self._value(tokens[:at], after, is_about=True, unknown=int(one_in_words))
+                if value is not None:
+                    is_share = any(abs(value * 100 - own) <= unit / 2 for own, unit in number.readings)
+                    return is_share or Text("", frozenset({value})).has(number)
+        return False
 
     def _right(self, text: str) -> Iterator[tuple[int, int, Fraction]]:
         """Where calculations begin and end that are right, each with its result."""
@@ -68,11 +79,13 @@ class Calculations:
                         yield before.start, tokens[last].end, value
                         break
 
-    def _value(self, tokens: Sequence[_Token], shown: _Token, *, is_about: bool = False) -> Fraction | None:
-        """What a calculation gives, if that is what is shown."""
+    def _value(
+        self, tokens: Sequence[_Token], shown: _Token, *, is_about: bool = False, unknown: int = 0
+    ) -> Fraction | None:
+        """What a calculation gives, if that is what is shown. At most so many operands may be `unknown`."""
         operations = _in_order(tokens)
         operands = [token.number for token in tokens if token.number is not None]
-        if operations is None or shown.number is None or not self._are_known(operands):
+        if operations is None or shown.number is None or not self._are_known(operands, unknown):
             return None
         is_rounded = is_about or any(sign in "×÷" for sign in operations)
         for values in islice(product(*(number.values for number in operands)), _MAX_READINGS):
@@ -82,12 +95,13 @@ class Calculations:
                     return result
         return None
 
-    def _are_known(self, operands: Sequence[Number]) -> bool:
+    def _are_known(self, operands: Sequence[Number], unknown: int) -> bool:
         """Whether one can calculate with these: each stands in a source, but for units and small numbers beside others,
         from which alone any number can be made.
         """
         given = [number for number in operands if not number.is_small and _UNITS.isdisjoint(number.values)]
-        return all(map(self._is_known, given or operands))
+        strange = (number for number in given or operands if not self._is_known(number))
+        return len(list(islice(strange, unknown + 1))) <= unknown
 
     def _is_known(self, number: Number) -> bool:
         """Whether a source has it, or 22 pence or percent for 0.22, 0.78 or 1.22."""

@@ -113,7 +113,7 @@ class Number:
 
     @property
     def may_be_in_words(self) -> bool:
-        """Whether people also write it in words: 4.7 before "million" is "four million seven hundred thousand"."""
+        """Whether a source may give it in another way: 4.7 before "million" as "four million seven hundred"."""
         return not self.exact
 
     @property
@@ -226,8 +226,8 @@ class Text:
     """The text of a source, prepared for comparisons."""
 
     text: str
-    in_words: frozenset[Fraction] = frozenset()
-    """Numbers that it says in words, as far as they are known."""
+    values: frozenset[Fraction] = frozenset()
+    """Numbers that are known without a text."""
 
     @cached_property
     def plain(self) -> str:
@@ -239,7 +239,7 @@ class Text:
 
     @cached_property
     def _values(self) -> frozenset[Fraction]:
-        values = {value for number in self._numbers for value in number.values} | self.in_words
+        values = {value for number in self._numbers for value in number.values} | self.values
         values |= set(map(_cjk_value, _CJK_NUMERAL.findall(self.plain)))
         # Where a row of numbers could be one with spaces, each of its groups is a number too.
         values |= {Fraction(group) for group in re.findall(r"\d+", self.plain) if len(group) <= _MAX_DIGITS}
@@ -332,7 +332,7 @@ def _joined(digits: str) -> str:
 
 def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) -> tuple[list[str], list[str]]:
     """The dates and times of a statement that none of these sources has; and, apart from them, the numbers that they
-    may have in words, except small ones and those that are known from what is given `also`.
+    may give in another way, except small ones and those that are known from what is given `also`.
     """
     texts = list(sources)
     known = [*texts, *also]

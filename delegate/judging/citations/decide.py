@@ -5,10 +5,9 @@ part is unknown, not missing.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
-from fractions import Fraction
 
 from delegate.judging.citations.arithmetic import Calculations
 from delegate.judging.citations.compare import (
@@ -64,8 +63,10 @@ class Cited:
     says: str = ""
     """What it stands for: the statement, or cells of it."""
     column: str = ""
-    may_be_in_words: bool = False
-    """Whether all that its source lacks are numbers, which may stand there in words."""
+    lacks: tuple[str, ...] = ()
+    """Numbers that it stands for, and that no source of its statement has: a judge is asked how one gives them."""
+    given: frozenset[str] = frozenset()
+    """Those that its source gives in another way, as the judge showed."""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False
@@ -102,8 +103,6 @@ class _Report:
     opened: Opened
     hosts: Sequence[str]
     every: Every | None
-    has_read: bool
-    """Whether it is known which numbers the sources say in words."""
     calculations: Calculations
     task: Text
     """What was asked, whose numbers a report may repeat and calculate with."""
@@ -121,6 +120,8 @@ class Examination:
     """Statements without a source that may claim nothing, such as what wasn't found: a judge is asked about them."""
     no_claims: Sequence[Statement] = ()
     """Those that claim nothing, and need no source."""
+    calculations: Calculations = field(default_factory=lambda: Calculations((), ()))
+    """What results the report may have, and what a judge may calculate with."""
 
     @property
     def open(self) -> list[Cited]:
@@ -128,21 +129,15 @@ class Examination:
         return [cited for cited in self.cited if cited.is_open]
 
 
-def examine(
-    criterion: CitationsCriterion, submission: Submission, read: Mapping[str, frozenset[Fraction]] | None = None
-) -> Examination:
-    """What code can say of the citations. Blocks.
-
-    `read` are the numbers that sources say in words, by their texts. Without it, what a source lacks only in digits
-    isn't decided.
-    """
+def examine(criterion: CitationsCriterion, submission: Submission) -> Examination:
+    """What code can say of the citations. Blocks."""
     if not submission.has_receipts:
         problem = result(criterion, "error", "nobody", "no_receipts", submission.why_no_receipts)
         return Examination(criterion, (), (), problem)
     text = _text(criterion, submission)
     if isinstance(text, CriterionResult):
         return Examination(criterion, (), (), text)
-    opened = Opened(submission, read or {})
+    opened = Opened(submission)
     is_csv = (criterion.file or "").lower().endswith((".csv", ".tsv"))
     said = statements(text, is_csv=is_csv, files=opened.files, every=criterion.every)
     if sum(len(statement.targets) for statement in said) > MAX_CITATIONS:
@@ -155,10 +150,11 @@ def examine(
     ]
     task = Text(f"{submission.asked}\n{submission.task.context or ''}")
     calculations = Calculations([statement.text for statement in said], [*sources, task])
-    report = _Report(opened, criterion.hosts, criterion.every, read is not None, calculations, task)
+    report = _Report(opened, criterion.hosts, criterion.every, calculations, task)
     read_as = [_read_as(statement, report) for statement in said]
     cited = [each for _, found in read_as for each in found]
-    examination = Examination(criterion, [one for sentences, _ in read_as for one in sentences], cited)
+    found = [one for sentences, _ in read_as for one in sentences]
+    examination = Examination(criterion, found, cited, calculations=calculations)
     # Before a judge is asked, each open citation may still hold.
     hoped = replace(examination, cited=[replace(each, state="supported") if each.is_open else each for each in cited])
     bare = [each for each in _uncovered(hoped, hoped.cited) if _may_claim_nothing(each, cited)]
@@ -206,7 +202,7 @@ def _read_as(statement: Statement, report: _Report) -> tuple[list[Statement], li
     if report.every == "claim" and not any(each.state == "not_found_there" for each in cited):
         return [statement], cited
     apart = [each for sentence in statement.apart for each in _examined(sentence, report)]
-    if not apart or any(each.state == "not_found_there" for each in apart):
+    if not apart or any(each.lacks or each.state == "not_found_there" for each in apart):
         return [statement], cited
     return statement.apart, apart
 
@@ -214,9 +210,7 @@ def _read_as(statement: Statement, report: _Report) -> tuple[list[Statement], li
 def _examined(statement: Statement, report: _Report) -> list[Cited]:
     """The citations of one statement, as far as code decides them."""
     found = [_found(statement, target, report) for target in statement.targets]
-    absent, in_words = _absent(statement, found, report)
-    if report.has_read:
-        absent, in_words = in_words | absent, {}
+    absent, lacks = _absent(statement, found, report)
     cited: list[Cited] = []
     for n, each in enumerate(found):
         if each.source is None or each.state != "opened" or each.reason:
@@ -224,9 +218,11 @@ def _examined(statement: Statement, report: _Report) -> list[Cited]:
         elif statement.only_cites:
             each = replace(each, reason="it is listed, and no statement cites it", counts=False)
         elif n in absent:
-            each = _not_there(each, absent[n])
+            each = not_there(each, [absent[n]])
+        elif n in lacks and (each.source.is_cut or _stood_there(each)):
+            each = not_there(each, lacks[n])
         else:
-            each = replace(_with_quote(each), may_be_in_words=n in in_words)
+            each = replace(_with_quote(each), lacks=tuple(lacks.get(n, ())))
         column = _start(statement.column(n), NAME_CHARS)
         cited.append(replace(each, column=column, says=statement.said_by(n)))
     return [each for each in cited if not report.opened.is_own(each.target)]
@@ -248,12 +244,14 @@ def _found(statement: Statement, target: str, report: _Report) -> Cited:
     return Cited(statement, target, source, "opened", reason=reason, counts=False)
 
 
-def _absent(statement: Statement, found: Sequence[Cited], report: _Report) -> tuple[dict[int, str], dict[int, str]]:
-    """What none of the statement's sources has, and numbers that they may have only in words, by the index of the
+def _absent(
+    statement: Statement, found: Sequence[Cited], report: _Report
+) -> tuple[dict[int, str], dict[int, list[str]]]:
+    """What none of the statement's sources has, and numbers that one may give in another way, by the index of the
     source that stands for it.
     """
     absent: dict[int, str] = {}
-    in_words: dict[int, str] = {}
+    lacks: dict[int, list[str]] = {}
     for text, indexes, known in _segments(statement):
         texts = [source.text for n in known if (source := found[n].source) is not None]
         if not texts:
@@ -261,12 +259,12 @@ def _absent(statement: Statement, found: Sequence[Cited], report: _Report) -> tu
         for quote in _absent_quotes(text, texts):
             absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
         rest = report.calculations.without(text)
-        lost, worded = missing(rest, texts, (report.calculations.results, report.task))
+        lost, others = missing(rest, texts, (report.calculations.results, report.task))
         if lost:
             absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
-        elif worded:
-            in_words |= dict.fromkeys(indexes, ", ".join(worded[:5]))
-    return absent, in_words
+        for n in indexes if others else ():
+            lacks[n] = [*lacks.get(n, ()), *others]
+    return absent, lacks
 
 
 def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:
@@ -319,21 +317,25 @@ def _long_quotes(text: str) -> list[str]:
     return [quote for quote in quotes if width(quote.strip()) >= MIN_WIDTH and passages(quote)]
 
 
-def _not_there(cited: Cited, what: str) -> Cited:
-    source = cited.source
+def not_there(cited: Cited, missed: Sequence[str]) -> Cited:
+    """The citation without what its source doesn't have, as far as that is known."""
+    source, what = cited.source, ", ".join(missed[:5])
     assert source is not None
     if source.is_cut:
         reason = f"{what}: not in the part of the source that is on record"
         return replace(cited, reason=reason, code="result_cut")
-    if source.earlier is not None and _stands_in(source.earlier, cited.statement):
+    if _stood_there(cited):
         reason = f"{what}: it stood there when it was opened first, but not any more in call {source.receipt}"
     else:
         reason = f"{what}: not in what came back (call {source.receipt})"
     return replace(cited, state="not_found_there", reason=reason)
 
 
-def _stands_in(source: Text, statement: Statement) -> bool:
-    text = statement.text.replace(MARK, "")
+def _stood_there(cited: Cited) -> bool:
+    """Whether what came back at first has all of the statement."""
+    source, text = cited.source and cited.source.earlier, cited.statement.text.replace(MARK, "")
+    if source is None:
+        return False
     quotes_stand = all(source.place_of(quote) is not None for quote in _long_quotes(text))
     return quotes_stand and not any(missing(text, [source]))
 
@@ -405,8 +407,8 @@ def _may_claim_nothing(statement: Statement, cited: Iterable[Cited]) -> bool:
     it may be of later ones that nothing was found, and today's date, which reports bear.
     """
     texts = [Text(date.today().isoformat()), *(each.source.text for each in cited if each.source is not None)]
-    lost, in_words = missing(statement.text, texts)
-    is_of_figures = lost or any(not _YEAR.fullmatch(number) for number in in_words)
+    lost, others = missing(statement.text, texts)
+    is_of_figures = lost or any(not _YEAR.fullmatch(number) for number in others)
     return not (statement.cells or is_of_figures or _long_quotes(statement.text))
 
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
@@ -75,11 +74,10 @@ class _Openings:
 
 
 class Opened:
-    """The sources that the child of a submission opened. `in_words` are numbers that their texts say in words."""
+    """The sources that the child of a submission opened."""
 
-    def __init__(self, submission: Submission, in_words: Mapping[str, frozenset[Fraction]]) -> None:
+    def __init__(self, submission: Submission) -> None:
         self._submission = submission
-        self._in_words = in_words
         self._by_key: dict[str, _Openings] = {}
         self._failed: dict[str, str] = {}
         """Why a URL wasn't opened though it was asked for."""
@@ -130,7 +128,7 @@ class Opened:
         ended = _host(openings.ended) if openings.ended else host
         return Source(
             receipt=parts[-1][0].n,
-            text=Text(text, self._in_words.get(text, frozenset())),
+            text=Text(text),
             is_cut=any(
                 is_cut(receipt) or receipt.output_bytes > len(receipt.whole_output.encode(errors="replace"))
                 for receipt, _ in parts

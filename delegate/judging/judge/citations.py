@@ -1,39 +1,35 @@
 """Asks a judge about citations that code didn't refute: statement and source side by side, one answer for each.
 
-The judge's quote must stand in the source of the citation that it is about.
-
-Where a report has numbers that no source has in digits, a model is asked before which numbers the cited sources say in
-words. It sees the sources alone: neither the report nor the number that is looked for. Code then compares.
+The judge's quote must stand in the source of the citation that it is about. Where code found a number of a statement in
+none of its sources, the judge also has to show how one of them gives it: in words that stand there, or by a calculation
+that is right and whose operands are known.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from fractions import Fraction
-from typing import Any, cast
 
-from delegate._util.fencing import clean, fence, new_nonce
+from delegate._util.fencing import clean, new_nonce
 from delegate._util.redaction import redactor
 from delegate._util.resources import reply_schema, text
+from delegate.judging.citations.arithmetic import Calculations
 from delegate.judging.citations.compare import numbers, plain
-from delegate.judging.citations.decide import Cited, Examination, decided
+from delegate.judging.citations.decide import Cited, Examination, decided, not_there
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.reply import CriterionAnswer, UnparseableReply, one_object, parse_reply
+from delegate.judging.judge.reply import CriterionAnswer, NumberAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.submission import result
-from delegate.types import CriterionResult
+from delegate.types import HOLDING, CriterionResult
 
 MOST_AT_ONCE = 20
 """So many citations are put to a judge in one request."""
-NUMBERS_AT_ONCE = 20
-"""So many sources are read in one request; what others say in words stays unknown."""
 PASSAGE_CHARS = 4_000
 """What is shown of one source."""
 _LEFT_OUT = "[… left out …]"
 _STATEMENT_CHARS = 2_000
-_MAX_VALUE = 10**15
-_NUMBERS_TOKENS = 600
+_NUMBER_TOKENS = 100
 _COMMON_YEARS = range(1000, 2200)
 _YEAR = re.compile(r"[^\d.,]*\d{1,4}[^\d.,]*")
 """What may be a year of an era or of another calendar."""
@@ -49,33 +45,41 @@ def questions(
     by_id = {f"{examination.criterion.id}.{n}": cited for n, cited in enumerate([*examination.open, *bare], start=1)}
     ids = list(by_id)
     chunks = [{id: by_id[id] for id in ids[n : n + size]} for n in range(0, len(ids), size)]
-    return [_question(goal, chunk) for chunk in chunks]
+    lacks = defaultdict[int, dict[str, None]](dict)
+    for each in examination.open:
+        lacks[id(each.statement)] |= dict.fromkeys(each.lacks)
+    return [_question(goal, chunk, lacks) for chunk in chunks]
 
 
-def _question(goal: str, cited: Mapping[str, Cited]) -> tuple[JudgeQuestion, dict[str, Cited], Evidence]:
+def _question(
+    goal: str, cited: Mapping[str, Cited], lacks: Mapping[int, Iterable[str]]
+) -> tuple[JudgeQuestion, dict[str, Cited], Evidence]:
+    """`lacks` has the numbers that no source of a statement has, by the identity of the statement."""
     page: dict[str, str] = {}
     sources: dict[str, str] = {}
     names: dict[str, str] = {}
-    for id, each in cited.items():
-        page[f"statement {id}"] = _cleaned(each.says[:_STATEMENT_CHARS])
+    for id_, each in cited.items():
+        page[f"statement {id_}"] = _cleaned(each.says[:_STATEMENT_CHARS])
         if each.source is None:
-            page[f"address {id}"] = "none: the report names no source for it"
+            page[f"address {id_}"] = "none: the report names no source for it"
             continue
         host = f" (answered by {each.source.answered_by})" if each.source.answered_by else ""
         shown = nearest(each)
         extent = "parts of it are shown" if _LEFT_OUT in shown else "all of it is shown"
-        page[f"address {id}"] = _cleaned(f"{each.target}{host}: {extent}")
-        name, source = f"source {id}", _cleaned(shown)
+        page[f"address {id_}"] = _cleaned(f"{each.target}{host}: {extent}")
+        name, source = f"source {id_}", _cleaned(shown)
         first = names.setdefault(source, name)
         sources[name] = source
+        if lacking := tuple(lacks.get(id(each.statement), ())):
+            page[f"numbers {id_}"] = ", ".join(lacking)
         page[name] = source if first == name else f"the same as `{first}`"
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
     question = JudgeQuestion(
         system=text("judges", "citations.md"),
         text=prompt.with_evidence(goal, asked, Evidence(page, ()), last, nonce),
-        reply_schema=reply_schema("judge"),
-        reply_tokens=100 + 200 * len(cited),
+        reply_schema=reply_schema("citations"),
+        reply_tokens=100 + 200 * len(cited) + _NUMBER_TOKENS * sum(name.startswith("numbers") for name in page),
         nonce=nonce,
     )
     return question, dict(cited), Evidence(sources, ())
@@ -98,10 +102,13 @@ def read_reply(
             raise UnparseableReply("the judge's answer is a copy of one that stands in a source")
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error), citations=shown)
-    return [_answered(each, answers[id], f"source {id}", evidence) for id, each in cited.items()]
+    given = examination.calculations
+    return [_answered(each, answers[id], f"source {id}", evidence, given) for id, each in cited.items()]
 
 
-def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Evidence) -> Cited:
+def _answered(
+    cited: Cited, answer: CriterionAnswer, name: str, evidence: Evidence, calculations: Calculations
+) -> Cited:
     """One citation with the judge's answer, as far as its quote confirms it."""
     is_there = name in evidence.find_all(answer.evidence, name)
     quote = answer.evidence if is_there else None
@@ -117,64 +124,36 @@ def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Eviden
         reason = f"the judge's quote is not in the source: {redactor.beginning(answer.evidence, 200)!r}"
         return replace(cited, reason=reason, code="evidence_not_found")
     state = "quoted" if cited.is_quoted else "supported"
-    return replace(cited, state=state, reason=answer.reason, evidence=quote)
+    given = frozenset(item.number.strip() for item in answer.numbers if _is_shown(item, cited, calculations))
+    return replace(cited, state=state, reason=answer.reason, evidence=quote, given=given)
+
+
+def _is_shown(item: NumberAnswer, cited: Cited, calculations: Calculations) -> bool:
+    """Whether what the judge says of a number stands in the source, or can be worked out by what stands there."""
+    assert cited.source is not None
+    words, (number, *_) = plain(item.words), [*numbers(plain(item.number)), None]
+    has_words = any(map(str.isalpha, words)) and words in cited.source.text.plain
+    if number is None or (words and not has_words):
+        return False
+    if item.calculation:
+        return calculations.give(item.calculation, number, one_in_words=has_words)
+    is_year = _YEAR.fullmatch(words) is not None and not number.values.isdisjoint(_COMMON_YEARS)
+    return has_words and (is_year or not any(map(str.isdecimal, words)))
 
 
 def combined(examination: Examination, answers: Iterable[Cited]) -> CriterionResult:
     """The result of the criterion from the answers to all questions, in their order."""
     left = iter(answers)
     cited = [next(left) if each.is_open else each for each in examination.cited]
+    given = defaultdict[int, set[str]](set)
+    for each in cited:
+        given[id(each.statement)] |= each.given
+    for n, each in enumerate(cited):
+        missed = [number for number in each.lacks if number not in given[id(each.statement)]]
+        if missed and each.state in HOLDING:
+            cited[n] = not_there(each, missed)
     no_claims = [each for each, answer in zip(examination.bare, left, strict=True) if answer.state == "supported"]
     return decided(replace(examination, cited=cited, no_claims=no_claims), "judge")
-
-
-# ------------------------------------------------------------------------------------------------- numbers in words
-
-
-def question_about_numbers(
-    examination: Examination, page_tokens: int
-) -> tuple[JudgeQuestion, Mapping[str, tuple[str, str]]] | None:
-    """The question about all sources that may have a number in words, and by their ids what is shown of each, with the
-    whole text; None if there are none.
-    """
-    shown = {
-        nearest(cited): cited.source.text.text
-        for cited in examination.cited
-        if cited.may_be_in_words and cited.source is not None
-    }
-    if not shown:
-        return None
-    most = max(1, min(NUMBERS_AT_ONCE, page_tokens // PASSAGE_CHARS))
-    texts = {f"t{n}": item for n, item in enumerate(list(shown.items())[:most], start=1)}
-    nonce = new_nonce()
-    fenced = "\n\n".join(fence(id, _cleaned(part), nonce) for id, (part, _) in texts.items())
-    asked = JudgeQuestion(
-        system=text("judges", "numbers.md"),
-        text=f"{fenced}\n\nList the numbers in words of: {', '.join(texts)}",
-        reply_schema=reply_schema("numbers"),
-        reply_tokens=_NUMBERS_TOKENS * len(texts),
-        nonce=nonce,
-    )
-    return asked, texts
-
-
-def read_numbers(reply: str, texts: Mapping[str, tuple[str, str]]) -> dict[str, frozenset[Fraction]]:
-    """The numbers by the texts of their sources, as far as their words stand there. Raises UnparseableReply."""
-    items: Any = one_object(reply).get("numbers")
-    if not isinstance(items, list):
-        raise UnparseableReply("the reply has no list `numbers`")
-    shown = {id: plain(part) for id, (part, _) in texts.items()}
-    found: dict[str, set[Fraction]] = {}
-    for item in cast("list[Any]", items):
-        fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-        words, value, id = fields.get("words"), fields.get("value"), str(fields.get("id"))
-        if not isinstance(words, str) or not isinstance(value, (int, float)) or id not in texts:
-            continue
-        is_year = value in _COMMON_YEARS and _YEAR.fullmatch(words) is not None
-        is_in_words = any(map(str.isalpha, words)) and (is_year or not any(map(str.isdecimal, words)))
-        if is_in_words and plain(words) in shown[id] and 0 < value < _MAX_VALUE:
-            found.setdefault(texts[id][1], set()).add(Fraction(str(value)))
-    return {source: frozenset(values) for source, values in found.items()}
 
 
 # ----------------------------------------------------------------------------------------------------- passages

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from delegate.judging.proof.calls import Calls, recorded
 from delegate.judging.reading.reader import PendingReading
 from delegate.judging.reading.statements import TaskReading
 from delegate.judging.rubrics import rubric_of
-from delegate.judging.submission import Submission, result
+from delegate.judging.submission import Submission
 from delegate.sandbox.commands.commands import Commands
 from delegate.types import AnyCriterion, CitationsCriterion, CriterionResult, Finding, RubricCriterion
 
@@ -95,29 +95,11 @@ class JudgeDecisions:
         for criterion in criteria:
             if isinstance(criterion, CitationsCriterion) and criterion.id not in self.examined:
                 examination = await run_in_thread(partial(examine, criterion, self.submission))
-                if examination.settled is None:
-                    examination = await self._with_numbers_in_words(examination)
                 self.examined[criterion.id or ""] = examination
         examined = [
             self.examined[criterion.id or ""] for criterion in criteria if (criterion.id or "") in self.examined
         ]
         return [examination.settled for examination in examined if examination.settled is not None]
-
-    async def _with_numbers_in_words(self, examination: Examination) -> Examination:
-        """The same, once a model that doesn't know the report has read what its sources say in words."""
-        asked = await run_in_thread(partial(citations.question_about_numbers, examination, self.pool.page_room))
-        if asked is None:
-            return examination
-        criterion, (question, texts) = examination.criterion, asked
-        reply = await self.session.ask(question, [criterion.id or ""], second=False)
-        if reply.reply is None:
-            return replace(examination, settled=result(criterion, "error", "nobody", reply.code, reply.reason))
-        try:
-            read = citations.read_numbers(reply.reply.text, texts)
-        except UnparseableReply as error:
-            unusable = result(criterion, "error", "nobody", "judge_unparseable", str(error))
-            return replace(examination, settled=unusable)
-        return await run_in_thread(partial(examine, criterion, self.submission, read))
 
     async def _supported_by_judge(
         self, examination: Examination, again: Sequence[AnyCriterion] | None

@@ -22,11 +22,21 @@ SHALLOW = 64
 
 _FENCED = re.compile(r"\A```(?:json)?\s*(.*)```\Z", re.DOTALL | re.IGNORECASE)
 _KEYS = {"id", "source", "evidence", "reason", "verdict"}
+_NUMBER_KEYS = {"number", "words", "calculation"}
 _WORDS = ("met", "not_met", "cannot_tell")
 
 
 class UnparseableReply(DelegateError):
     """The judge's reply isn't in the requested format. The text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberAnswer:
+    """Where a source gives a number that code didn't find in it. Nothing of it is verified yet."""
+
+    number: str
+    words: str
+    calculation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,8 @@ class CriterionAnswer:
     verdict: Literal["met", "not_met", "cannot_tell"]
     source: str = ""
     """The source that the judge claims to quote. Models without strict schemas may omit it."""
+    numbers: tuple[NumberAnswer, ...] = ()
+    """For a citation. Models without strict schemas may omit them."""
 
 
 def parse_reply(text: str, ids: Collection[str]) -> dict[str, CriterionAnswer]:
@@ -76,16 +88,28 @@ def one_object(text: str) -> dict[str, Any]:
 
 
 def _answer(item: object) -> CriterionAnswer:
-    if not isinstance(item, dict) or cast("dict[str, Any]", item).keys() | {"source"} != _KEYS:
+    fields = dict(cast("dict[str, Any]", item)) if isinstance(item, dict) else {}
+    numbers = _numbers(fields.pop("numbers", []))
+    if fields.keys() | {"source"} != _KEYS:
         raise UnparseableReply(f"an answer does not have exactly the keys {', '.join(sorted(_KEYS))}")
-    fields = cast("dict[str, Any]", item)
     if not all(isinstance(value, str) for value in fields.values()):
         raise UnparseableReply("an answer has a value that is not text")
     if fields["verdict"] not in _WORDS:
         raise UnparseableReply(
             f"verdict {redactor.beginning(fields['verdict'], 40)!r} is not one of {', '.join(_WORDS)}"
         )
-    return CriterionAnswer(**fields)
+    return CriterionAnswer(**fields, numbers=numbers)
+
+
+def _numbers(items: object) -> tuple[NumberAnswer, ...]:
+    return tuple(map(_number, cast("list[Any]", items) if isinstance(items, list) else [items]))
+
+
+def _number(item: object) -> NumberAnswer:
+    fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+    if fields.keys() != _NUMBER_KEYS or not all(isinstance(value, str) for value in fields.values()):
+        raise UnparseableReply(f"`numbers` is not a list of objects with the texts {', '.join(sorted(_NUMBER_KEYS))}")
+    return NumberAnswer(**fields)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

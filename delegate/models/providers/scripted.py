@@ -46,8 +46,7 @@ class Scripted:
     `reading` answers the requests in which a model is asked what criteria are about: by criterion id, as `report`,
     `file`, `deed` or `absence`, or as the fields of a part (`{"about": "deed", "tools": ["send_mail"]}`), or a list of
     parts. Criteria that it doesn't name are about the report. `effects` says what tools do that don't declare it
-    (`{"send_mail": "acts"}`), and `in_words` which numbers the sources of a report say in words (`{"forty": 40}`). A
-    function gets the request, as a script does, but for that about numbers. These requests are in `readings`, and not
+    (`{"send_mail": "acts"}`). A function gets the request, as a script does. These requests are in `readings`, and not
     in `requests`.
 
     Raises `ProviderError("exhausted")` if the list is exhausted.
@@ -60,7 +59,6 @@ class Scripted:
         self.readings: list[ChatRequest] = []
         self._answer = replies if callable(replies) else _in_order(replies)
         self._read = reading if callable(reading) else partial(_reading, reading)
-        self._numbers: Mapping[str, float] = {} if callable(reading) else reading.get("in_words", {})
 
     @staticmethod
     def call(name: str, /, **arguments: Any) -> ChatReply:
@@ -76,14 +74,11 @@ class Scripted:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the next reply."""
         fields: JsonObject = (request.reply_schema or {}).get("properties", {})
-        is_reading = bool(fields.keys() & {"effects", "numbers"})
+        is_reading = "effects" in fields
         kept = self.readings if is_reading else self.requests
         kept.append(replace(request, messages=tuple(request.messages)))
         await asyncio.sleep(0)  # like a real client, let other tasks run
-        if "numbers" in fields:
-            answer = _in_words(self._numbers, request)
-        else:
-            answer = self._read(request) if is_reading else self._answer(request)
+        answer = self._read(request) if is_reading else self._answer(request)
         if not isinstance(answer, (str, ChatReply)):
             answer = await answer
         reply = ChatReply(answer, "end", Usage()) if isinstance(answer, str) else answer
@@ -102,13 +97,6 @@ def _reading(rules: Mapping[str, Any], request: ChatRequest) -> str:
     criteria = [{"id": id, "parts": _parts(rules.get(id.partition(".")[2], "report"))} for id in ids]
     effects = [{"tool": tool, "effect": effect} for tool, effect in rules.get("effects", {}).items()]
     return json.dumps({"criteria": criteria, "effects": effects})
-
-
-def _in_words(numbers: Mapping[str, float], request: ChatRequest) -> str:
-    """The reply to a request that asks which numbers texts say in words."""
-    ids = request.messages[0].text.rpartition("in words of: ")[2].split(", ")
-    found = [{"id": id, "words": words, "value": value} for id in ids for words, value in numbers.items()]
-    return json.dumps({"numbers": found})
 
 
 def _parts(value: Any) -> list[JsonObject]:

@@ -118,9 +118,10 @@ async def test_every_planted_fault_is_found(web: Web, name: str, fault: dict[str
         names = {"fetch_url": ("url",), "write_file": ("path", "content"), "read_file": ("path",)}[tool]
         calls.append((tool, dict(zip(names, map(web.filled, values), strict=True))))
     criterion = {name: fault[name] for name in ("every", "hosts") if name in fault}
-    judge = refusing if fault["by"] == "judge" else agreeing
+    judge = refusing if fault["by"] == "judge" else agreeing  # who can't show `numbers` that aren't there
     found = await researched(web, calls, web.filled(fault["output"]), criterion, judge)
-    assert (found.outcome, found.decided_by) == ("not_met", fault["by"]), found
+    by = "check" if fault["by"] == "check" else "judge"
+    assert (found.outcome, found.decided_by) == ("not_met", by), found
     if number := int(fault.get("number", 0)):
         assert found.citations[number - 1].state == str(fault["state"]).replace(" ", "_"), found
         others = {citation.state for n, citation in enumerate(found.citations, start=1) if n != number}

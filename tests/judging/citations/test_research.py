@@ -2,19 +2,43 @@
 third one judged them. None of them knew this code.
 """
 
+import json
+import re
 from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delegate import Delegator, Verdict
+from delegate.judging.citations.compare import Text, numbers
 from delegate.models.providers.scripted import Scripted
+from delegate.types.ports import ChatRequest
 from tests.support.live import answers, rows
 from tests.support.samples import sampled
 
 WORKS, FAULTS = rows("research.jsonl"), rows("research_faults.jsonl")
 _BY_ID = {row["id"]: row for row in WORKS}
+
+
+def with_numbers(reply: str, request: ChatRequest, in_words: Mapping[str, float]) -> str:
+    """A recorded reply with what a model read in the words of the sources, where these numbers are asked for."""
+    given = json.loads(reply)["answers"]
+    for answer in given:
+        listed = re.search(rf"<<<numbers {re.escape(answer['id'])} \S+\n(.*)\n", request.messages[0].text)
+        names = listed[1].split(", ") if listed else []
+        answer.setdefault(
+            "numbers",
+            [
+                {"number": name, "words": words, "calculation": ""}
+                for name in names
+                for words, value in in_words.items()
+                if Text("", frozenset({Fraction(str(value))})).has(next(numbers(name)))
+            ],
+        )
+    return json.dumps({"answers": given})
 
 
 async def judged(row: dict[str, Any], folder: Path) -> Verdict:
@@ -25,8 +49,10 @@ async def judged(row: dict[str, Any], folder: Path) -> Verdict:
         for name, text in row["files"].items():
             (folder / name).write_text(text, encoding="utf-8")
     effects = {one["tool"]: one["effect"] for one in row.get("effects", ())}
-    reading = {**row.get("readings", {}), "effects": effects, "in_words": row["in_words"]}
-    client = Scripted(lambda request: answers(row["judge"], request), reading=reading)
+    reading = {**row.get("readings", {}), "effects": effects}
+    client = Scripted(
+        lambda request: with_numbers(answers(row["judge"], request), request, row["in_words"]), reading=reading
+    )
     async with Delegator(client=client) as delegator:
         return await delegator.judge(goal=row["goal"], acceptance_criteria=row["criteria"], **work)
 
