@@ -293,16 +293,16 @@ class CitationsCriterion(CriterionBase):
     def describe(self) -> str:
         each = {
             None: "",
-            "claim": "; each sentence that claims something cites one, not what is only said to be missing",
-            "paragraph": "; each paragraph or list item that claims something cites one",
-            "row": "; each row of a table, or object of JSON, cites at least one",
+            "claim": " Each sentence that claims something cites one; what is only said to be missing needs none.",
+            "paragraph": " Each paragraph or list item that claims something cites one.",
+            "row": " Each row of a table, or object of JSON, cites at least one.",
         }[self.every]
         hosts = f", all of {', '.join(self.hosts)}," if self.hosts else ""
-        sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts} by link, numbered note or path{each}"
+        sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts}"
         return (
-            f"{self.file or 'the report'} cites at least {sources}. Each source was opened before. What a sentence "
-            "quotes stands in its source literally, and so do its numbers and dates, in digits or words, unless "
-            "they are the task's own or follow from what stands there; a calculation is best shown (2 + 3 = 5)"
+            f"{self.file or 'the report'} cites at least {sources} by link, numbered note or path.{each} Each source "
+            "was opened before. Quoted passages stand in their source literally. Numbers and dates stand there in "
+            "digits or words, are the task's own, or follow from what stands there; it is best to show how (2 + 3 = 5)"
         )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import copy
 from fractions import Fraction
 from itertools import islice, pairwise, product
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from delegate.judging.citations.compare import DIGITS, Number, Text, read_number
 
 _TOKEN = re.compile(
     rf"(?P<number>{DIGITS})(?P<percent>\s?%)?|(?P<paren>[()])|(?P<equals>[=≈])"
-    r"|(?P<sign>[+×·÷/]|(?<=\s)[-–−x*:](?=\s))|(?P<other>.)",
+    r"|(?P<sign>[+×·÷/]|(?<=\s)[-–−x*:](?=\s)|(?<=\d)−(?=\d))|(?P<other>.)",
     re.DOTALL,
 )
 _ASIDE = re.compile(r"\([^()\d]*\)")
@@ -38,16 +39,29 @@ class Calculations:
     """The calculations of a report that are right, whose operands stand in one of these sources or are results too."""
 
     def __init__(self, texts: Iterable[str], sources: Collection[Text]) -> None:
-        self._sources = sources
+        self._texts, self._sources = list(texts), sources
         self.results = Text("")
         """The results, as if a source had them."""
-        right = (result for text in texts for _, _, result in self._right(text))
+        self._work_out()
+
+    def knowing(self, numbers: Iterable[Number]) -> "Calculations":
+        """The same, with more numbers that are known."""
+        more = copy(self)
+        more.results = Text("", self.results.values.union(*(number.values for number in numbers)))
+        more._work_out()
+        return more
+
+    def _work_out(self) -> None:
+        right = (result for text in self._texts for _, _, result in self._right(text))
         for result in islice(right, _MAX_RESULTS):
             self.results = Text("", self.results.values | {result})
 
-    def without(self, text: str) -> str:
-        """The text without the numbers of these calculations."""
-        for start, end, _ in self._right(text):
+    def without(self, text: str, *, solved: bool = False) -> str:
+        """The text without the numbers of these calculations.
+
+        With `solved`, also of those whose result is known, and all operands but one.
+        """
+        for start, end, _ in self._right(text, solved=solved):
             text = text[:start] + re.sub(r"\d", " ", text[start:end]) + text[end:]
         return text
 
@@ -62,13 +76,14 @@ class Calculations:
                     return is_share or Text("", frozenset({value})).has(number)
         return False
 
-    def _right(self, text: str) -> Iterator[tuple[int, int, Fraction]]:
+    def _right(self, text: str, *, solved: bool = False) -> Iterator[tuple[int, int, Fraction]]:
         """Where calculations begin and end that are right, each with its result."""
         tokens = list(_tokens(_ASIDE.sub(lambda match: " " * len(match[0]), text)))
         for at, (before, token, after) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False), start=1):
             if token.kind == "equals" and after.number is not None:  # 2 + 3 = 5
+                unknown = int(solved and self._is_known(after.number))
                 for first in range(max(0, at - _MAX_TOKENS), at - 2):
-                    value = self._value(tokens[first:at], after, is_about=token.text == "≈")
+                    value = self._value(tokens[first:at], after, is_about=token.text == "≈", unknown=unknown)
                     if value is not None:
                         yield tokens[first].start, after.end, value
                         break
@@ -82,7 +97,9 @@ class Calculations:
     def _value(
         self, tokens: Sequence[_Token], shown: _Token, *, is_about: bool = False, unknown: int = 0
     ) -> Fraction | None:
-        """What a calculation gives, if that is what is shown. At most so many operands may be `unknown`."""
+        """What a calculation gives, without its sign, if that is what is shown. At most so many operands may be
+        `unknown`.
+        """
         operations = _in_order(tokens)
         operands = [token.number for token in tokens if token.number is not None]
         if operations is None or shown.number is None or not self._are_known(operands, unknown):
@@ -90,7 +107,8 @@ class Calculations:
         is_rounded = is_about or any(sign in "×÷" for sign in operations)
         for values in islice(product(*(number.values for number in operands)), _MAX_READINGS):
             value = _calculated(operations, values)
-            for result in (value, value and value * 100 if shown.text.endswith("%") else None):
+            size = None if value is None else abs(value)
+            for result in (size, size and size * 100 if shown.text.endswith("%") else None):
                 if result is not None and _is_shown_as(shown.number, result, is_rounded, is_about):
                     return result
         return None
@@ -113,7 +131,7 @@ class Calculations:
 
 def _tokens(text: str) -> Iterator[_Token]:
     """The numbers, signs and brackets of a text; where other text between two of them is too long, `end`."""
-    end = 0
+    end, last = 0, ""
     for match in _TOKEN.finditer(text):
         if match["other"] is not None and match["other"] != ";":
             continue
@@ -123,9 +141,12 @@ def _tokens(text: str) -> Iterator[_Token]:
         if match["number"]:
             number = next(read_number(match["number"]))
             yield _Token("number", match[0], number, *match.span())
+            last = "number"
         elif kind := next((kind for kind in ("paren", "equals", "sign") if match[kind]), None):
             text_of = {"*": "×", "·": "×", "x": "×", "/": "÷", ":": "÷", "–": "-", "−": "-"}.get(match[0], match[0])
-            yield _Token(kind, text_of, None, *match.span())
+            if kind != "sign" or last != "equals":  # but for the sign of a result, as in `= +5`
+                yield _Token(kind, text_of, None, *match.span())
+            last = kind
 
 
 def _in_order(tokens: Sequence[_Token]) -> list[str] | None:

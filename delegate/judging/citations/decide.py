@@ -65,8 +65,6 @@ class Cited:
     column: str = ""
     lacks: tuple[str, ...] = ()
     """Numbers that it stands for, and that no source of its statement has: a judge is asked how one gives them."""
-    given: frozenset[str] = frozenset()
-    """Those that its source gives in another way, as the judge showed."""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False

@@ -7,15 +7,16 @@ that is right and whose operands are known.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from delegate._util.fencing import clean, new_nonce
 from delegate._util.redaction import redactor
 from delegate._util.resources import reply_schema, text
 from delegate.judging.citations.arithmetic import Calculations
-from delegate.judging.citations.compare import numbers, plain
+from delegate.judging.citations.compare import Number, numbers, plain
 from delegate.judging.citations.decide import Cited, Examination, decided, not_there
+from delegate.judging.citations.report import MARK
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
 from delegate.judging.judge.reply import CriterionAnswer, NumberAnswer, UnparseableReply, parse_reply
@@ -30,10 +31,20 @@ PASSAGE_CHARS = 4_000
 _LEFT_OUT = "[… left out …]"
 _STATEMENT_CHARS = 2_000
 _NUMBER_TOKENS = 100
+_MAX_STEPS = 10
+"""So many numbers are worked out one from the other."""
 _COMMON_YEARS = range(1000, 2200)
 _YEAR = re.compile(r"[^\d.,]*\d{1,4}[^\d.,]*")
 """What may be a year of an era or of another calendar."""
 _WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One citation with a judge's answer, and what the judge said of the numbers that code didn't find."""
+
+    cited: Cited
+    numbers: tuple[NumberAnswer, ...] = ()
 
 
 def questions(
@@ -91,7 +102,7 @@ def _cleaned(text: str) -> str:
 
 def read_reply(
     examination: Examination, cited: Mapping[str, Cited], evidence: Evidence, reply: JudgeReply
-) -> list[Cited] | CriterionResult:
+) -> list[Answered] | CriterionResult:
     """The citations with what the judge found. If the reply can't be used, the criterion's error."""
     criterion, shown = examination.criterion, [each.shown for each in examination.cited]
     if reply.reply is None:
@@ -102,13 +113,13 @@ def read_reply(
             raise UnparseableReply("the judge's answer is a copy of one that stands in a source")
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error), citations=shown)
-    given = examination.calculations
-    return [_answered(each, answers[id], f"source {id}", evidence, given) for id, each in cited.items()]
+    return [
+        Answered(_answered(each, answers[id], f"source {id}", evidence), answers[id].numbers)
+        for id, each in cited.items()
+    ]
 
 
-def _answered(
-    cited: Cited, answer: CriterionAnswer, name: str, evidence: Evidence, calculations: Calculations
-) -> Cited:
+def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Evidence) -> Cited:
     """One citation with the judge's answer, as far as its quote confirms it."""
     is_there = name in evidence.find_all(answer.evidence, name)
     quote = answer.evidence if is_there else None
@@ -124,36 +135,54 @@ def _answered(
         reason = f"the judge's quote is not in the source: {redactor.beginning(answer.evidence, 200)!r}"
         return replace(cited, reason=reason, code="evidence_not_found")
     state = "quoted" if cited.is_quoted else "supported"
-    given = frozenset(item.number.strip() for item in answer.numbers if _is_shown(item, cited, calculations))
-    return replace(cited, state=state, reason=answer.reason, evidence=quote, given=given)
+    return replace(cited, state=state, reason=answer.reason, evidence=quote)
 
 
-def _is_shown(item: NumberAnswer, cited: Cited, calculations: Calculations) -> bool:
-    """Whether what the judge says of a number stands in the source, or can be worked out by what stands there."""
-    assert cited.source is not None
-    words, (number, *_) = plain(item.words), [*numbers(plain(item.number)), None]
-    has_words = any(map(str.isalpha, words)) and words in cited.source.text.plain
-    if number is None or (words and not has_words):
-        return False
-    if item.calculation:
-        return calculations.give(item.calculation, number, one_in_words=has_words)
-    is_year = _YEAR.fullmatch(words) is not None and not number.values.isdisjoint(_COMMON_YEARS)
-    return has_words and (is_year or not any(map(str.isdecimal, words)))
-
-
-def combined(examination: Examination, answers: Iterable[Cited]) -> CriterionResult:
+def combined(examination: Examination, answers: Sequence[Answered]) -> CriterionResult:
     """The result of the criterion from the answers to all questions, in their order."""
-    left = iter(answers)
+    left = (answer.cited for answer in answers)
     cited = [next(left) if each.is_open else each for each in examination.cited]
-    given = defaultdict[int, set[str]](set)
-    for each in cited:
-        given[id(each.statement)] |= each.given
+    no_claims = [each for each, answer in zip(examination.bare, left, strict=True) if answer.state == "supported"]
+    given, calculations = _given(answers, examination.calculations)
     for n, each in enumerate(cited):
         missed = [number for number in each.lacks if number not in given[id(each.statement)]]
         if missed and each.state in HOLDING:
-            cited[n] = not_there(each, missed)
-    no_claims = [each for each, answer in zip(examination.bare, left, strict=True) if answer.state == "supported"]
+            # What one calculates with and no source says, such as the year before the first of an era.
+            rest = plain(calculations.without(each.statement.text.replace(MARK, " "), solved=True))
+            missed = [number for number in missed if number in {other.text for other in numbers(rest)}]
+            cited[n] = not_there(each, missed) if missed else each
     return decided(replace(examination, cited=cited, no_claims=no_claims), "judge")
+
+
+def _given(answers: Sequence[Answered], calculations: Calculations) -> tuple[dict[int, set[str]], Calculations]:
+    """The numbers that sources give in another way, by the identity of the statement, and calculations that know them.
+
+    One that is worked out may be an operand of the next, and operands may be from the sources of any statements.
+    """
+    given = defaultdict[int, set[str]](set)
+    waiting = [(answer.cited, item) for answer in answers if answer.cited.state in HOLDING for item in answer.numbers]
+    for _ in range(_MAX_STEPS):
+        shown = [_shown(item, cited, calculations) for cited, item in waiting]
+        if not any(shown):
+            break
+        for (cited, item), number in zip(waiting, shown, strict=True):
+            if number is not None:
+                given[id(cited.statement)].add(item.number.strip())
+        waiting = [one for one, number in zip(waiting, shown, strict=True) if number is None]
+        calculations = calculations.knowing(filter(None, shown))
+    return given, calculations
+
+
+def _shown(item: NumberAnswer, cited: Cited, calculations: Calculations) -> Number | None:
+    """The number, if what the judge says of it stands in the source, or can be worked out by what is known."""
+    words, number = plain(item.words), next(numbers(plain(item.number)), None)
+    has_words = cited.source is not None and any(map(str.isalpha, words)) and words in cited.source.text.plain
+    if number is None or (words and not has_words):
+        return None
+    if item.calculation:
+        return number if calculations.give(item.calculation, number, one_in_words=has_words) else None
+    is_year = _YEAR.fullmatch(words) is not None and not number.values.isdisjoint(_COMMON_YEARS)
+    return number if has_words and (is_year or not any(map(str.isdecimal, words))) else None
 
 
 # ----------------------------------------------------------------------------------------------------- passages

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from delegate._util.threads import run_in_thread, run_in_thread_if
-from delegate.judging.citations.decide import Cited, Examination, examine
+from delegate.judging.citations.decide import Examination, examine
 from delegate.judging.frozen import FrozenWork
 from delegate.judging.judge import citations, decide, escalation, rubric
 from delegate.judging.judge.decide import OpenCriterion
@@ -106,7 +106,7 @@ class JudgeDecisions:
     ) -> list[CriterionResult]:
         """Let a judge, or with `again` a second one, say whether the sources support what cites them."""
         build = partial(citations.questions, self.submission.asked, examination, self.pool.page_room)
-        answers: list[Cited] = []
+        answers: list[citations.Answered] = []
         for question, cited, evidence in await run_in_thread(build):
             reply = await self.session.ask(question, [examination.criterion.id or ""], second=again is not None)
             read = await run_in_thread(partial(citations.read_reply, examination, cited, evidence, reply))

@@ -333,6 +333,27 @@ async def test_one_of_the_sources_of_a_statement_is_enough_for_a_number() -> Non
     assert (found.outcome, states(found)) == ("met", ["supported", "supported"])
 
 
+async def test_numbers_are_worked_out_by_those_of_other_sources_and_by_one_another() -> None:
+    report = f"1923 it had 19 people, now 65 ({MILL}).\n\nTwo mills have 130, twice as many ({STAFF})."
+    pages = WORDED, fetched("Two mills are as large.", url=STAFF)
+    worked_out = (
+        ("130", "", "65 * 2 = 130"),
+        ("65", "", "46 + 19 = 65"),
+        ("19", "dix-neuf", ""),
+        ("1923", "大正12年", ""),
+    )
+    assert (await judged(report, *pages, judge=showing(*worked_out))).outcome == "met"
+    found = await judged(report, *pages, judge=showing(*worked_out[:2], worked_out[3]))
+    assert (found.outcome, states(found)) == ("not_met", ["not_found_there"] * 2)
+
+
+@pytest.mark.parametrize(("year", "outcome"), [("1911 + 23 = 1934", "met"), ("1912 + 23 = 1934", "not_met")])
+async def test_what_a_calculation_with_a_known_result_begins_with_needs_no_source(year: str, outcome: str) -> None:
+    page, judge = fetched("民国二十三年设立。"), showing(("1934", "民国二十三年", ""))
+    assert (await judged(f"{year}年设立（{MILL}）。", page, judge=judge)).outcome == outcome
+    assert (await judged(f"{year}年设立（{MILL}）。", page)).outcome == "not_met"
+
+
 @pytest.mark.parametrize(
     "numbers", ["19", ["19"], [{"number": "19"}], [{"number": 19, "words": "", "calculation": ""}]]
 )
@@ -358,6 +379,8 @@ PRICES = fetched("Resole 74.00, rand 22.00, post 7.50. Built in 1921; 1 250 000 
         (f"Without the quay: 1 250 000 € − 75 000 € = 1 175 000 € ({MILL}).", "met"),
         (f"The rand is 22 / 74 = 29.7 % of it; twice that is 2 × 22.00 = 44.00 ({MILL}).", "met"),
         (f"鞋底 74 元 + 边条 22 元 = 96 元（{MILL}）。", "met"),
+        (f"22.00−74.00=−52.00、−52÷74×100=−70.3%、75 000÷74=+1 013.5 ({MILL}).", "met"),
+        (f"22.00−74.00=−53.00 ({MILL}).", "not_met"),
         (f"It costs 74.00 + 22.00 + 7.50 = 105.30 ({MILL}).", "not_met"),  # wrong
         (f"It costs 74.00 + 29.50 = 103.50 ({MILL}).", "not_met"),  # by a number that no source has
         (f"It costs 103.50 ({MILL}).", "not_met"),  # not shown
