@@ -55,7 +55,7 @@ _SHORTEST_KEY = 12
 _RARE_CHARACTERS = "JK_-.AG~"
 """Characters of which each prefix has one. The search starts from the first of these."""
 _RARE_IN_SHAPES = "@=_:-K/"
-_RUN = "(?=[A-Za-z0-9_+/=-]{10})"
+_RUN = "(?=[A-Za-z0-9_+/=.~@-]{10})"
 """What follows every prefix; this rules out most positions."""
 
 
