@@ -8,6 +8,7 @@ from itertools import islice, pairwise, product
 from typing import NamedTuple
 
 from delegate.judging.citations.compare import DIGITS, Number, Text, read_number
+from delegate.judging.citations.dates import follow_from_dates
 
 _TOKEN = re.compile(
     rf"(?P<number>{DIGITS})(?P<percent>\s?%)?|(?P<paren>[()])|(?P<equals>[=≈])"
@@ -67,6 +68,10 @@ class Calculations:
 
     def give(self, calculation: str, number: Number, *, one_in_words: bool) -> bool:
         """Whether a calculation is right and gives this number; one operand may stand in the source in words only."""
+        for days, then in follow_from_dates(calculation):
+            is_given = number.exact & then.exact if then.exact else number.values & then.values
+            if is_given and all(map(self._is_known, days)):
+                return True
         tokens = list(_tokens(calculation))
         for at, (token, after) in enumerate(pairwise(tokens)):
             if token.kind == "equals" and after.number is not None:
@@ -75,6 +80,10 @@ class Calculations:
                     is_share = any(abs(value * 100 - own) <= unit / 2 for own, unit in number.readings)
                     return is_share or Text("", frozenset({value})).has(number)
         return False
+
+    def stand_in_a_source(self, words: str) -> bool:
+        """Whether words, `plain`, stand in any source that the report cites, or in the task."""
+        return any(map(str.isalnum, words)) and any(words in source.plain for source in self._sources)
 
     def _right(self, text: str, *, solved: bool = False) -> Iterator[tuple[int, int, Fraction]]:
         """Where calculations begin and end that are right, each with its result."""

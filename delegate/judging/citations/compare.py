@@ -82,7 +82,7 @@ _TOKEN = re.compile(
     rf"(?P<iso>(?<!\d)\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?!\d))"
     rf"|(?P<date>(?<!\d)\d{{1,2}}([./-]) ?\d{{1,2}}\4 ?\d{{4}}(?!\d))"
     rf"|(?P<time>(?<![\d:])\d{{1,2}}:\d{{2}}(?![\d:]))"
-    rf"|(?P<tens>{DIGITS}{_TENS_IN}+(?: ?{DIGITS}{_TENS_IN}+)*(?:{DIGITS})?)"
+    rf"|(?P<tens>{DIGITS}{_TENS_IN}+(?: ?{DIGITS}{_TENS_IN}+)*(?: ?{DIGITS}(?![\d년年]))?)"
     rf"|(?P<number>{DIGITS})"
 )
 _TENS_PART = re.compile(rf"({DIGITS})({_TENS_IN}*)")
@@ -110,11 +110,6 @@ class Number:
     def values(self) -> frozenset[Fraction]:
         """What it may mean."""
         return frozenset(value for value, _ in self.readings)
-
-    @property
-    def may_be_in_words(self) -> bool:
-        """Whether a source may give it in another way: 4.7 before "million" as "four million seven hundred"."""
-        return not self.exact
 
     @property
     def is_small(self) -> bool:
@@ -330,9 +325,9 @@ def _joined(digits: str) -> str:
     return re.sub("[ -]", "", digits)
 
 
-def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) -> tuple[list[str], list[str]]:
-    """The dates and times of a statement that none of these sources has; and, apart from them, the numbers that they
-    may give in another way, except small ones and those that are known from what is given `also`.
+def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) -> list[str]:
+    """The numbers, dates and times of a statement that none of these sources has, except small numbers and those that
+    are known from what is given `also`.
     """
     texts = list(sources)
     known = [*texts, *also]
@@ -343,12 +338,7 @@ def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) 
         return " " if is_known else match[0]
 
     found = numbers(_ID.sub(without_known, plain(statement)))
-    lost = [number for number in found if not number.is_small and not any(text.has(number) for text in known)]
+    lost = [number.text for number in found if not number.is_small and not any(text.has(number) for text in known)]
     dates = [date for date in literals.clear_dates(statement) if all(text.has_other_date(date) for text in texts)]
-    return (
-        [
-            *(number.text for number in lost if not number.may_be_in_words),
-            *("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str)),
-        ],
-        [number.text for number in lost if number.may_be_in_words],
-    )
+    named = ("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str))
+    return list(dict.fromkeys([*lost, *named]))

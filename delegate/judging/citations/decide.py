@@ -5,9 +5,10 @@ part is unknown, not missing.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import chain
 
 from delegate.judging.citations.arithmetic import Calculations
 from delegate.judging.citations.compare import (
@@ -15,6 +16,7 @@ from delegate.judging.citations.compare import (
     Text,
     missing,
     passages,
+    plain,
     quote_spans,
     width,
 )
@@ -64,7 +66,7 @@ class Cited:
     """What it stands for: the statement, or cells of it."""
     column: str = ""
     lacks: tuple[str, ...] = ()
-    """Numbers that it stands for, and that no source of its statement has: a judge is asked how one gives them."""
+    """What it stands for and no source of its statement has: a judge is asked how one gives it."""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False
@@ -104,6 +106,8 @@ class _Report:
     calculations: Calculations
     task: Text
     """What was asked, whose numbers a report may repeat and calculate with."""
+    beside: Mapping[int, Sequence[Text]]
+    """The sources of each paragraph, any of which may be quoted for a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +145,14 @@ def examine(criterion: CitationsCriterion, submission: Submission) -> Examinatio
     if sum(len(statement.targets) for statement in said) > MAX_CITATIONS:
         reason = f"more than {MAX_CITATIONS} citations"
         return Examination(criterion, (), (), result(criterion, "error", "check", "too_large", reason))
-    sources = [
-        each.text
-        for each in {target: opened.find(target) for one in said for target in one.targets}.values()
-        if not isinstance(each, str)
-    ]
+    beside: dict[int, list[Text]] = {}
+    for one in said:
+        sources = (source.text for target in one.targets if not isinstance(source := opened.find(target), str))
+        beside.setdefault(one.unit, []).extend(sources)
     task = Text(f"{submission.asked}\n{submission.task.context or ''}")
-    calculations = Calculations([statement.text for statement in said], [*sources, task])
-    report = _Report(opened, criterion.hosts, criterion.every, calculations, task)
+    all_sources = dict.fromkeys([*chain.from_iterable(beside.values()), task])
+    calculations = Calculations([statement.text for statement in said], list(all_sources))
+    report = _Report(opened, criterion.hosts, criterion.every, calculations, task, beside)
     read_as = [_read_as(statement, report) for statement in said]
     cited = [each for _, found in read_as for each in found]
     found = [one for sentences, _ in read_as for one in sentences]
@@ -245,8 +249,8 @@ def _found(statement: Statement, target: str, report: _Report) -> Cited:
 def _absent(
     statement: Statement, found: Sequence[Cited], report: _Report
 ) -> tuple[dict[int, str], dict[int, list[str]]]:
-    """What none of the statement's sources has, and numbers that one may give in another way, by the index of the
-    source that stands for it.
+    """What is quoted and stands nowhere, and what a judge has to show: numbers and dates that a source may give in
+    another way, and quoted passages of other sources. Both by the index of the source that stands for them.
     """
     absent: dict[int, str] = {}
     lacks: dict[int, list[str]] = {}
@@ -254,14 +258,16 @@ def _absent(
         texts = [source.text for n in known if (source := found[n].source) is not None]
         if not texts:
             continue
+        lost: list[str] = []
         for quote in _absent_quotes(text, texts):
-            absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
+            if any(source.place_of(quote) is not None for source in report.beside[statement.unit]):
+                lost.append(plain(quote))
+            else:
+                absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
         rest = report.calculations.without(text)
-        lost, others = missing(rest, texts, (report.calculations.results, report.task))
-        if lost:
-            absent |= {n: absent.get(n) or ", ".join(lost[:5]) for n in indexes}
-        for n in indexes if others else ():
-            lacks[n] = [*lacks.get(n, ()), *others]
+        lost += missing(rest, texts, (report.calculations.results, report.task))
+        for n in indexes if lost else ():
+            lacks[n] = [*lacks.get(n, ()), *lost]
     return absent, lacks
 
 
@@ -335,7 +341,7 @@ def _stood_there(cited: Cited) -> bool:
     if source is None:
         return False
     quotes_stand = all(source.place_of(quote) is not None for quote in _long_quotes(text))
-    return quotes_stand and not any(missing(text, [source]))
+    return quotes_stand and not missing(text, [source])
 
 
 def _with_quote(cited: Cited) -> Cited:
@@ -405,8 +411,7 @@ def _may_claim_nothing(statement: Statement, cited: Iterable[Cited]) -> bool:
     it may be of later ones that nothing was found, and today's date, which reports bear.
     """
     texts = [Text(date.today().isoformat()), *(each.source.text for each in cited if each.source is not None)]
-    lost, others = missing(statement.text, texts)
-    is_of_figures = lost or any(not _YEAR.fullmatch(number) for number in others)
+    is_of_figures = any(not _YEAR.fullmatch(number) for number in missing(statement.text, texts))
     return not (statement.cells or is_of_figures or _long_quotes(statement.text))
 
 

@@ -61,6 +61,8 @@ _MARKS_FIRST = re.compile(
 """Brackets that cite, marks alone, and a link between two sentences belong to the sentence before them."""
 _ONLY_MARKS = re.compile(rf"[(（\[【]\s*(?:{MARK}[\s,;]*)+[)）\]】]|{MARK}")
 _SHORT_WORD_LAST = re.compile(r"(?:\A|[\s(（\[„“«\"'-])[^\s\d.(（\[„“«\"'-]{1,6}\.\Z")
+_REST_OF_DATE = re.compile(r" \d{1,2}\. \d{1,2}\.?")
+"""What follows the year of a date, as in 2025. 3. 12."""
 _LONG = 500
 _CLOSING, _GOES_ON = "\"'”’»」』", tuple("-–—―([（【")
 _LAST_WORD = re.compile(r"[^\s(\[（„“\"«]*\Z")
@@ -291,6 +293,8 @@ def _ends(text: str, end: re.Match[str]) -> bool:
     word = word[0] if word else ""
     if after.islower() or "." in word or len(word) == 1 or (word.isdecimal() and len(word) <= 2):
         return False
+    if word.isdecimal() and _REST_OF_DATE.match(text, end.end()):
+        return False
     start = end.start() - len(word)
     before = text[max(0, start - _AROUND) : start].rstrip()
     begins = not before or before[-1] in ".!?…,(（"
@@ -331,6 +335,9 @@ def _markdown(text: str, sources: _Sources) -> Iterator[_Block]:
             case "table_close":
                 yield from _rows([_OURS.sub("", name) for name in rows[0]], rows[1:])
                 rows = []
+            case "fence":
+                fenced = _json_rows(token.content, sources) or []
+                yield from fenced if any(row.sources for row in fenced) else ()  # others are examples
             case "inline" if before is not None and before.type in ("th_open", "td_open"):
                 rows[-1].append(_inline(token, sources))
             case "inline" if before is not None:
@@ -489,8 +496,11 @@ def _row(fields: Sequence[tuple[str, str]]) -> _Block:
     """One row. Its text says each cell behind the name of its column."""
     said = [(name, _OURS.sub("", cell).strip()) for name, cell in fields]
     text = "; ".join(f"{name}: {value}" if name else value for name, value in said if value)
-    cells = tuple(cell.replace(LABEL, "") for _, cell in fields)
-    return _Block(text, cells=cells or ("",), columns=tuple(name for name, _ in fields) or ("",))
+    cells = [cell.replace(LABEL, "") for _, cell in fields]
+    citing = [n for n, (_, cell) in enumerate(fields) if _SOURCE.search(cell)]
+    if len(citing) == 1 and not says_something(_LINK_LABEL.sub("", fields[citing[0]][1])):
+        cells[citing[0]] = "".join(_SOURCE.findall(cells[citing[0]]))  # links that stand for the whole row
+    return _Block(text, cells=tuple(cells) or ("",), columns=tuple(name for name, _ in fields) or ("",))
 
 
 def _csv_rows(text: str, sources: _Sources) -> list[_Block]:

@@ -14,13 +14,14 @@ from delegate._util.fencing import clean, new_nonce
 from delegate._util.redaction import redactor
 from delegate._util.resources import reply_schema, text
 from delegate.judging.citations.arithmetic import Calculations
-from delegate.judging.citations.compare import Number, numbers, plain
+from delegate.judging.citations.compare import Number, Text, missing, numbers, plain
 from delegate.judging.citations.decide import Cited, Examination, decided, not_there
 from delegate.judging.citations.report import MARK
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
-from delegate.judging.judge.reply import CriterionAnswer, NumberAnswer, UnparseableReply, parse_reply
+from delegate.judging.judge.reply import CriterionAnswer, MissingAnswer, UnparseableReply, parse_reply
 from delegate.judging.judge.session import JudgeQuestion, JudgeReply
+from delegate.judging.proof.literals import clear_dates
 from delegate.judging.submission import result
 from delegate.types import HOLDING, CriterionResult
 
@@ -30,10 +31,12 @@ PASSAGE_CHARS = 4_000
 """What is shown of one source."""
 _LEFT_OUT = "[… left out …]"
 _STATEMENT_CHARS = 2_000
-_NUMBER_TOKENS = 100
+_MISSING_TOKENS = 100
 _MAX_STEPS = 10
 """So many numbers are worked out one from the other."""
 _COMMON_YEARS = range(1000, 2200)
+_OF_DATE, _LAST_DAY = 3, 31
+"""What a date has: year, month and day. The number of a year is above that of a day."""
 _YEAR = re.compile(r"[^\d.,]*\d{1,4}[^\d.,]*")
 """What may be a year of an era or of another calendar."""
 _WORD = re.compile(r"[^\W_]+")
@@ -44,7 +47,7 @@ class Answered:
     """One citation with a judge's answer, and what the judge said of the numbers that code didn't find."""
 
     cited: Cited
-    numbers: tuple[NumberAnswer, ...] = ()
+    missing: tuple[MissingAnswer, ...] = ()
 
 
 def questions(
@@ -82,7 +85,7 @@ def _question(
         first = names.setdefault(source, name)
         sources[name] = source
         if lacking := tuple(lacks.get(id(each.statement), ())):
-            page[f"numbers {id_}"] = ", ".join(lacking)
+            page[f"missing {id_}"] = "\n".join(lacking)
         page[name] = source if first == name else f"the same as `{first}`"
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
@@ -90,7 +93,7 @@ def _question(
         system=text("judges", "citations.md"),
         text=prompt.with_evidence(goal, asked, Evidence(page, ()), last, nonce),
         reply_schema=reply_schema("citations"),
-        reply_tokens=100 + 200 * len(cited) + _NUMBER_TOKENS * sum(name.startswith("numbers") for name in page),
+        reply_tokens=100 + 200 * len(cited) + _MISSING_TOKENS * sum(name.startswith("missing") for name in page),
         nonce=nonce,
     )
     return question, dict(cited), Evidence(sources, ())
@@ -114,7 +117,7 @@ def read_reply(
     except UnparseableReply as error:
         return result(criterion, "error", "nobody", "judge_unparseable", str(error), citations=shown)
     return [
-        Answered(_answered(each, answers[id], f"source {id}", evidence), answers[id].numbers)
+        Answered(_answered(each, answers[id], f"source {id}", evidence), answers[id].missing)
         for id, each in cited.items()
     ]
 
@@ -145,11 +148,11 @@ def combined(examination: Examination, answers: Sequence[Answered]) -> Criterion
     no_claims = [each for each, answer in zip(examination.bare, left, strict=True) if answer.state == "supported"]
     given, calculations = _given(answers, examination.calculations)
     for n, each in enumerate(cited):
-        missed = [number for number in each.lacks if number not in given[id(each.statement)]]
+        missed = [one for one in each.lacks if one not in given[id(each.statement)]]
         if missed and each.state in HOLDING:
             # What one calculates with and no source says, such as the year before the first of an era.
-            rest = plain(calculations.without(each.statement.text.replace(MARK, " "), solved=True))
-            missed = [number for number in missed if number in {other.text for other in numbers(rest)}]
+            rest = missing(calculations.without(each.statement.text.replace(MARK, " "), solved=True), ())
+            missed = [one for one in missed if one in rest or any(map(str.isalpha, one))]  # a passage isn't solved
             cited[n] = not_there(each, missed) if missed else each
     return decided(replace(examination, cited=cited, no_claims=no_claims), "judge")
 
@@ -160,29 +163,46 @@ def _given(answers: Sequence[Answered], calculations: Calculations) -> tuple[dic
     One that is worked out may be an operand of the next, and operands may be from the sources of any statements.
     """
     given = defaultdict[int, set[str]](set)
-    waiting = [(answer.cited, item) for answer in answers if answer.cited.state in HOLDING for item in answer.numbers]
+    waiting = [(answer.cited, item) for answer in answers if answer.cited.state in HOLDING for item in answer.missing]
     for _ in range(_MAX_STEPS):
         shown = [_shown(item, cited, calculations) for cited, item in waiting]
         if not any(shown):
             break
         for (cited, item), number in zip(waiting, shown, strict=True):
             if number is not None:
-                given[id(cited.statement)].add(item.number.strip())
+                # What one calculates with needs no source of its own, as 100 in a percentage.
+                operands = {other.text for other in numbers(plain(item.calculation))}
+                of_date = {str(part) for day in number.exact for part in day}
+                given[id(cited.statement)] |= {item.what.strip(), *operands, *of_date}
         waiting = [one for one, number in zip(waiting, shown, strict=True) if number is None]
         calculations = calculations.knowing(filter(None, shown))
     return given, calculations
 
 
-def _shown(item: NumberAnswer, cited: Cited, calculations: Calculations) -> Number | None:
-    """The number, if what the judge says of it stands in the source, or can be worked out by what is known."""
-    words, number = plain(item.words), next(numbers(plain(item.number)), None)
+def _shown(item: MissingAnswer, cited: Cited, calculations: Calculations) -> Number | None:
+    """What code missed, if what the judge says of it stands in a source, or can be worked out by what is known."""
+    words, what = plain(item.words), plain(item.what)
+    number = next(numbers(what), None)
     has_words = cited.source is not None and any(map(str.isalpha, words)) and words in cited.source.text.plain
-    if number is None or (words and not has_words):
-        return None
-    if item.calculation:
-        return number if calculations.give(item.calculation, number, one_in_words=has_words) else None
+    if number is not None and item.calculation:
+        is_usable = has_words or not words
+        return number if is_usable and calculations.give(item.calculation, number, one_in_words=has_words) else None
+    if number is not None and has_words and _is_in_words(number, words):
+        return number
+    # What a statement compares its source with may stand in another one.
+    names = what in words if any(map(str.isalpha, what)) else number is not None and Text(words).has(number)
+    return (number or Number(what)) if names and calculations.stand_in_a_source(words) else None
+
+
+def _is_in_words(number: Number, words: str) -> bool:
+    """Whether words of a source may say a number, a year or a date of another calendar: in digits, they say others."""
+    if any(len(date) == _OF_DATE for date in number.exact):
+        found = list(numbers(words))
+        is_common = any(date.year in _COMMON_YEARS for date in clear_dates(words)) or any(each.exact for each in found)
+        values = [value for each in found for value in each.values]
+        return Text(words).has(number) if is_common else not values or max(values) > _LAST_DAY
     is_year = _YEAR.fullmatch(words) is not None and not number.values.isdisjoint(_COMMON_YEARS)
-    return number if has_words and (is_year or not any(map(str.isdecimal, words))) else None
+    return is_year or not any(map(str.isdecimal, words))
 
 
 # ----------------------------------------------------------------------------------------------------- passages

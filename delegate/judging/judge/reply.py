@@ -22,7 +22,7 @@ SHALLOW = 64
 
 _FENCED = re.compile(r"\A```(?:json)?\s*(.*)```\Z", re.DOTALL | re.IGNORECASE)
 _KEYS = {"id", "source", "evidence", "reason", "verdict"}
-_NUMBER_KEYS = {"number", "words", "calculation"}
+_MISSING_KEYS = {"what", "words", "calculation"}
 _WORDS = ("met", "not_met", "cannot_tell")
 
 
@@ -31,10 +31,10 @@ class UnparseableReply(DelegateError):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberAnswer:
-    """Where a source gives a number that code didn't find in it. Nothing of it is verified yet."""
+class MissingAnswer:
+    """Where a source gives what code didn't find in it. Nothing of that is verified yet."""
 
-    number: str
+    what: str
     words: str
     calculation: str
 
@@ -49,7 +49,7 @@ class CriterionAnswer:
     verdict: Literal["met", "not_met", "cannot_tell"]
     source: str = ""
     """The source that the judge claims to quote. Models without strict schemas may omit it."""
-    numbers: tuple[NumberAnswer, ...] = ()
+    missing: tuple[MissingAnswer, ...] = ()
     """For a citation. Models without strict schemas may omit them."""
 
 
@@ -89,7 +89,7 @@ def one_object(text: str) -> dict[str, Any]:
 
 def _answer(item: object) -> CriterionAnswer:
     fields = dict(cast("dict[str, Any]", item)) if isinstance(item, dict) else {}
-    numbers = _numbers(fields.pop("numbers", []))
+    missing = _all_missing(fields.pop("missing", []))
     if fields.keys() | {"source"} != _KEYS:
         raise UnparseableReply(f"an answer does not have exactly the keys {', '.join(sorted(_KEYS))}")
     if not all(isinstance(value, str) for value in fields.values()):
@@ -98,18 +98,18 @@ def _answer(item: object) -> CriterionAnswer:
         raise UnparseableReply(
             f"verdict {redactor.beginning(fields['verdict'], 40)!r} is not one of {', '.join(_WORDS)}"
         )
-    return CriterionAnswer(**fields, numbers=numbers)
+    return CriterionAnswer(**fields, missing=missing)
 
 
-def _numbers(items: object) -> tuple[NumberAnswer, ...]:
-    return tuple(map(_number, cast("list[Any]", items) if isinstance(items, list) else [items]))
+def _all_missing(items: object) -> tuple[MissingAnswer, ...]:
+    return tuple(map(_missing, cast("list[Any]", items) if isinstance(items, list) else [items]))
 
 
-def _number(item: object) -> NumberAnswer:
+def _missing(item: object) -> MissingAnswer:
     fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-    if fields.keys() != _NUMBER_KEYS or not all(isinstance(value, str) for value in fields.values()):
-        raise UnparseableReply(f"`numbers` is not a list of objects with the texts {', '.join(sorted(_NUMBER_KEYS))}")
-    return NumberAnswer(**fields)
+    if fields.keys() != _MISSING_KEYS or not all(isinstance(value, str) for value in fields.values()):
+        raise UnparseableReply(f"`missing` is not a list of objects with the texts {', '.join(sorted(_MISSING_KEYS))}")
+    return MissingAnswer(**fields)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

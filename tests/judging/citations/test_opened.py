@@ -22,6 +22,7 @@ from tests.judging.citations.test_cases import agreeing, refusing, source_of
 from tests.support.words import asked_ids
 
 MILL = "https://mill.test/figures"
+STAFF = "https://mill.test/staff"
 SAID = f"It made 84,600 tonnes ({MILL})."
 Judge = Callable[[ChatRequest], ChatReply | str]
 
@@ -274,8 +275,8 @@ def showing(*numbers: tuple[str, str, str]) -> Callable[[ChatRequest], str]:
 
     def answer(request: ChatRequest) -> str:
         given = json.loads(agreeing(request))
-        entries = [dict(zip(("number", "words", "calculation"), entry, strict=True)) for entry in numbers]
-        return json.dumps({"answers": [{**one, "numbers": entries} for one in given["answers"]]})
+        entries = [dict(zip(("what", "words", "calculation"), entry, strict=True)) for entry in numbers]
+        return json.dumps({"answers": [{**one, "missing": entries} for one in given["answers"]]})
 
     return answer
 
@@ -319,10 +320,10 @@ async def test_a_judge_is_told_which_numbers_code_did_not_find() -> None:
         return showing(("19", "dix-neuf", ""))(request)
 
     await judged(f"It has 19 people on its staff and 46 hectares ({MILL}).", WORDED, judge=judge)
-    assert re.findall(r"<<<numbers (\S+) \S+\n(.*)\n", asked[0]) == [("c1.1", "19")]
+    assert re.findall(r"<<<missing (\S+) \S+\n(.*)\n", asked[0]) == [("c1.1", "19")]
     asked.clear()
     await judged(f"It has 46 hectares ({MILL}).", WORDED, judge=judge)
-    assert "<<<numbers" not in asked[0]
+    assert "<<<missing" not in asked[0]
 
 
 async def test_one_of_the_sources_of_a_statement_is_enough_for_a_number() -> None:
@@ -354,13 +355,73 @@ async def test_what_a_calculation_with_a_known_result_begins_with_needs_no_sourc
     assert (await judged(f"{year}年设立（{MILL}）。", page)).outcome == "not_met"
 
 
+BUILT = fetched("Contract: 9 November 2018, for 12 months. Opened on 12.09.2021. Ακρίβεια: 昭和38年4月1日。")
+
+
 @pytest.mark.parametrize(
-    "numbers", ["19", ["19"], [{"number": "19"}], [{"number": 19, "words": "", "calculation": ""}]]
+    ("said", "missing", "outcome"),
+    [
+        ("It took 1,038 days", ("1,038", "", "2021-09-12 - 2018-11-09 = 1038 days"), "met"),
+        ("It took 1,039 days", ("1,039", "", "2021-09-12 - 2018-11-09 = 1038 days"), "not_met"),
+        ("It took 1,038 days", ("1,038", "", "2021-09-12 - 2018-11-10 = 1037 days"), "not_met"),
+        ("It took 34 months", ("34", "", "2021-09-12 - 2018-11-09 = 34 months"), "met"),
+        ("It was due on 9 November 2019", ("2019-11-9", "", "2018-11-09 + 12 months = 2019-11-09"), "met"),
+        ("It was due on 8 November 2019", ("2019-11-8", "", "2018-11-09 + 12 months = 2019-11-09"), "not_met"),
+        ("It was due on 8 November 2019", ("2019-11-8", "12 months", ""), "not_met"),
+        ("It is of 1963-04-01", ("1963-04-01", "昭和38年4月1日", ""), "met"),
+        ("It opened on 2021-09-13", ("2021-09-13", "Opened on 12.09.2021", ""), "not_met"),
+    ],
 )
-async def test_what_is_no_list_of_numbers_cannot_be_used(numbers: Any) -> None:
+async def test_dates_and_spans_are_worked_out(said: str, missing: tuple[str, str, str], outcome: str) -> None:
+    assert (await judged(f"{said} ({MILL}).", BUILT, judge=showing(missing))).outcome == outcome
+
+
+async def test_a_passage_of_another_source_of_the_paragraph_is_shown_by_the_judge() -> None:
+    passage = "nearly sixty thousand tonnes in a year"
+    report = (
+        f'The mill made 84,600 tonnes ({MILL}). A leaflet has its age ({STAFF}). Its "{passage}" are wrong ({MILL}).'
+    )
+    pages = fetched("It made 84,600 tonnes."), fetched(f"It is old, and makes {passage}.", url=STAFF)
+    shown = showing((passage, f"makes {passage}", ""))
+    assert (await judged(report, *pages, judge=shown)).outcome == "met"
+    assert (await judged(report, *pages)).outcome == "not_met"
+    apart = report.replace(" A leaflet", "\n\nA leaflet").replace(" Its", "\n\nIts")
+    assert (await judged(apart, *pages, judge=shown)).decided_by == "check"
+
+
+async def test_json_within_a_report_has_rows_where_it_cites() -> None:
+    report = f'Two rows follow.\n\n```json\n[{{"made": "84,600", "source": "{MILL}"}}, {{"made": 99}}]\n```\n'
+    found = await judged(report, fetched("It made 84,600 tonnes."), every="row")
+    assert (found.outcome, states(found)) == ("not_met", ["opened"]), "the second has no source"
+    assert "1 row without a source" in found.reason
+    example = f'It made 84,600 tonnes ({MILL}).\n\n```json\n{{"retries": 3}}\n```\n'
+    assert (await judged(example, fetched("It made 84,600 tonnes."), every="claim")).outcome == "met"
+
+
+async def test_a_column_of_links_is_the_source_of_its_rows() -> None:
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.messages[0].text)
+        return agreeing(request)
+
+    table = f"| Mill | Tonnes | Sources |\n|---|---|---|\n| Corran | 84,600 | [figures]({MILL}), [staff]({STAFF}) |"
+    assert (await judged(table, *PAGES, every="row", judge=judge)).outcome == "met"
+    statements = re.findall(r"<<<statement c1\.\d \S+\n(.*?)\n<<<end", asked[0], re.DOTALL)
+    assert statements == ["Mill: Corran; Tonnes: 84,600; Sources: figures, staff"] * 2
+
+
+async def test_a_date_with_spaces_ends_no_sentence() -> None:
+    said = f"기사는 80만 톤이라고 했다(해온일보 2025. 3. 12., {MILL}). 그 제분소는 84,600톤이다({MILL})."
+    (first, second) = statements(said, is_csv=False, files=(), every="claim")
+    assert (first.targets, second.targets) == ((MILL,), (MILL,))
+
+
+@pytest.mark.parametrize("missing", ["19", ["19"], [{"what": "19"}], [{"what": 19, "words": "", "calculation": ""}]])
+async def test_what_is_no_list_of_missing_things_cannot_be_used(missing: Any) -> None:
     def judge(request: ChatRequest) -> str:
         (answer,) = json.loads(agreeing(request))["answers"]
-        return json.dumps({"answers": [{**answer, "numbers": numbers}]})
+        return json.dumps({"answers": [{**answer, "missing": missing}]})
 
     found = await judged(NINETEEN, WORDED, judge=judge)
     assert (found.outcome, found.code) == ("error", "judge_unparseable")
@@ -423,7 +484,6 @@ async def test_a_day_stands_in_a_row_and_its_year_in_the_head_of_the_table() -> 
 
 # ----------------------------------------------------------------------------------------------- reports that are JSON
 
-STAFF = "https://mill.test/staff"
 PAGES = fetched("It made 84,600 tonnes."), fetched("It employs 312 people.", url=STAFF)
 SHAPE = [{"kind": "json_schema", "schema": {"type": "object"}}]
 

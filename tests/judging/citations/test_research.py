@@ -27,15 +27,18 @@ def with_numbers(reply: str, request: ChatRequest, in_words: Mapping[str, float]
     """A recorded reply with what a model read in the words of the sources, where these numbers are asked for."""
     given = json.loads(reply)["answers"]
     for answer in given:
-        listed = re.search(rf"<<<numbers {re.escape(answer['id'])} \S+\n(.*)\n", request.messages[0].text)
-        names = listed[1].split(", ") if listed else []
+        listed = re.search(
+            rf"<<<missing {re.escape(answer['id'])} \S+\n(.*?)\n<<<end", request.messages[0].text, re.DOTALL
+        )
+        names = listed[1].split("\n") if listed else []
         answer.setdefault(
-            "numbers",
+            "missing",
             [
-                {"number": name, "words": words, "calculation": ""}
+                {"what": name, "words": words, "calculation": ""}
                 for name in names
                 for words, value in in_words.items()
-                if Text("", frozenset({Fraction(str(value))})).has(next(numbers(name)))
+                for number in numbers(name)
+                if Text("", frozenset({Fraction(str(value))})).has(number)
             ],
         )
     return json.dumps({"answers": given})
