@@ -120,6 +120,8 @@ def _from_base32(digits: str) -> bytes:
 def _unescaped(text: str) -> Iterator[Decoded]:
     """What is around the escapes of URLs, of JSON and other code, and of HTML, without these."""
     escapes = [escape for begin, escape in _ESCAPES.items() if begin[0] in text and begin in text]
+    if not escapes:
+        return
     found = sorted(match.start() for escape in escapes for match in escape.finditer(text))
     for start, end in surroundings(found, _AROUND, len(text)):
         pieces: list[str] = []

@@ -261,6 +261,8 @@ def _without_values(text: str, own: _Own) -> str:
 
 def _spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[int, int]]:
     """Where keys and assigned secrets are, also those that are encoded, up to twice."""
+    if len(text) < SHORTEST:
+        return []
     from delegate._util.assignments import assigned_spans
     from delegate._util.decoded import decoded_parts, long_runs
 
