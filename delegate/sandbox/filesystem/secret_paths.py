@@ -60,7 +60,8 @@ def secrets_in(root: str, home: str) -> frozenset[str]:
 @lru_cache(64)
 def _secrets_in(root: str, home: str, period: int) -> frozenset[str]:
     usual = _usual_real_paths(home, tuple(map(os.environ.get, _NAMED_BY)), period)
-    return frozenset(path for path in usual if path.startswith(f"{root.rstrip('/')}/"))
+    folder = f"{root.rstrip('/')}/"
+    return frozenset([path for path in usual if path.startswith(folder)])
 
 
 @lru_cache(4)

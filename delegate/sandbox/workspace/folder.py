@@ -222,7 +222,7 @@ class Folder:
         """
         if not self.owned or len(self.states_before) > _SMALL_FOLDER:
             return False
-        if not self.exists:
+        if not self.exists or self._most_added <= _SMALL_FILE_BYTES:
             return True
         with suppress(OSError), os.scandir(self.root) as entries:
             few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
