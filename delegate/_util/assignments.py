@@ -49,7 +49,7 @@ def assigned_spans(text: str) -> Iterator[tuple[int, int]]:
             continue
         end = 0
         for match in pattern.finditer(text):
-            if match.start() >= end and (span := _assigned(text, match)):
+            if (span := _assigned(text, match)) and match.start() >= end:
                 end = span[1]
                 yield span
 

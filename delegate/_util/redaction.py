@@ -170,6 +170,7 @@ class Redactor:
         self, environ: Mapping[str, str] | None = None, *, secret_variables: Collection[str] = frozenset()
     ) -> None:
         self._environ = os.environ if environ is None else environ
+        self._data = getattr(self._environ, "_data", self._environ)
         self._seen: object = None
         """A copy of what the environment was when it was last read."""
         self._variables, self._keys = frozenset(secret_variables), dict[str, None]()
@@ -191,10 +192,9 @@ class Redactor:
                 self._seen = None
 
     def _current(self) -> _Own:
-        now = getattr(self._environ, "_data", self._environ)
-        if now != self._seen:
+        if self._data != self._seen:
             with self._lock:
-                current = dict(now)
+                current = dict(self._data)
                 variables = {name: self._environ.get(name, "") for name in self._environ}
                 self._own = _own([*_secrets_of(variables, self._variables), *self._keys])
                 self._seen = current
