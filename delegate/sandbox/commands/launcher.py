@@ -19,7 +19,7 @@ from typing import Any, Self
 from delegate.sandbox.commands.system_calls import INTERNET, is_supported, system_call_filter
 
 _FOLDER = Path(__file__).parent
-_SUBREAPER = _FOLDER / "subreaper.py"
+_IS_INSTALLED = (_FOLDER / "subreaper.py").is_file()
 _START = "import os, sys; sys.path.append(sys.argv[1]); import {0}; os._exit({0}.main(sys.argv[2:]))"
 """Runs a launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
 The interpreter's own shutdown has nothing to clean up and is skipped.
@@ -29,7 +29,7 @@ _REPORT_BYTES = 4_096
 
 def interpreter() -> str | None:
     """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
-    if not sys.platform.startswith("linux") or not _SUBREAPER.is_file():
+    if not sys.platform.startswith("linux") or not _IS_INSTALLED:
         return None
     program = sys.executable or ""
     return program if re.fullmatch(r"python[\d.]*t?", os.path.basename(program)) else None
