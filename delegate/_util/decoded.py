@@ -16,9 +16,8 @@ _SHORTEST = 8
 _AROUND = 200
 """How far from an escape a text is read with its escapes decoded."""
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_DIGIT = b"d"
-_RUN = _DIGIT * SHORTEST_RUN
-_KINDS = bytes(_DIGIT[0] if byte in _DIGITS else 32 for byte in range(256))
+_RUN = b"d" * SHORTEST_RUN
+_KINDS = bytes(_RUN[0] if byte in _DIGITS else 32 for byte in range(256))
 _WRAPPED = re.compile(r"[A-Za-z0-9+/_-]+(?:(?:\r?\n|(?:\\r)?\\n)[ \t]{0,40}[A-Za-z0-9+/_-]{4,})*")
 _WRAP = re.compile(r"(?:\\r)?\\n|\s")
 _TEXT_IN_BASE64 = re.compile("(?:[A-Za-f][A-Za-z0-9+/_-]{3}){6,}[A-Za-z0-9+/_-]{0,3}")
@@ -47,16 +46,14 @@ _ESCAPE = re.compile(
 
 def secret_spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[int, int]]:
     """Where keys and assigned secrets are, also those that are encoded, up to twice."""
-    if len(text) < _SHORTEST:
-        return []
     data = text.encode("ascii", "replace")
     # A character is a byte then, which `re` and `in` search several times as fast.
     plain, runs = text if text.isascii() else data.decode("ascii"), long_runs(data)
     spans = [*key_spans(plain, runs), *assigned_spans(plain)]
     if decodings:
         for part in decoded_parts(text, runs):
-            found = (re.finditer(re.escape(secret), part.text) for secret in secrets if secret in part.text)
-            inner = [match.span() for matches in found for match in matches]
+            found = [secret for secret in secrets if secret in part.text]
+            inner = [match.span() for secret in found for match in re.finditer(re.escape(secret), part.text)]
             spans += [part.source(*span) for span in (*inner, *secret_spans(part.text, secrets, decodings - 1))]
     return spans
 
@@ -81,7 +78,8 @@ def long_runs(text: bytes) -> list[tuple[int, int]]:
 
 def decoded_parts(text: str, runs: Sequence[tuple[int, int]]) -> Iterator[Decoded]:
     """The parts of a text that are encoded, decoded. They may overlap, and most aren't secret."""
-    yield from _unescaped(text)
+    if "%" in text or "\\" in text or "&" in text:
+        yield from _unescaped(text)
     end = 0
     for start, _ in runs:
         if start >= end:
@@ -139,8 +137,6 @@ def _from_base32(digits: str) -> bytes:
 
 def _unescaped(text: str) -> Iterator[Decoded]:
     """What is around the escapes of URLs, of JSON and other code, and of HTML, without these."""
-    if "%" not in text and "\\" not in text and "&" not in text:
-        return
     escapes = [escape for begin, escape in _ESCAPES.items() if begin[0] in text and begin in text]
     found = sorted(match.start() for escape in escapes for match in escape.finditer(text))
     for start, end in surroundings(found, _AROUND, len(text)):

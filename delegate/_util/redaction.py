@@ -169,7 +169,6 @@ class Redactor:
         self, environ: Mapping[str, str] | None = None, *, secret_variables: Collection[str] = frozenset()
     ) -> None:
         self._environ = os.environ if environ is None else environ
-        self._data = getattr(self._environ, "_data", self._environ)
         self._seen: object = None
         """A copy of what the environment was when it was last read."""
         self._variables, self._keys = frozenset(secret_variables), dict[str, None]()
@@ -191,9 +190,10 @@ class Redactor:
                 self._seen = None
 
     def _current(self) -> _Own:
-        if self._data != self._seen:
+        now = getattr(self._environ, "_data", self._environ)
+        if now != self._seen:
             with self._lock:
-                current = dict(self._data)
+                current = dict(now)
                 variables = {name: self._environ.get(name, "") for name in self._environ}
                 self._own = _own([*_secrets_of(variables, self._variables), *self._keys])
                 self._seen = current
@@ -246,7 +246,7 @@ def _redacted(text: str, own: _Own) -> str:
     from delegate._util.decoded import secret_spans
 
     text = _without_values(text, own) if own.secrets else text
-    return _marked(text, secret_spans(text, own.secrets))
+    return text if len(text) < SHORTEST else _marked(text, secret_spans(text, own.secrets))
 
 
 def _without_values(text: str, own: _Own) -> str:

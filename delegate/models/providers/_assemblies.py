@@ -26,7 +26,7 @@ class Chat:
         if not self._body or event.get("usage"):  # the others repeat what the first one has
             self._body |= {name: value for name, value in event.items() if name != "choices" and value}
         choices: list[JsonObject] = event.get("choices") or []
-        choice = next((choice for choice in choices if not choice.get("index")), _NOTHING)
+        choice = next((choice for choice in choices if not choice.get("index")), JsonObject())
         self.error = event.get("error") or choice.get("error")
         if reason := choice.get("finish_reason"):
             self._reason, self.is_whole = reason, True
@@ -63,7 +63,6 @@ class Chat:
             call["fields"] |= {name: value for name, value in delta.items() if name not in _OF_CALL and value}
 
 
-_NOTHING: JsonObject = {}
 _OF_CALL = {"index", "id", "function", "type"}
 
 
