@@ -149,7 +149,7 @@ class Stream:
         if b"\r" in self._unread:
             self._unread = self._unread.replace(b"\r\n", b"\n")
         blocks, _, self._unread = self._unread.rpartition(b"\n\n")
-        for event in _events(blocks, self._provider):
+        for event in _events(blocks, self._provider) if blocks else ():
             self._add(event)
 
     def _add(self, event: JsonObject) -> None:
