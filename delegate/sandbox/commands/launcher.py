@@ -29,10 +29,8 @@ _REPORT_BYTES = 4_096
 
 def interpreter() -> str | None:
     """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
-    if not sys.platform.startswith("linux") or not _IS_INSTALLED:
-        return None
-    program = sys.executable or ""
-    return program if re.fullmatch(r"python[\d.]*t?", os.path.basename(program)) else None
+    is_python = re.fullmatch(r"python[\d.]*t?", os.path.basename(sys.executable or ""))
+    return sys.executable if is_python and _IS_INSTALLED and sys.platform.startswith("linux") else None
 
 
 def under_subreaper(argv: Sequence[str], *, status_fd: int) -> list[str]:
