@@ -49,7 +49,7 @@ def assigned_spans(text: str) -> Iterator[tuple[int, int]]:
             continue
         end = 0
         for match in pattern.finditer(text):
-            if match.start() >= end and (span := _assigned(text, match)):
+            if (span := _assigned(text, match)) and match.start() >= end:
                 end = span[1]
                 yield span
 
@@ -57,11 +57,11 @@ def assigned_spans(text: str) -> Iterator[tuple[int, int]]:
 def _assigned(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     group = "bare" if match["bare"] else "quoted"
     value = match[group].rstrip(".,;:!?") if group == "bare" else match[group]
-    start, end = match.start(group), match.start(group) + len(value)
-    if group == "bare" and (text[match.end(group) : match.end(group) + 1] in ("(", "[") or _DOTTED.fullmatch(value)):
-        return None  # code
     if not _looks_like_one(value) or not is_secret_value(_name(text, match), value):
         return None
+    if group == "bare" and (text[match.end(group) : match.end(group) + 1] in ("(", "[") or _DOTTED.fullmatch(value)):
+        return None  # code
+    start, end = match.start(group), match.start(group) + len(value)
     if len(match[group]) >= _LONGEST_SEEN and (rest := _REST.match(text, end)):
         end = rest.end()
     return start, end

@@ -1,4 +1,4 @@
-"""Finds what is encoded in a text as base64, base32, hexadecimal digits or escapes, and reads as text once decoded."""
+"""Finds secrets in a text, also where it is encoded as base64, base32, hexadecimal digits or escapes."""
 
 import base64
 import html
@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from delegate._util.assignments import assigned_spans
+from delegate._util.key_formats import key_spans
+
 SHORTEST_RUN = 27
 """Digits of base64 that the shortest key takes; fewer in a row aren't decoded."""
 _SHORTEST = 8
 _AROUND = 200
 """How far from an escape a text is read with its escapes decoded."""
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_DIGIT = b"d"
-_KINDS = bytes(_DIGIT[0] if byte in _DIGITS else 32 for byte in range(256))
+_RUN = b"d" * SHORTEST_RUN
+_KINDS = bytes(_RUN[0] if byte in _DIGITS else 32 for byte in range(256))
 _WRAPPED = re.compile(r"[A-Za-z0-9+/_-]+(?:(?:\r?\n|(?:\\r)?\\n)[ \t]{0,40}[A-Za-z0-9+/_-]{4,})*")
 _WRAP = re.compile(r"(?:\\r)?\\n|\s")
 _TEXT_IN_BASE64 = re.compile("(?:[A-Za-f][A-Za-z0-9+/_-]{3}){6,}[A-Za-z0-9+/_-]{0,3}")
@@ -41,6 +44,20 @@ _ESCAPE = re.compile(
 )
 
 
+def secret_spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[int, int]]:
+    """Where keys and assigned secrets are, also those that are encoded, up to twice."""
+    data = text.encode("ascii", "replace")
+    # A character is a byte then, which `re` and `in` search several times as fast.
+    plain, runs = text if text.isascii() else data.decode("ascii"), long_runs(data)
+    spans = [*key_spans(plain, runs), *assigned_spans(plain)]
+    if decodings:
+        for part in decoded_parts(text, runs):
+            found = [secret for secret in secrets if secret in part.text]
+            inner = [match.span() for secret in found for match in re.finditer(re.escape(secret), part.text)]
+            spans += [part.source(*span) for span in (*inner, *secret_spans(part.text, secrets, decodings - 1))]
+    return spans
+
+
 class Decoded(NamedTuple):
     """A part of a text, decoded."""
 
@@ -52,7 +69,7 @@ class Decoded(NamedTuple):
 def long_runs(text: bytes) -> list[tuple[int, int]]:
     """Where an ASCII text has at least `SHORTEST_RUN` digits of base64 in a row."""
     kinds, end, runs = text.translate(_KINDS), 0, list[tuple[int, int]]()
-    while (start := kinds.find(_DIGIT * SHORTEST_RUN, end)) >= 0:
+    while (start := kinds.find(_RUN, end)) >= 0:
         end = kinds.find(b" ", start)
         end = len(kinds) if end < 0 else end
         runs.append((start, end))
@@ -61,7 +78,8 @@ def long_runs(text: bytes) -> list[tuple[int, int]]:
 
 def decoded_parts(text: str, runs: Sequence[tuple[int, int]]) -> Iterator[Decoded]:
     """The parts of a text that are encoded, decoded. They may overlap, and most aren't secret."""
-    yield from _unescaped(text)
+    if "%" in text or "\\" in text or "&" in text:
+        yield from _unescaped(text)
     end = 0
     for start, _ in runs:
         if start >= end:

@@ -114,7 +114,7 @@ def frame(text: str, mark: str) -> str:
     if (is_plain and ("<<" in text or ">>" in text)) or (not is_plain and _ANGLE.search(text)):  # rarely
         exact = "".join(_escape_mark(line, mark) for line in text.splitlines(keepends=True))
     first = f"{FENCE_MARK}{mark}"
-    first += " (with hidden characters)" if clean(text).hidden else ""
+    first += " (with hidden characters)" if not is_plain and clean(text).hidden else ""
     first += " (in lines like this one, < is shown as \u2039 and > as \u203a)" if exact != text else ""
     return f"{first}\n{exact}\n{mark}>>>"
 

@@ -44,11 +44,6 @@ class _Shape(NamedTuple):
     literal: str
     pattern: re.Pattern[str]
 
-    def search(self, text: str) -> Iterator[re.Match[str]]:
-        """Every match."""
-        if self.needs in text and self.literal in text:
-            yield from self.pattern.finditer(text)
-
 
 _SHORTEST_KEY = 12
 """Shorter texts contain no key of these formats."""
@@ -118,7 +113,7 @@ def contains_key(text: str) -> bool:
     for rare in _prefixes():
         if rare in text and _rare_search(rare).search(text):
             return True
-    return any(True for shape in _shapes() if shape.needs in text for _ in shape.search(text))
+    return any(shape.pattern.search(text) for shape in _shapes() if shape.needs in text and shape.literal in text)
 
 
 def key_spans(text: str, runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -134,7 +129,8 @@ def key_spans(text: str, runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int,
         if any(prefix in text for prefix in key_format.prefixes):
             yield from map(_span, key_format.pattern().finditer(text))
     for shape in _shapes():
-        yield from map(_span, shape.search(text))
+        if shape.needs in text and shape.literal in text:
+            yield from map(_span, shape.pattern.finditer(text))
 
 
 def _span(match: re.Match[str]) -> tuple[int, int]:

@@ -24,7 +24,6 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
-from delegate._util.key_formats import key_spans
 from delegate._util.secret_names import is_secret_name, may_hold_url
 
 M = TypeVar("M", bound=BaseModel)
@@ -244,8 +243,10 @@ def _text(text: str, own: _Own) -> str:
 
 
 def _redacted(text: str, own: _Own) -> str:
+    from delegate._util.decoded import secret_spans
+
     text = _without_values(text, own) if own.secrets else text
-    return _marked(text, _spans(text, own.secrets))
+    return text if len(text) < SHORTEST else _marked(text, secret_spans(text, own.secrets))
 
 
 def _without_values(text: str, own: _Own) -> str:
@@ -257,23 +258,6 @@ def _without_values(text: str, own: _Own) -> str:
     for secret in own.secrets:  # what precedes one may have been taken for a part of a line break
         text = text.replace(secret, MARK)
     return text
-
-
-def _spans(text: str, secrets: Sequence[str], decodings: int = 2) -> list[tuple[int, int]]:
-    """Where keys and assigned secrets are, also those that are encoded, up to twice."""
-    from delegate._util.assignments import assigned_spans
-    from delegate._util.decoded import decoded_parts, long_runs
-
-    data = text.encode("ascii", "replace")
-    # A character is a byte then, which `re` and `in` search several times as fast.
-    plain, runs = text if text.isascii() else data.decode("ascii"), long_runs(data)
-    spans = [*key_spans(plain, runs), *assigned_spans(plain)]
-    if decodings:
-        for part in decoded_parts(text, runs):
-            found = (re.finditer(re.escape(secret), part.text) for secret in secrets if secret in part.text)
-            inner = [match.span() for matches in found for match in matches]
-            spans += [part.source(*span) for span in (*inner, *_spans(part.text, secrets, decodings - 1))]
-    return spans
 
 
 def _value(value: Any, own: _Own) -> Any:

@@ -83,7 +83,7 @@ def toolbox_definitions(commands: Commands | None = None, *, can_ask: bool = Fal
     `can_ask`: whether a person can be asked about commands.
     """
     has_shell = commands is None or commands.refusal("model", can_ask=can_ask) is None
-    return tuple(definition for definition in _DEFINITIONS if definition is not _run_shell or has_shell)
+    return _DEFINITIONS if has_shell else tuple(each for each in _DEFINITIONS if each is not _run_shell)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from delegate.budget.runs import RunContext
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from delegate.policy.rules import Policy
 
 
-@dataclass(slots=True)
+@dataclass
 class ChildTools:
     """The tools of one child, which works in `folder`."""
 
@@ -58,7 +59,7 @@ class ChildTools:
         if not any(isinstance(criterion, ProbeCriterion) for criterion in self.task.criteria):
             return ()
         names = self.call.services.tools_of(self.call.context)
-        return tuple(tool for tool in self._all() if tool.read_only and tool.name in names)
+        return tuple(tool for tool in self._all if tool.read_only and tool.name in names)
 
     def of_judge(self) -> tuple[Tool, ...]:
         """The child's own tools with which a judge may look how things are: unguarded, since it only reads.
@@ -69,7 +70,7 @@ class ChildTools:
         if not services.settings.judge_looks or self.offered is None:
             return ()
         names = {tool.name for tool in self.offered}
-        tools = [tool for tool in self._all() if tool.name in names]
+        tools = [tool for tool in self._all if tool.name in names]
         if services.host_tools is None:
             tools = [tool for tool in tools if tool.effects == frozenset(("network",))]
         if self._policy.restricts:  # what reaches out may need an approval
@@ -108,7 +109,7 @@ class ChildTools:
     def _available(self, context: RunContext, recorder: Recorder, waiting: Waiting) -> tuple[Tool, ...]:
         """The tools that the task names, except those that its parent doesn't have."""
         services, role = self.call.services, self._role
-        tools = self._all()
+        tools = self._all
         # It spends what the child may spend, so neither a judge nor a probe calls it.
         if services.settings.web_search == "provider" and services.host_tools is None:
             from delegate.child.web_search import search_tools  # loaded only where it is used
@@ -135,6 +136,7 @@ class ChildTools:
     def _policy(self) -> "Policy":
         return self.call.services.settings.policy.narrowed(self._role.policy if self._role else None)
 
+    @cached_property
     def _all(self) -> tuple[Tool, ...]:
         services, model = self.call.services, self.connection.model if self.connection else None
         readable = frozenset[str]() if model is None else readable_types(images=model.images, pdfs=model.pdfs)

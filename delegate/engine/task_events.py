@@ -46,7 +46,7 @@ class TaskEvents:
         kind, at = kind_of(make), time.time()
         is_recorded, has_consumers = kind not in _NOT_RECORDED, bool(self._call.consumers_of(kind))
         if not isinstance(values, str) and (is_recorded or has_consumers):
-            values = {name: redactor.value(value) for name, value in values.items()}
+            values = dict(zip(values, redactor.value([*values.values()]), strict=True))
         if is_recorded:
             self._call.services.records.event(self.handle, kind, values, at=at)
         if not has_consumers:

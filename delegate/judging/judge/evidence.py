@@ -175,7 +175,7 @@ def _normalized_json(text: str) -> str:
 
 def gather(sources: Sources, page_tokens: int = PAGE_TOKENS) -> Evidence:
     """Put the page together: what a judge sees of a submission without a look."""
-    by_name = sources.named()
+    by_name = sources.named
     contents = {name: sources.text_of(source, PAGE_FILE_BYTES) for name, source in by_name.items() if source.on_page}
     limits = _limits(by_name, contents, page_tokens)
     texts: dict[str, str] = {}

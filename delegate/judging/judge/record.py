@@ -151,10 +151,10 @@ class JudgeRecorder:
         reasons: dict[str, str | None] = {**self._skip_reasons}
         if judge and (reasons or self._routed_second):
             reasons[judge.asked.id] = None
-        candidates = (
+        candidates = [
             each.model_copy(update={"reason": reasons[each.model]}) if each.model in reasons else each
             for each in self._candidates or ()
-        )
+        ]
         return JudgeRecord(
             **(self._identity(judge) if judge else {}),
             candidates=tuple(candidates),

@@ -175,7 +175,7 @@ class JudgeSession:
         routing = self._route(question, other_than=recorder.first_family(criteria) if second else None)
         recorder.routed(routing, second=second)
         candidates, attempts = self._reachable(routing.ranked), 1 if second else MAX_ATTEMPTS
-        reply = JudgeReply(reason=routing.why_none)
+        reply = JudgeReply() if candidates else JudgeReply(reason=routing.why_none)
         if routing.ranked and not candidates:  # the endpoints of all have failed
             reply = JudgeReply(code=_UNAVAILABLE, reason=self._down[_endpoint(routing.ranked[0])])
         while candidates and attempts:

@@ -7,9 +7,9 @@ as much of them as fits (`evidence.py`), and a judge that looks reads the same t
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from delegate._util.fencing import TYPOGRAPHY, clean, visible
@@ -59,7 +59,7 @@ class Source(NamedTuple):
     on_page: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sources:
     """The texts of one submission. `parts` are what a judge will be asked about."""
 
@@ -67,7 +67,8 @@ class Sources:
     checks: Sequence[CriterionResult] = ()
     parts: Sequence[StatementPart] = ()
 
-    def named(self) -> dict[str, Source]:
+    @cached_property
+    def named(self) -> Mapping[str, Source]:
         """All sources by name, in the order in which a judge sees them, except files that aren't named and that the
         child didn't change.
 

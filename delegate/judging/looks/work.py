@@ -82,7 +82,7 @@ class Work:
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
-        self._named: Mapping[str, Source] = sources.named()
+        self._named: Mapping[str, Source] = sources.named
         """Replaced and never changed, since another thread may be going through it."""
         self._naming = threading.Lock()
         self._whole: dict[str, SourceText] = {}

@@ -1,6 +1,6 @@
 """The replies of the four APIs, put together from the events in which they are streamed."""
 
-from typing import Any, cast
+from typing import Any
 
 from delegate.models.providers._shared import dig, parse_object
 from delegate.models.providers._stream import DONE
@@ -26,7 +26,7 @@ class Chat:
         if not self._body or event.get("usage"):  # the others repeat what the first one has
             self._body |= {name: value for name, value in event.items() if name != "choices" and value}
         choices: list[JsonObject] = event.get("choices") or []
-        choice = next((choice for choice in choices if not choice.get("index")), cast("JsonObject", {}))
+        choice = next((choice for choice in choices if not choice.get("index")), JsonObject())
         self.error = event.get("error") or choice.get("error")
         if reason := choice.get("finish_reason"):
             self._reason, self.is_whole = reason, True

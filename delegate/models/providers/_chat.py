@@ -118,8 +118,9 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
     calls = _calls(message.get("tool_calls") or [])
     reason = choice.get("finish_reason") or NO_REASON
     refusal = message.get("refusal")
+    text = _text(message)
     return ChatReply(
-        text=_text(message),
+        text=text,
         stop="refusal" if refusal else stop_of(choice.get("finish_reason"), has_calls=bool(calls)),
         usage=read_usage(
             body.get("usage"),
@@ -131,7 +132,7 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
         tool_calls=calls,
         model_served=body.get("model"),
         stop_detail=f"{reason}: {refusal}" if refusal else reason,
-        native=_native(message, calls, origin),
+        native=_native(message, text, calls, origin),
     )
 
 
@@ -156,13 +157,13 @@ def _calls(items: list[JsonObject]) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-def _native(message: JsonObject, calls: tuple[ToolCall, ...], origin: str) -> Any:
+def _native(message: JsonObject, text: str, calls: tuple[ToolCall, ...], origin: str) -> Any:
     """The message as the server wants it back; None if that is no more than its text and calls."""
     items: list[JsonObject] = message.get("tool_calls") or []
     carried = {name: message[name] for name in CARRIED if message.get(name)}
     signed = any(call.get("extra_content") or call.get("provider_specific_fields") for call in items)
     content = message.get("content")
-    if not (carried or signed or isinstance(content, list) or _text(message) != (content or "")):
+    if not (carried or signed or isinstance(content, list) or text != (content or "")):
         return None
     item: JsonObject = {"role": "assistant", "content": content, **carried}
     if items:

@@ -135,7 +135,7 @@ class Stream:
     def body(self) -> JsonObject:
         """The body of the reply, or that of an error. Raises `ProviderError` if the reply broke off."""
         self._parse()
-        if rest := parse_object(_data(bytes(self._unread))):  # some servers end without an empty line
+        if self._unread and (rest := parse_object(_data(self._unread))):  # some servers end without an empty line
             self._add(rest)
         if self._assembly.error is not None:
             return {"error": self._assembly.error}
@@ -148,10 +148,8 @@ class Stream:
         """Add the events that have arrived whole."""
         if b"\r" in self._unread:
             self._unread = self._unread.replace(b"\r\n", b"\n")
-        end = max(self._unread.rfind(b"\n\n"), 0)
-        blocks = bytes(self._unread[:end])
-        del self._unread[:end]
-        for event in _events(blocks, self._provider):
+        blocks, _, self._unread = self._unread.rpartition(b"\n\n")
+        for event in _events(blocks, self._provider) if blocks else ():
             self._add(event)
 
     def _add(self, event: JsonObject) -> None:
@@ -191,7 +189,7 @@ def refuses_streams(error: ProviderError) -> bool:
     return error.status in (400, 404, 405, 422, 501) and bool(_REFUSES_STREAMS.search(str(error)))
 
 
-def _events(blocks: bytes, provider: str) -> list[JsonObject]:
+def _events(blocks: bytearray, provider: str) -> list[JsonObject]:
     """The JSON objects in these blocks of lines."""
     data = [event for block in blocks.split(b"\n\n") if (event := _data(block))]
     try:
@@ -204,9 +202,9 @@ def _events(blocks: bytes, provider: str) -> list[JsonObject]:
         return [event for event in events if event is not None]
 
 
-def _data(block: bytes) -> bytes:
+def _data(block: bytearray) -> bytes:
     """The data of one event, which may have several lines."""
-    data = b"\n".join(line[5:] for line in block.split(b"\n") if line.startswith(b"data:")).strip()
+    data = b"\n".join([line[5:] for line in block.split(b"\n") if line.startswith(b"data:")]).strip()
     return _DONE if data == b"[DONE]" else data
 
 

@@ -50,12 +50,13 @@ class OpenAI(PostingClient):
         self.searches_web = endpoint.speaks_responses
         self._origin = f"chat {endpoint.url}"
         self._first_api: Api = "responses" if endpoint.speaks_responses else "chat"
-        self._first_limit: TokenLimit = "max_completion_tokens" if endpoint.serves_openai else "max_tokens"
+        self._serves_openai = endpoint.serves_openai
+        self._first_limit: TokenLimit = "max_completion_tokens" if self._serves_openai else "max_tokens"
         self._switched: dict[str, Api] = {}
         """The models that needed the other API, and which. They aren't switched back."""
 
     async def _ask(self, receiver: Receiver, key: str, request: ChatRequest, profile: Profile) -> ChatReply:
-        fields = _cache_fields(request) if self.endpoint.serves_openai and profile.caching is not False else {}
+        fields = _cache_fields(request) if self._serves_openai and profile.caching is not False else {}
         if streams := profile.streams is not False:
             fields["stream"] = True
         known = as_known(profile, request)

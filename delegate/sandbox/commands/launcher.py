@@ -19,6 +19,7 @@ from typing import Any, Self
 from delegate.sandbox.commands.system_calls import INTERNET, is_supported, system_call_filter
 
 _FOLDER = Path(__file__).parent
+_IS_INSTALLED = (_FOLDER / "subreaper.py").is_file()
 _START = "import os, sys; sys.path.append(sys.argv[1]); import {0}; os._exit({0}.main(sys.argv[2:]))"
 """Runs a launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
 The interpreter's own shutdown has nothing to clean up and is skipped.
@@ -28,10 +29,8 @@ _REPORT_BYTES = 4_096
 
 def interpreter() -> str | None:
     """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
-    if not sys.platform.startswith("linux") or not (_FOLDER / "subreaper.py").is_file():
-        return None
-    program = sys.executable or ""
-    return program if re.fullmatch(r"python[\d.]*t?", Path(program).name) else None
+    is_python = re.fullmatch(r"python[\d.]*t?", os.path.basename(sys.executable or ""))
+    return sys.executable if is_python and _IS_INSTALLED and sys.platform.startswith("linux") else None
 
 
 def under_subreaper(argv: Sequence[str], *, status_fd: int) -> list[str]:

@@ -70,7 +70,7 @@ def holds_secrets(root: Path, real: str) -> bool:
 
 def refuse_git(root: Path, real: Path) -> None:
     """Raise `ToolDenied` for a path in a `.git` folder: git would later run what is there, outside any sandbox."""
-    if any(map(_is_git, _parts(root, real))):
+    if any(map(_is_git, parts(root, real))):
         raise ToolDenied("files in .git can't be written directly; run git commands instead")
 
 
@@ -125,7 +125,7 @@ def open_file(root: Path, real: Path, flags: int) -> tuple[Descriptor, os.stat_r
     """
     if holds_secrets(root, str(real)):
         raise ToolDenied(f"{real.name} is where credentials usually are, which no child can use")
-    *folders, name = _parts(root, real) or (".",)
+    *folders, name = parts(root, real) or (".",)
     with _open_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
         _refuse_irregular(folder, name)
         descriptor = Descriptor(os.open(name, flags | _FILE, 0o666, dir_fd=folder))
@@ -149,7 +149,7 @@ def new_file(root: Path, real: Path, *, replace: bool, mode: int = 0o666) -> Gen
     file, whose other hard links stay as they are. Raises `FileExistsError` for one without `replace`, `ToolError` if
     anything else is there, and `OSError`.
     """
-    *folders, name = _parts(root, real)
+    *folders, name = parts(root, real)
     with _open_folder(root, folders, create=True) as folder:
         _refuse_irregular(folder, name)
         written = f".delegate-{secrets.token_hex(8)}" if replace else name
@@ -167,14 +167,14 @@ def new_file(root: Path, real: Path, *, replace: bool, mode: int = 0o666) -> Gen
 
 def remove_file(root: Path, real: Path) -> None:
     """Remove a file or a link at a resolved path. Raises `OSError`."""
-    *folders, name = _parts(root, real)
+    *folders, name = parts(root, real)
     with _open_folder(root, folders) as folder:
         os.unlink(name, dir_fd=folder)
 
 
 def link_target(root: Path, real: Path) -> str | None:
     """The target of the link at `real`, unresolved; None if there is no link."""
-    *folders, name = _parts(root, real)
+    *folders, name = parts(root, real)
     try:
         with _open_folder(root, folders) as folder:
             return os.readlink(name, dir_fd=folder)
@@ -194,7 +194,7 @@ def _shown(path: str) -> str:
     return repr(redactor.beginning(path, _SHOWN))
 
 
-def _parts(root: Path, real: Path) -> list[str]:
+def parts(root: Path, real: Path) -> list[str]:
     """The names from `root` to a resolved path in it. Raises `ValueError` if it isn't in it."""
     below = _below(str(root), str(real))
     if below is None:

@@ -54,13 +54,13 @@ def secrets_in(root: str, home: str) -> frozenset[str]:
     """The real paths of secrets in the folder `root` (a real path) of somebody with this home folder, also of those
     that aren't there yet. There are none in a workspace that is itself among secrets.
     """
-    return _secrets_in(root, home, int(time.monotonic() / _KNOWN_SECONDS))
+    return _secrets_in(f"{root.rstrip('/')}/", home, int(time.monotonic() / _KNOWN_SECONDS))
 
 
 @lru_cache(64)
-def _secrets_in(root: str, home: str, period: int) -> frozenset[str]:
+def _secrets_in(folder: str, home: str, period: int) -> frozenset[str]:
     usual = _usual_real_paths(home, tuple(map(os.environ.get, _NAMED_BY)), period)
-    return frozenset(path for path in usual if path.startswith(f"{root.rstrip('/')}/"))
+    return frozenset([path for path in usual if path.startswith(folder)])
 
 
 @lru_cache(4)

@@ -188,7 +188,7 @@ class Folder:
         writes, and for more than `max_bytes`.
         """
         real = self.resolve(path)
-        if self.is_given(real.relative_to(self.root).as_posix()):
+        if self.is_given("/".join(paths.parts(self.root, real))):
             raise ToolDenied("inputs/ has what other tasks left and can't be changed; write a copy somewhere else")
         refuse_repository(self.root, real)
         if self.repository is not None:
@@ -222,7 +222,7 @@ class Folder:
         """
         if not self.owned or len(self.states_before) > _SMALL_FOLDER:
             return False
-        if not self.exists:
+        if not self.exists or self._most_added <= _SMALL_FILE_BYTES:
             return True
         with suppress(OSError), os.scandir(self.root) as entries:
             few = list(itertools.islice(entries, _SMALL_FOLDER + 1))
@@ -284,11 +284,10 @@ class Folder:
         if self._found.left is None:
             return True
         real = self.resolve(path)
-        if real in self._foreign or not real.is_relative_to(self.root):
+        names = paths.parts(self.root, real)
+        if real in self._foreign or not files.IGNORED_FOLDERS.isdisjoint(names):
             return True
-        relative = real.relative_to(self.root).as_posix()
-        if not files.IGNORED_FOLDERS.isdisjoint(relative.split("/")):
-            return True
+        relative = "/".join(names)
         state = changes.state_of(self.root, relative)
         is_file = state is not None and (stat.S_ISREG(state.mode) or stat.S_ISLNK(state.mode))
         return (state if is_file else None) == self._found.left.get(relative)
