@@ -149,7 +149,10 @@ def _is_no_word(value: str) -> bool:
         return False
     return any(
         len(part) >= 8 and len(_PIECE.findall(part)) >= 3
-        and (_pieces_per_character(part) >= 0.29 or (len(part) >= 16 and _HEX.fullmatch(part)))
+        and (
+            _pieces_per_character(part) >= (0.29 if len(part) < 24 else 0.25)
+            or (len(part) >= 16 and _HEX.fullmatch(part))
+        )
         and any(map(str.isdigit, part)) and not part.isdigit()
         for part in parts
     ) or (len(value) >= 20 and is_random(value))  # fmt: skip
