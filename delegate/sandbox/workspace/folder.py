@@ -284,8 +284,10 @@ class Folder:
         if self._found.left is None:
             return True
         real = self.resolve(path)
+        if real in self._foreign or not real.is_relative_to(self.root):
+            return True
         names = paths.parts(self.root, real)
-        if real in self._foreign or not files.IGNORED_FOLDERS.isdisjoint(names):
+        if not files.IGNORED_FOLDERS.isdisjoint(names):
             return True
         relative = "/".join(names)
         state = changes.state_of(self.root, relative)
