@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from delegate._util.fencing import clean, new_nonce
 from delegate._util.redaction import redactor
@@ -146,23 +147,25 @@ def combined(examination: Examination, answers: Sequence[Answered]) -> Criterion
     left = (answer.cited for answer in answers)
     cited = [next(left) if each.is_open else each for each in examination.cited]
     no_claims = [each for each, answer in zip(examination.bare, left, strict=True) if answer.state == "supported"]
-    given, calculations = _given(answers, examination.calculations)
+    given, worked_out, calculations = _given(answers, examination.calculations)
     for n, each in enumerate(cited):
         missed = [one for one in each.lacks if one not in given[id(each.statement)]]
         if missed and each.state in HOLDING:
             # What one calculates with and no source says, such as the year before the first of an era.
-            rest = missing(calculations.without(each.statement.text.replace(MARK, " "), solved=True), ())
+            rest = calculations.without(each.statement.text.replace(MARK, " "), solved=True)
+            rest = missing(rest, (), (worked_out,))
             missed = [one for one in missed if one in rest or any(map(str.isalpha, one))]  # a passage isn't solved
             cited[n] = not_there(each, missed) if missed else each
     return decided(replace(examination, cited=cited, no_claims=no_claims), "judge")
 
 
-def _given(answers: Sequence[Answered], calculations: Calculations) -> tuple[dict[int, set[str]], Calculations]:
-    """The numbers that sources give in another way, by the identity of the statement, and calculations that know them.
+def _given(answers: Sequence[Answered], calculations: Calculations) -> tuple[dict[int, set[str]], Text, Calculations]:
+    """What sources give in another way, by the identity of the statement; the results of calculations, which the whole
+    report may use, as if a source had them; and calculations that know all of these numbers.
 
     One that is worked out may be an operand of the next, and operands may be from the sources of any statements.
     """
-    given = defaultdict[int, set[str]](set)
+    given, results = defaultdict[int, set[str]](set), set[Fraction]()
     waiting = [(answer.cited, item) for answer in answers if answer.cited.state in HOLDING for item in answer.missing]
     for _ in range(_MAX_STEPS):
         shown = [_shown(item, cited, calculations) for cited, item in waiting]
@@ -174,9 +177,10 @@ def _given(answers: Sequence[Answered], calculations: Calculations) -> tuple[dic
                 operands = {other.text for other in numbers(plain(item.calculation))}
                 of_date = {str(part) for day in number.exact for part in day}
                 given[id(cited.statement)] |= {item.what.strip(), *operands, *of_date}
+                results |= number.values if item.calculation else set()
         waiting = [one for one, number in zip(waiting, shown, strict=True) if number is None]
         calculations = calculations.knowing(filter(None, shown))
-    return given, calculations
+    return given, Text("", frozenset(results)), calculations
 
 
 def _shown(item: MissingAnswer, cited: Cited, calculations: Calculations) -> Number | None:
