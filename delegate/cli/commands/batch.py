@@ -33,7 +33,7 @@ from delegate.types.events import EventSink
 
 
 class RerunName(StrEnum):
-    """Which finished tasks to run again."""
+    """Which finished tasks to run again. An enum, since typer takes no list of literals."""
 
     unknown = "unknown"
     fail = "fail"
