@@ -26,7 +26,7 @@ from delegate.batch.validate import ValidatedSource, validate
 from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task
-from delegate.types.errors import CallError, DelegateError
+from delegate.types.errors import CallError, DelegateError, located
 from delegate.types.events import Event, EventSink, RunDone, RunStarted
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
@@ -194,11 +194,8 @@ class Batch:
         config, source, results = self._config, self._config.source, self._config.results
         validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
         self.tally.total = validated.total
-        try:  # a graph holds all items in memory
+        with located(source.name):  # a graph holds all items in memory
             self._schedule = (Graph if validated.has_needs else InOrder)(source, validated.bad_rows)
-        except CallError as error:
-            message = f"{source.name}: {error.message}"
-            raise CallError(error.code, message, field=error.field, hint=error.hint) from None
         if config.resume:
             await self._resume(validated)
             return
