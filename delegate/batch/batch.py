@@ -27,7 +27,7 @@ from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task
 from delegate.types.errors import CallError, DelegateError, located
-from delegate.types.events import Event, EventSink, RunDone, RunStarted
+from delegate.types.events import ChildDone, Event, EventSink, RunDone, RunStarted
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
 """Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run
@@ -372,7 +372,7 @@ class Batch:
             if sink is not None and self._consumer is not None:
                 self._consumer((sink, event))
 
-        return Consumer(receive, direct=True, kinds=None if sink is not None else {"child.done"})
+        return Consumer(receive, direct=True, kinds=None if sink is not None else {ChildDone})
 
     async def _record(self, outcome: ItemOutcome) -> None:
         try:

@@ -120,7 +120,6 @@ def task_view(
         if criterion.id in latest and not _agrees(latest[criterion.id], criterion)
     ]
     why, is_of_criterion = _why(state, outcome, result)
-    handle = (record or {}).get("handle") or (result.handle if result else None)
     return TaskView(
         anchor=anchor,
         number=number,
@@ -149,7 +148,7 @@ def task_view(
         files=details.files(),
         candidates=details.candidates(),
         steps=details.steps(),
-        more=f"delegate report {handle} -o task.html" if room.is_short and handle else "",
+        more=f"delegate report {details.handle} -o task.html" if room.is_short and details.handle else "",
         filters=filters,
     )
 
@@ -273,7 +272,7 @@ class _Details:
         self._task: JsonObject = record.get("task", {})
         self._events: Sequence[JsonObject] = record.get("events") or ()
         self._began = float(record.get("began_at") or 0)
-        self._handle = record.get("handle") or (result.handle if result else None)
+        self.handle = record.get("handle") or (result.handle if result else None)
         self.receipts = recorded_calls(record)
         judge = self._verdict.judge if self._verdict else None
         self.looks: Sequence[Receipt] = judge.looks if judge else ()
@@ -379,7 +378,7 @@ class _Details:
         notes = ["counts as a finding only"] if criterion.findings_only else []
         notes += [_HELD] if criterion.held_before and _HELD not in criterion.reason else []
         notes += [self._room.take(str(criterion.reading), _WORDS_CHARS)] if criterion.reading else []
-        commands = [f"delegate rule {self._handle} {criterion.id} {word}" for word in ("met", "not_met")]
+        commands = [f"delegate rule {self.handle} {criterion.id} {word}" for word in ("met", "not_met")]
         in_order = sorted(criterion.citations, key=lambda citation: _WORST_FIRST.index(citation.state))
         return CriterionView(
             id=criterion.id,
@@ -396,7 +395,7 @@ class _Details:
             level=criterion.level.replace("_", " ") if criterion.level else "",
             note="; ".join(notes),
             ruled=[self._ruling(ruling, criterion) for ruling in self._rulings if ruling.criterion == criterion.id],
-            commands=commands if is_judged and self._handle and self._room.has(_ROW_CHARS) else [],
+            commands=commands if is_judged and self.handle and self._room.has(_ROW_CHARS) else [],
             citations=self._rows(in_order, self._citation),
         )
 

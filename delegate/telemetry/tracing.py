@@ -199,7 +199,7 @@ class Workflow(Traced):
     def __init__(self, signals: Signals, name: str, *, run_id: str, tasks: int, depth: int) -> None:
         outer = current.get()
         self._is_item = outer is not None and outer.batch is not None and outer.batch is trace.get_current_span()
-        scope = Scope(signals, content.in_spans(), content.in_events())
+        scope = Scope(signals, *content.wanted())
         attributes = {
             names.AGENT_NAME: name,
             names.RUN_ID: redactor.text(run_id),
