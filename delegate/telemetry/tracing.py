@@ -267,7 +267,7 @@ class Agent(Traced):
 class Chat(Traced):
     """One request to a model. It has no span if the client's SDK is traced itself, which emits one."""
 
-    __slots__ = ("_is_judge", "_request", "_started", "_traced_elsewhere")
+    __slots__ = ("_request", "_started", "_traced_elsewhere")
 
     def __init__(self, scope: Scope, connection: Connection, request: ChatRequest) -> None:
         model = connection.model
