@@ -26,8 +26,9 @@ from delegate.batch.validate import ValidatedSource, validate
 from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task
-from delegate.types.errors import CallError, DelegateError, located
+from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import ChildDone, Event, EventSink, RunDone, RunStarted
+from delegate.types.faults import located
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
 """Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run

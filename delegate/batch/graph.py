@@ -12,7 +12,8 @@ from typing import cast
 from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.batch.references import filled, references
 from delegate.engine.needs import obstacle, stages, unknown_need
-from delegate.types.errors import CallError, located
+from delegate.types.errors import CallError
+from delegate.types.faults import located
 
 
 def check(items: Sequence[Item], *, left_out: frozenset[str] = frozenset()) -> list[list[Item]]:

@@ -14,7 +14,8 @@ from delegate._util.documents import Format, loads
 from delegate.batch.item import BadRow, Item, When
 from delegate.batch.templates import Templates
 from delegate.types import Task
-from delegate.types.errors import CallError, located
+from delegate.types.errors import CallError
+from delegate.types.faults import located
 from delegate.types.request import not_tasks
 
 LONGEST_LINE = 1 << 20

@@ -14,8 +14,7 @@ A host only has to handle `ConfigError`, and only while it sets up a `Delegator`
 never raises: errors are returned in `Report.error` or in a `TaskResult`.
 """
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Literal
 
 from delegate.types.codes import CallErrorCode, ProviderFault
@@ -69,16 +68,6 @@ class CallError(DelegateError):
         self.message = message
         self.field = field
         self.hint = hint
-
-
-@contextmanager
-def located(where: str) -> Generator[None]:
-    """Let a CallError of the block begin with where it is, such as `tasks.yaml: task 2`. Empty: leave it as it is."""
-    try:
-        yield
-    except CallError as error:
-        message = f"{where}: {error.message}" if where else error.message
-        raise CallError(error.code, message, field=error.field, hint=error.hint) from None
 
 
 class ConfigError(DelegateError):

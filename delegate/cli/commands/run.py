@@ -26,8 +26,9 @@ from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.workspace.folder import existing
 from delegate.types import Report, Task
-from delegate.types.errors import CallError, located
+from delegate.types.errors import CallError
 from delegate.types.events import EventSink
+from delegate.types.faults import located
 from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000

@@ -17,8 +17,8 @@ from delegate.cli.input.documents import read_document
 from delegate.contract.problems import KINDS, Problems, kind_fields
 from delegate.judging.validate import refuse_undecidable
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
-from delegate.types.errors import CallError, located
-from delegate.types.faults import error_text
+from delegate.types.errors import CallError
+from delegate.types.faults import error_text, located
 from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 
 

@@ -13,8 +13,8 @@ from delegate.cli.input.documents import is_document, name_of, read_document, re
 from delegate.cli.input.taskfile import read_criterion, typed_criterion
 from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
-from delegate.types.errors import CallError, located
-from delegate.types.faults import error_text
+from delegate.types.errors import CallError
+from delegate.types.faults import error_text, located
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
 _BULLET = re.compile(r"\s*[-*•]\s+")
