@@ -45,9 +45,7 @@ def document(name: str) -> str:
 
 def _events() -> Json:
     """One event of any kind. In the mode "serialization", all fields are required."""
-    kinds: dict[Any, str] = {
-        one: events.kind_of(one) for one in (*events.RunEvent.__args__, *events.TaskEvent.__args__)
-    }
+    kinds: tuple[Any, ...] = events.Event.__args__
     classes: tuple[Any, ...] = (*kinds, events.ToolRequest)
     for one in classes:
         one.__pydantic_config__ = ConfigDict(
@@ -57,12 +55,10 @@ def _events() -> Json:
     definitions = one_of["$defs"]
     for one in classes:
         definitions[one.__name__]["description"] = " ".join((one.__doc__ or "").split())
-    order = {kind: n for n, kind in enumerate(events.EventKind.__args__)}
-    ordered = sorted(kinds, key=lambda one: order[kinds[one]])
     return {
         "title": "Event",
         "description": "Something that happened in a run, as it is recorded and as hosts receive it.",
-        "oneOf": [{"$ref": f"#/$defs/{one.__name__}"} for one in ordered],
+        "oneOf": [{"$ref": f"#/$defs/{one.__name__}"} for one in kinds],
         "$defs": definitions,
     }
 

@@ -3,7 +3,6 @@
 The journal and the results file stay with the batch.
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 from delegate._util.cancellation import Cancellation
@@ -40,32 +39,3 @@ class Backend(Protocol):
         ...
 
     async def aclose(self) -> None: ...
-
-
-class DeferredBackend:
-    """Opens a backend on first use: a cluster takes seconds to start, and the tasks may be refused before that."""
-
-    def __init__(self, open: Callable[[], Backend]) -> None:
-        self._open = open
-        self._opened: Backend | None = None
-
-    @property
-    def capacity(self) -> int | None:
-        return self._backend.capacity
-
-    def next_handle(self) -> str | None:
-        return self._backend.next_handle()
-
-    async def run(
-        self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
-    ) -> TaskResult:
-        return await self._backend.run(item, handle=handle, cancellation=cancellation, on_event=on_event)
-
-    async def aclose(self) -> None:
-        if self._opened is not None:
-            await self._opened.aclose()
-
-    @property
-    def _backend(self) -> Backend:
-        self._opened = self._opened or self._open()
-        return self._opened

@@ -27,7 +27,8 @@ from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task
 from delegate.types.errors import CallError, DelegateError
-from delegate.types.events import Event, EventSink, RunDone, RunStarted
+from delegate.types.events import ChildDone, Event, EventSink, RunDone, RunStarted
+from delegate.types.faults import located
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
 """Sent to the loop by a running item: its outcome, the exception that ended it, or None if it was refused and can run
@@ -194,11 +195,8 @@ class Batch:
         config, source, results = self._config, self._config.source, self._config.results
         validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
         self.tally.total = validated.total
-        try:  # a graph holds all items in memory
+        with located(source.name):  # a graph holds all items in memory
             self._schedule = (Graph if validated.has_needs else InOrder)(source, validated.bad_rows)
-        except CallError as error:
-            message = f"{source.name}: {error.message}"
-            raise CallError(error.code, message, field=error.field, hint=error.hint) from None
         if config.resume:
             await self._resume(validated)
             return
@@ -375,7 +373,7 @@ class Batch:
             if sink is not None and self._consumer is not None:
                 self._consumer((sink, event))
 
-        return Consumer(receive, direct=True, kinds=None if sink is not None else {"child.done"})
+        return Consumer(receive, direct=True, kinds=None if sink is not None else {ChildDone})
 
     async def _record(self, outcome: ItemOutcome) -> None:
         try:

@@ -13,6 +13,7 @@ from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.batch.references import filled, references
 from delegate.engine.needs import obstacle, stages, unknown_need
 from delegate.types.errors import CallError
+from delegate.types.faults import located
 
 
 def check(items: Sequence[Item], *, left_out: frozenset[str] = frozenset()) -> list[list[Item]]:
@@ -23,11 +24,8 @@ def check(items: Sequence[Item], *, left_out: frozenset[str] = frozenset()) -> l
     """
     by_id = {item.id: item for item in items}
     for item in items:
-        try:
+        with located(f"task {item.id!r}" + (f" (row {item.row})" if item.row else "")):
             _check_item(item, left_out.union(by_id))
-        except CallError as error:
-            where = f"task {item.id!r}" + (f" (row {item.row})" if item.row else "")
-            raise CallError(error.code, f"{where}: {error.message}", field=error.field, hint=error.hint) from None
     needs = {id: [need for need in item.needs if need in by_id] for id, item in by_id.items()}
     return [[by_id[id] for id in stage] for stage in stages(needs)]
 

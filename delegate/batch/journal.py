@@ -199,9 +199,7 @@ class Journal:
         Raises CallError `unknown_batch`, or `batch_running` if the batch belongs to a process that is alive.
         """
         row = await self._row(run_id)
-        process = str(row[7])
-        claim = (_CLAIM, (this_process(), results, run_id, process))
-        if (process and is_alive(process)) or not await self._write(claim):
+        if _runs(row) or not await self._write((_CLAIM, (this_process(), results, run_id, str(row[7])))):
             message = f"batch {run_id} is running in another process"
             hint = "wait until it ends, or stop it, then resume"
             raise CallError("batch_running", message, field="resume", hint=hint)

@@ -77,24 +77,34 @@ class _WorkerSlot:
 class RayBackend:
     """A `Backend` on a Ray cluster. With neither `address` nor RAY_ADDRESS, it starts a cluster on this machine.
 
-    `workers` is the number of actors, by default the number of processors in the cluster. Raises ConfigError if Ray
-    isn't installed or the cluster can't be reached.
+    `workers` is the number of actors, by default the number of processors in the cluster. They start with the first
+    item: that takes seconds, and the tasks may be refused before. Raises ConfigError then if Ray isn't installed or the
+    cluster can't be reached.
     """
 
     def __init__(
         self, open_backend: OpenBackend, *, concurrency: int, address: str | None = None, workers: int | None = None
     ) -> None:
-        self._ray = _connect(address)
         self._open_backend = open_backend
-        processors = int(self._ray.cluster_resources().get("CPU", 1))
-        size = max(1, min(workers or processors, concurrency))
-        self._per_worker = -(-concurrency // size)
+        self._concurrency, self._address, self._workers = concurrency, address, workers
         self._item_numbers, self._worker_numbers = count(), count()
-        self._slots = [self._new_slot() for _ in range(size)]
+        self._ray: Any = None
+        self._slots: list[_WorkerSlot] = []
 
     @property
     def capacity(self) -> int | None:
+        self._start()
         return self._per_worker * len(self._slots)
+
+    def _start(self) -> None:
+        """Connect and start the workers, unless that was done already."""
+        if self._ray is not None:
+            return
+        self._ray = _connect(self._address)
+        processors = int(self._ray.cluster_resources().get("CPU", 1))
+        size = max(1, min(self._workers or processors, self._concurrency))
+        self._per_worker = -(-self._concurrency // size)
+        self._slots = [self._new_slot() for _ in range(size)]
 
     def next_handle(self) -> None:
         """None: a record is on the node where its child ran."""
@@ -102,6 +112,7 @@ class RayBackend:
     async def run(
         self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
     ) -> TaskResult:
+        self._start()
         number = next(self._item_numbers)
         slot = await self._slot_for(number)
         running = slot.actor.run.remote(number, item.id, item.row, item.task.model_dump_json())
@@ -125,6 +136,8 @@ class RayBackend:
 
     async def aclose(self) -> None:
         """Stop the workers. A cluster that was running before keeps running."""
+        if self._ray is None:
+            return
         for slot in self._slots:
             with contextlib.suppress(self._ray.exceptions.RayError, TimeoutError):
                 await asyncio.wait_for(slot.actor.aclose.remote(), 10)

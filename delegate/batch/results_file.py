@@ -101,7 +101,12 @@ class Table:
 
     @property
     def header(self) -> list[str]:
-        return list(self._row({}, self._named(self.inputs), self._outputs({}, None)))
+        cited = {name: [f"source.{name}"] for name in self.cited}
+        more = {
+            "row": [_column_of_input(name) for name in self.inputs if name != "id"],
+            "output": [column for name in self.outputs for column in (f"output.{name}", *cited.get(name, ()))],
+        }
+        return [column for name in COLUMNS for column in (name, *more.get(name, ()))]
 
     def cells(self, outcome: ItemOutcome) -> list[object]:
         """The cells of one outcome, each safe in a spreadsheet."""
@@ -117,33 +122,16 @@ class Table:
         line["structured_output"] = None if output is None else json.dumps(output, ensure_ascii=False)
         if line["cost_usd"] is not None:
             line["cost_usd"] = float(f"{line['cost_usd']:.4g}")
-        inputs = {column: outcome.input.get(name) for column, name in self._named(self.inputs).items()}
-        outputs = self._outputs(structured, outcome.result.verdict if outcome.result else None)
-        return [_cell(value) for value in self._row(line, inputs, outputs).values()]
+        verdict = outcome.result.verdict if outcome.result else None
+        line |= {_column_of_input(name): value for name, value in line.pop("input").items()}
+        line |= {f"output.{name}": structured.get(name) for name in self.outputs}
+        line |= {f"source.{name}": _source_of(name, self.cited, verdict) for name in self.cited}
+        return [_cell(line.get(column)) for column in self.header]
 
-    def _outputs(self, structured: Mapping[str, object], verdict: Verdict | None) -> dict[str, object]:
-        row: dict[str, object] = {}
-        for name in self.outputs:
-            row[f"output.{name}"] = structured.get(name)
-            if name in self.cited:
-                row[f"source.{name}"] = _source_of(name, self.cited, verdict)
-        return row
 
-    def _row(
-        self, line: Mapping[str, object], inputs: Mapping[str, object], outputs: Mapping[str, object]
-    ) -> dict[str, object]:
-        row: dict[str, object] = {}
-        for column in COLUMNS:
-            row[column] = line.get(column)
-            row |= inputs if column == "row" else outputs if column == "output" else {}
-        return row
-
-    @staticmethod
-    def _named(inputs: Sequence[str]) -> dict[str, str]:
-        """The columns of the input by their names in the results."""
-        reserved = (*COLUMNS, "")
-        prefixed = {name for name in inputs if name in reserved or name.startswith(("input.", "output.", "source."))}
-        return {f"input.{name}" if name in prefixed else name: name for name in inputs if name != "id"}
+def _column_of_input(name: str) -> str:
+    is_reserved = name in (*COLUMNS, "") or name.startswith(("input.", "output.", "source."))
+    return f"input.{name}" if is_reserved else name
 
 
 class ResultsFile:

@@ -19,7 +19,7 @@ from delegate.models.catalog import Model
 from delegate.records.history import Records
 from delegate.types import Task, TaskResult
 from delegate.types.errors import CallError
-from delegate.types.events import Event, EventKind, EventSink
+from delegate.types.events import ChildStarted, Event, EventSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class BatchRunner:
             if on_event is not None:
                 on_event(event)
 
-        kinds: Collection[EventKind] | None = {"child.started"}
+        kinds: Collection[type[Event]] | None = {ChildStarted}
         if on_event is not None:
             own_kinds = on_event.kinds if isinstance(on_event, Consumer) else None
             kinds = None if own_kinds is None else {*own_kinds, *kinds}

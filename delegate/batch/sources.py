@@ -15,6 +15,7 @@ from delegate.batch.item import BadRow, Item, When
 from delegate.batch.templates import Templates
 from delegate.types import Task
 from delegate.types.errors import CallError
+from delegate.types.faults import located
 from delegate.types.request import not_tasks
 
 LONGEST_LINE = 1 << 20
@@ -182,12 +183,10 @@ class TaskFile:
         return Item(_id(id), read, row, _needs(needs), cast("When", when), _goal_of(fields))
 
     def _header(self, lines: "_Lines") -> "tuple[list[str], Iterator[list[str]]]":
-        try:
-            first = next(lines)
-        except StopIteration:
-            raise self._empty_error() from None
-        except CallError as error:
-            raise CallError(error.code, f"{self.name}: the header: {error.message}", hint=error.hint) from None
+        with located(f"{self.name}: the header"):
+            first = next(lines, None)
+        if first is None:
+            raise self._empty_error()
         delimiter = max(",;\t", key=first.count)
         header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
         if duplicates := [name for name in header if header.count(name) > 1]:
@@ -203,12 +202,11 @@ class TaskFile:
         if not text.strip():
             raise self._empty_error()
         try:
-            document = _loads(text.decode(), "json" if self.path.suffix.lower() == ".json" else "yaml")
+            with located(self.name):
+                document = _loads(text.decode(), "json" if self.path.suffix.lower() == ".json" else "yaml")
         except UnicodeDecodeError:
             message = f"{self.name} can't be read: not UTF-8"
             raise CallError("unreadable_file", message, hint="save it as UTF-8") from None
-        except CallError as error:
-            raise CallError(error.code, f"{self.name}: {error.message}", hint=error.hint) from None
         return tasks_in(document, self.name)
 
     def _empty_error(self) -> CallError:

@@ -128,7 +128,7 @@ class CallProgress:
 def _activity(event: Event) -> str | None:
     """What the task does from this event on, or None if it goes on with what it did. A child can't add a line to it."""
     match event.kind:
-        case "child.started" | "child.usage" | "child.tool" | "claim.judged":
+        case "child.started" | "child.usage" | "child.tool" | "approval.answered" | "claim.judged":
             return "thinks"
         case "child.waiting":
             return WAITS[event.reason] if event.seconds is None else "thinks"
@@ -136,8 +136,6 @@ def _activity(event: Event) -> str | None:
             return f"{'uses' if event.text == event.tool else 'runs'} `{_quoted(event.text)}`"
         case "approval.asked":
             return f"waits for an approval of `{_quoted(event.text)}`"
-        case "approval.answered":
-            return "thinks"
         case "child.done" | "claim.made":
             return "is being checked"
         case "judge.waiting" if event.seconds is None:

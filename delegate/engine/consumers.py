@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from delegate._util.redaction import logger
-from delegate.types.events import Event, EventKind, EventSink
+from delegate.types.events import Event, EventSink
 
 SLOW_SECONDS = 0.1
 """A plain function that needs longer for one event gets the further ones in a thread."""
@@ -36,7 +36,7 @@ class Consumer(Generic[T]):
 
     Args:
         sink: The consumer's function. It gets one event at a time.
-        kinds: The kinds of events that it wants; None for all.
+        kinds: The classes of events that it wants; None for all.
         direct: Always call it on the event loop. For functions that return at once and belong to this loop.
         name: What log messages call it.
     """
@@ -45,7 +45,7 @@ class Consumer(Generic[T]):
         self,
         sink: Callable[[T], Any],
         *,
-        kinds: Collection[EventKind] | None = None,
+        kinds: Collection[type[Event]] | None = None,
         direct: bool = False,
         name: str = "",
     ) -> None:

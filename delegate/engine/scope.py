@@ -21,7 +21,7 @@ from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.types import Author, Tier
-from delegate.types.events import Event, EventKind
+from delegate.types.events import ChildText, Event
 from delegate.types.ports import SEARCH_WEB, Tool
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ class CallScope:
     thread: int = field(default_factory=threading.get_ident)
     """The thread of the loop, where consumers are called."""
 
-    def consumers_of(self, kind: EventKind) -> list[Consumer[Event]]:
-        """Those who receive events of this kind."""
-        if kind == "child.text" and not self.services.streams_text:
+    def consumers_of(self, kind: Callable[..., Event]) -> list[Consumer[Event]]:
+        """Those who receive events of this class."""
+        if kind is ChildText and not self.services.streams_text:
             return []
         return [consumer for consumer in self.consumers if consumer.kinds is None or kind in consumer.kinds]
 
@@ -140,5 +140,5 @@ class CallScope:
             with suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self.deliver, event)
             return
-        for consumer in self.consumers_of(event.kind):
+        for consumer in self.consumers_of(type(event)):
             consumer(event)

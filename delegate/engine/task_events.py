@@ -10,10 +10,13 @@ from delegate._util.redaction import logger, redactor
 from delegate.engine.scope import CallScope
 from delegate.types import JsonObject, TaskResult
 from delegate.types.events import (
+    CheckStarted,
+    ChildText,
+    ChildToolStarted,
     ChildWaiting,
-    EventKind,
     TaskDone,
     TaskEvent,
+    TaskQueued,
     WaitReason,
     from_json,
     kind_of,
@@ -21,7 +24,7 @@ from delegate.types.events import (
 )
 
 _log = logger(__name__)
-_NOT_RECORDED = frozenset[EventKind]({"task.queued", "child.text", "child.tool.started", "check.started", "task.done"})
+_NOT_RECORDED = (TaskQueued, ChildText, ChildToolStarted, CheckStarted, TaskDone)
 """The task's record has its beginning and end, and whole texts. What has started needs no record once it has ended."""
 _P = ParamSpec("_P")
 
@@ -43,12 +46,11 @@ class TaskEvents:
     def _send(self, make: Callable[..., TaskEvent], values: JsonObject | str) -> None:
         if self._has_ended and make is not TaskDone:  # of a child that was left behind
             return
-        kind, at = kind_of(make), time.time()
-        is_recorded, has_consumers = kind not in _NOT_RECORDED, bool(self._call.consumers_of(kind))
+        at, is_recorded, has_consumers = time.time(), make not in _NOT_RECORDED, bool(self._call.consumers_of(make))
         if not isinstance(values, str) and (is_recorded or has_consumers):
             values = dict(zip(values, redactor.value([*values.values()]), strict=True))
         if is_recorded:
-            self._call.services.records.event(self.handle, kind, values, at=at)
+            self._call.services.records.event(self.handle, kind_of(make), values, at=at)
         if not has_consumers:
             return
         run_id = self._call.context.run.id

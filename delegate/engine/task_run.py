@@ -49,7 +49,7 @@ from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.telemetry import operations
 from delegate.types import ChildRun, ErrorDetail, JsonObject, Task, TaskResult, Verdict
 from delegate.types.errors import CallError, DelegateError, ProviderError, WorkspaceTooLarge
-from delegate.types.events import ChildDone, ChildStarted, MessageDelivered, VerdictGiven, WaitReason
+from delegate.types.events import ChildDone, ChildStarted, ChildText, MessageDelivered, VerdictGiven, WaitReason
 from delegate.types.ports import Incoming
 
 if TYPE_CHECKING:
@@ -487,7 +487,7 @@ class TaskRun:
                 made=list(self.resumed.claims) if self.resumed else [],
             )
         incoming = Incoming()
-        if self.call.consumers_of("child.text"):
+        if self.call.consumers_of(ChildText):
             from delegate.engine.live_text import LiveText  # loaded only where it is shown
 
             incoming = LiveText(self.events.notify, redactor.text)

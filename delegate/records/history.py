@@ -31,7 +31,6 @@ from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store, explained, trouble_of
 from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, SentMessage, Task, TaskResult, Usage
 from delegate.types.errors import CallError, DelegateError
-from delegate.types.events import EventKind
 
 if TYPE_CHECKING:
     from delegate.budget.estimate import PastTask
@@ -308,7 +307,7 @@ class Records:
             self._next_cleanup = time.monotonic() + _CLEANUP_INTERVAL
             self._store.maintain(self._retention.step)
 
-    def event(self, handle: str, kind: EventKind, data: str | Mapping[str, Any], *, at: float) -> None:
+    def event(self, handle: str, kind: str, data: str | Mapping[str, Any], *, at: float) -> None:
         """Record an event of a task. It is committed up to a tenth of a second later, together with other writes.
 
         `data` are its fields as a JSON object, as a mapping or as text. `at` is in seconds since the epoch.

@@ -47,11 +47,11 @@ def report_page(view: ReportView, *, served: bool = False) -> Page:
         text = f"{text[:TEXT_CHARS]}\n[… {len(text) - TEXT_CHARS:,} more characters …]"
     # For each choice of a filter, the rule that hides all other rows. So filters need no script.
     rules = "".join(
-        f'body:has(#{menu.id} option[value="{choice.key}"]:checked) .task:not(.{choice.key}){{display:none}}\n'
+        f'body:has(#{menu.id} option[value="{key}"]:checked) .task:not(.{key}){{display:none}}\n'
         for menu in view.filters
-        for choice in menu.choices
+        for _, key, _ in menu.choices
     )
-    return _page("report.html", rules, served=served, live=served and view.live, view=view, text=text)
+    return _page("report.html", rules, served=served, live=served and view.state == "running", view=view, text=text)
 
 
 def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> Page:

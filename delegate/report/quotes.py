@@ -11,7 +11,7 @@ CONTEXT_CHARS = 700
 _MAX_QUOTE_CHARS = 4_000
 
 
-def find_quote(quote: str, text: str, place: str, *, context: int = CONTEXT_CHARS) -> Excerpt | None:
+def find_quote(quote: str, text: str, *, context: int = CONTEXT_CHARS) -> Excerpt | None:
     """The quote with the text around it; None if the text doesn't contain it.
 
     White space and typographic variants of quotes and dashes don't matter, and neither do characters that a reader
@@ -23,7 +23,7 @@ def find_quote(quote: str, text: str, place: str, *, context: int = CONTEXT_CHAR
         return None
     start, end = span
     first, last = max(0, start - context), min(len(source), end + context)
-    return Excerpt(place, source[first:start], source[start:end], source[end:last], first > 0, last < len(source))
+    return Excerpt(source[first:start], source[start:end], source[end:last], first > 0, last < len(source))
 
 
 def _find(quote: str, text: str) -> tuple[int, int] | None:

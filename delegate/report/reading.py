@@ -22,7 +22,7 @@ from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline
 from delegate.report.room import Room
 from delegate.report.tasks import code_of, task_view, unreadable, word_of
-from delegate.report.values import Choice, Filter, Pages, ReportView, RunLine, TaskView, Tone
+from delegate.report.values import Filter, Pages, ReportView, RunLine, TaskView, Tone
 from delegate.types import JsonObject, Ruling, TaskResult, Totals
 from delegate.types.errors import CallError
 from delegate.types.money import rough_usd
@@ -176,7 +176,6 @@ def _run_view(
         title=title if len(roots) == 1 else f"{title} and {len(roots) - 1:,} more",
         run_id=tasks[0].run_id,
         state="running" if live else "ended",
-        live=live,
         when=when(began),
         tally=_tally(totals.passed, len(roots)),
         tone=_tone(words),
@@ -206,7 +205,6 @@ def _batch_view(
         title=one_line(f"{batch.source}: {batch.title}", _TITLE_CHARS),
         run_id=batch.run_id,
         state=batch.state,
-        live=live,
         when=when(batch.began_at),
         tally=_tally(batch.passed, batch.total),
         tone=_tone(words) if batch.settled == batch.total else "run" if live else "warn",
@@ -225,14 +223,9 @@ def _shown(rows: Sequence[_Row]) -> dict[str, Any]:
         if row.outcome:
             given = {name: redactor.text(value) for name, value in row.outcome.input.items()}
             row.outcome = replace(row.outcome, input=given)
-    keys = _Keys(len(rows), [row.outcome for row in rows if row.outcome])
+    filters, classes = _filters(rows)
     views, courses = list[TaskView](), list[Course]()
-    for row in rows:
-        result = row.outcome.result if row.outcome else _result(row.record and row.record["result"])
-        verdict, state = (row.task.verdict, row.task.state) if row.task else (None, "running")
-        if row.outcome:
-            verdict, state = result and result.verdict and result.verdict.verdict, row.outcome.state
-        word = verdict or ("no verdict" if state in ("ended", "done") else state.replace("_", " "))
+    for row, of_row in zip(rows, classes, strict=True):
         view = _task_view(
             row.record,
             len(rows),
@@ -241,13 +234,13 @@ def _shown(rows: Sequence[_Row]) -> dict[str, Any]:
             depth=row.depth,
             outcome=row.outcome,
             rulings=row.rulings,
-            filters=keys.of(word, code_of(row.outcome, result), row.outcome),
+            filters=of_row,
         )
         views.append(view)
         if row.task is not None:
             events = (row.record or {}).get("events") or ()
             courses.append(Course(view.number, view.anchor, view.goal, row.task.began_at, row.end, events))
-    return {"tasks": views, "timeline": timeline(courses), "filters": keys.filters()}
+    return {"tasks": views, "timeline": timeline(courses), "filters": filters}
 
 
 def paged(items: Sequence[T], number: int, length: int) -> tuple[Sequence[T], Pages]:
@@ -328,38 +321,35 @@ def _counts(words: Sequence[tuple[str, Tone]], *, not_started: int = 0) -> list[
 # --------------------------------------------------------------------------------------------------------- filters
 
 
-class _Keys:
-    """Gives every value by which rows can be filtered a class, and counts the rows that have it."""
+def _filters(rows: Sequence[_Row]) -> tuple[list[Filter], list[str]]:
+    """The filters that tell rows apart, and for each row the classes by which they find it."""
+    if len(rows) < FILTERED_FROM:
+        return [], [""] * len(rows)
+    columns = _columns([row.outcome for row in rows if row.outcome])
+    values, filters, classes = [_filtered_by(row) for row in rows], list[Filter](), [list[str]() for _ in rows]
+    for n, name in enumerate(("verdict", "code", *columns)):
+        of_rows = [own.get(name, "") for own in values]
+        counts = Counter(of_rows)
+        keys = {value: f"k{n}-{place}" for place, value in enumerate(counts)}
+        for own, value in zip(classes, of_rows, strict=True):
+            own.append(keys[value])
+        choices = [(one_line(value, 60) or "(empty)", keys[value], count) for value, count in counts.items()]
+        filters += [Filter(f"f{n}", one_line(name, 40), choices)] if len(choices) > 1 else []
+    return filters, list(map(" ".join, classes))
 
-    def __init__(self, rows: int, outcomes: Sequence[ItemOutcome] = ()) -> None:
-        self._enabled = rows >= FILTERED_FROM
-        self._columns = _columns(outcomes)
-        self._keys: dict[str, dict[str, str]] = {name: {} for name in ("verdict", "code", *self._columns)}
-        self._counts = Counter[str]()
 
-    def of(self, word: str, code: str, outcome: ItemOutcome | None = None) -> str:
-        """The classes of one row."""
-        if not self._enabled:
-            return ""
-        values = {"verdict": word, "code": code or "none"}
-        values |= {name: outcome.input.get(name, "") if outcome else "" for name in self._columns}
-        classes: list[str] = []
-        for n, (name, value) in enumerate(values.items()):
-            classes.append(self._keys[name].setdefault(value, f"k{n}-{len(self._keys[name])}"))
-        self._counts.update(classes)
-        return " ".join(classes)
-
-    def filters(self) -> list[Filter]:
-        """The filters that tell rows apart."""
-        return [
-            Filter(
-                f"f{n}",
-                one_line(name, 40),
-                [Choice(one_line(value, 60) or "(empty)", key, self._counts[key]) for value, key in keys.items()],
-            )
-            for n, (name, keys) in enumerate(self._keys.items())
-            if len(keys) > 1
-        ]
+def _filtered_by(row: _Row) -> dict[str, str]:
+    """What a row can be filtered by: its verdict, its code, and the columns of the batch's file."""
+    result = row.outcome.result if row.outcome else _result(row.record and row.record["result"])
+    verdict, state = (row.task.verdict, row.task.state) if row.task else (None, "running")
+    if row.outcome:
+        verdict, state = result and result.verdict and result.verdict.verdict, row.outcome.state
+    word = verdict or ("no verdict" if state in ("ended", "done") else state.replace("_", " "))
+    return {
+        **(row.outcome.input if row.outcome else {}),
+        "verdict": word,
+        "code": code_of(row.outcome, result) or "none",
+    }
 
 
 def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:

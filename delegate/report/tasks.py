@@ -25,7 +25,6 @@ from delegate.report.values import (
     CriterionView,
     Excerpt,
     FileView,
-    RulingView,
     TaskView,
     Tone,
     TranscriptEvent,
@@ -121,7 +120,6 @@ def task_view(
         if criterion.id in latest and not _agrees(latest[criterion.id], criterion)
     ]
     why, is_of_criterion = _why(state, outcome, result)
-    handle = (record or {}).get("handle") or (result.handle if result else None)
     return TaskView(
         anchor=anchor,
         number=number,
@@ -145,12 +143,12 @@ def task_view(
         judging=list(_judging(verdict)),
         bill=task_bill(result) if result and room.has(_BLOCK_CHARS) else (),
         facts=list(_facts(record, result, outcome)) if room.has(_BLOCK_CHARS) else (),
-        calls=details.calls(),
-        looks=details.looks(),
+        calls=details.calls(details.receipts),
+        looks=details.calls(details.looks),
         files=details.files(),
         candidates=details.candidates(),
         steps=details.steps(),
-        more=f"delegate report {handle} -o task.html" if room.is_short and handle else "",
+        more=f"delegate report {details.handle} -o task.html" if room.is_short and details.handle else "",
         filters=filters,
     )
 
@@ -274,10 +272,10 @@ class _Details:
         self._task: JsonObject = record.get("task", {})
         self._events: Sequence[JsonObject] = record.get("events") or ()
         self._began = float(record.get("began_at") or 0)
-        self._handle = record.get("handle") or (result.handle if result else None)
-        self._receipts = recorded_calls(record)
+        self.handle = record.get("handle") or (result.handle if result else None)
+        self.receipts = recorded_calls(record)
         judge = self._verdict.judge if self._verdict else None
-        self._looks: Sequence[Receipt] = judge.looks if judge else ()
+        self.looks: Sequence[Receipt] = judge.looks if judge else ()
         self._left = LeftFiles(record.get("workspace"), self._task.get("workspace"))
 
     def _rows(self, items: Sequence[T], show: Callable[[T], V], most: int = _STEPS) -> list[V]:
@@ -318,13 +316,9 @@ class _Details:
         text = self._run.output if self._run else self._result.summary if self._result else latest_text(self._events)
         return self._room.take(text.strip(), _REPORT_CHARS)
 
-    def calls(self) -> list[CallView]:
-        """The tool calls with their results."""
-        return self._rows(self._receipts, self._call, _CALLS)
-
-    def looks(self) -> list[CallView]:
-        """What the judges looked at besides their pages."""
-        return self._rows(self._looks, self._call, _CALLS)
+    def calls(self, receipts: Sequence[Receipt]) -> list[CallView]:
+        """Tool calls of the child, or of a judge that looked at more than its page, with their results."""
+        return self._rows(receipts, self._call, _CALLS)
 
     def _call(self, receipt: Receipt) -> CallView:
         # Texts are shown as they are, everything else as JSON.
@@ -384,7 +378,7 @@ class _Details:
         notes = ["counts as a finding only"] if criterion.findings_only else []
         notes += [_HELD] if criterion.held_before and _HELD not in criterion.reason else []
         notes += [self._room.take(str(criterion.reading), _WORDS_CHARS)] if criterion.reading else []
-        commands = [f"delegate rule {self._handle} {criterion.id} {word}" for word in ("met", "not_met")]
+        commands = [f"delegate rule {self.handle} {criterion.id} {word}" for word in ("met", "not_met")]
         in_order = sorted(criterion.citations, key=lambda citation: _WORST_FIRST.index(citation.state))
         return CriterionView(
             id=criterion.id,
@@ -396,22 +390,22 @@ class _Details:
             code=criterion.code,
             reason=self._room.take(criterion.reason, _TEXT_CHARS),
             evidence=evidence if is_judged or not _repeats(criterion.reason, evidence) else "",
-            excerpt=self._excerpt(criterion, place) if evidence and place else None,
+            excerpt=self._excerpt(criterion) if evidence and place else None,
             place=place,
             level=criterion.level.replace("_", " ") if criterion.level else "",
             note="; ".join(notes),
             ruled=[self._ruling(ruling, criterion) for ruling in self._rulings if ruling.criterion == criterion.id],
-            commands=commands if is_judged and self._handle and self._room.has(_ROW_CHARS) else [],
+            commands=commands if is_judged and self.handle and self._room.has(_ROW_CHARS) else [],
             citations=self._rows(in_order, self._citation),
         )
 
-    def _excerpt(self, criterion: CriterionResult, place: str) -> Excerpt | None:
+    def _excerpt(self, criterion: CriterionResult) -> Excerpt | None:
         quote = criterion.evidence or ""
         if not self._room.has(_ROW_CHARS + len(quote)) or not (source := self._source(criterion)):
             return None
-        excerpt = find_quote(quote, source, place)
+        excerpt = find_quote(quote, source)
         if excerpt and not self._room.has(len(excerpt.before) + len(excerpt.after)):
-            return find_quote(quote, source, place, context=60)
+            return find_quote(quote, source, context=60)
         return excerpt
 
     def _source(self, criterion: CriterionResult) -> str | None:
@@ -420,7 +414,7 @@ class _Details:
         if kind == "output":
             return self._run.output if self._run else self._result.summary if self._result else None
         if kind in ("receipt", "look"):
-            calls = self._receipts if kind == "receipt" else self._looks
+            calls = self.receipts if kind == "receipt" else self.looks
             receipt = next((call for call in calls if str(call.n) == name), None)
             return receipt and f"{receipt.tool} {json.dumps(receipt.args, ensure_ascii=False)}\n{receipt.output}"
         if kind == "artifact":
@@ -471,13 +465,13 @@ class _Details:
             ],
         )
 
-    def _ruling(self, ruling: Ruling, criterion: CriterionResult) -> RulingView:
+    def _ruling(self, ruling: Ruling, criterion: CriterionResult) -> tuple[str, str, Tone]:
         self._room.has(_ROW_CHARS)
         sampling = ", drawn at random" if ruling.sampling == "random" else ""
         about = f", about {ruling.judge}" if ruling.judge else ""
         text = f"{ruling.ruled_by} ruled: {ruling.ruling.replace('_', ' ')} ({when(ruling.at)}{about}{sampling})"
         because = self._room.take(ruling.because.strip(), _WORDS_CHARS)
-        return RulingView(one_line(text, 300), because, "none" if _agrees(ruling, criterion) else "warn")
+        return one_line(text, 300), because, "none" if _agrees(ruling, criterion) else "warn"
 
 
 def _agrees(ruling: Ruling, criterion: CriterionResult) -> bool:

@@ -16,23 +16,11 @@ LaneKind = Literal["wait", "child", "check", "judge"]
 class Excerpt:
     """A quote within its source. `before` and `after` are the text around it."""
 
-    place: str
-    """Where it stands, in words: "the report", "haiku.txt", "tool call 3"."""
     before: str
     quote: str
     after: str
     cut_before: bool = False
     cut_after: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RulingView:
-    """What somebody said later about a criterion."""
-
-    text: str
-    because: str
-    tone: Tone
-    """A warning if it contradicts what was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +55,12 @@ class CriterionView:
     excerpt: Excerpt | None = None
     """The quote in its source. None if its source isn't on record, or doesn't contain it (any longer)."""
     place: str = ""
+    """Where a quote stands, in words: "the report", "haiku.txt", "tool call 3"."""
     level: str = ""
     """What it rests on, in words. Empty if it has no level."""
     note: str = ""
-    ruled: Sequence[RulingView] = ()
+    ruled: Sequence[tuple[str, str, Tone]] = ()
+    """What people said later about it, and why. The tone is a warning where they contradict what was decided."""
     commands: Sequence[str] = ()
     """With which a person rules on what a judge decided."""
     citations: Sequence[CitationView] = ()
@@ -229,21 +219,13 @@ class TaskView:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A value that a filter can select, with the class of its rows and their number."""
-
-    label: str
-    key: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Filter:
     """A filter for the rows: by verdict, by code, or by a column of the batch's file."""
 
     id: str
     label: str
-    choices: Sequence[Choice]
+    choices: Sequence[tuple[str, str, int]]
+    """The values that it can select, each with the class of its rows and their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +249,7 @@ class ReportView:
     title: str
     run_id: str
     state: str
-    live: bool
-    """Whether something is still running."""
+    """`running` as long as something is."""
     when: str
     tally: str
     """The first part of the headline: "2 of 3 PASS"."""

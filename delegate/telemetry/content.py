@@ -14,14 +14,10 @@ MAX_CHARS = 20_000
 """Of each text. What is left out is in the task's record."""
 
 
-def in_spans() -> bool:
-    """Whether the operator wants content in spans."""
-    return os.environ.get(names.CAPTURE_CONTENT, "").strip().lower() in names.CONTENT_IN_SPANS
-
-
-def in_events() -> bool:
-    """Whether the operator wants content in events."""
-    return os.environ.get(names.CAPTURE_CONTENT, "").strip().lower() in names.CONTENT_IN_EVENTS
+def wanted() -> tuple[bool, bool]:
+    """Whether the operator wants content in spans, and in events."""
+    setting = os.environ.get(names.CAPTURE_CONTENT, "").strip().lower()
+    return setting in names.CONTENT_IN_SPANS, setting in names.CONTENT_IN_EVENTS
 
 
 def text_of(text: str) -> str:

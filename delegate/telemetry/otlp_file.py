@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,10 +73,10 @@ class TraceFile(TracerProvider):
             self._file.close()
 
 
+@dataclass(eq=False)
 class _FileTracer(Tracer):
-    def __init__(self, file: TraceFile, scope: JsonObject) -> None:
-        self._file = file
-        self._scope = scope
+    _file: TraceFile
+    _scope: JsonObject
 
     def start_span(
         self,
@@ -89,7 +90,8 @@ class _FileTracer(Tracer):
         set_status_on_exception: bool = True,
     ) -> Span:
         parent = trace.get_current_span(context).get_span_context()
-        return _FileSpan(self._file, self._scope, name, parent, kind, attributes or {}, start_time or time.time_ns())
+        start = start_time or time.time_ns()
+        return _FileSpan(self._file, self._scope, name, parent, kind, dict(attributes or {}), start)
 
     @contextmanager
     def start_as_current_span(self, name: str, *args: Any, **kwargs: Any) -> Generator[Span]:  # type: ignore[override]
@@ -97,30 +99,24 @@ class _FileTracer(Tracer):
             yield span
 
 
+@dataclass(eq=False)
 class _FileSpan(Span):
     """A span, which is written when it ends."""
 
-    def __init__(
-        self,
-        file: TraceFile,
-        scope: JsonObject,
-        name: str,
-        parent: SpanContext,
-        kind: SpanKind,
-        attributes: Mapping[str, Any],
-        start: int,
-    ) -> None:
-        trace_id = parent.trace_id if parent.is_valid else _ids.getrandbits(128) or 1
+    _file: TraceFile | None
+    """None once it has ended."""
+    _scope: JsonObject
+    _name: str
+    _parent: SpanContext
+    _kind: SpanKind
+    _attributes: JsonObject
+    _start: int
+
+    def __post_init__(self) -> None:
+        trace_id = self._parent.trace_id if self._parent.is_valid else _ids.getrandbits(128) or 1
         self._context = SpanContext(trace_id, _ids.getrandbits(64) or 1, False, TraceFlags(TraceFlags.SAMPLED))
-        self._file: TraceFile | None = file
-        self._scope = scope
-        self._name = name
-        self._parent = parent
-        self._kind = kind
-        self._attributes = dict(attributes)
         self._events: list[JsonObject] = []
         self._status: JsonObject = {}
-        self._start = start
 
     def end(self, end_time: int | None = None) -> None:
         file, self._file = self._file, None

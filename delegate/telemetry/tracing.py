@@ -109,7 +109,7 @@ class Traced(Operation):
     @_guarded
     def _start(self) -> None:
         self._scope_token = current.set(self._scope)
-        attributes = {name: value for name, value in self._attributes.items() if value is not None}
+        attributes = _known(self._attributes)
         self._span = self._scope.signals.tracer.start_span(self._name, kind=self._kind, attributes=attributes)
         self._otel_token = otel_context.attach(trace.set_span_in_context(self._span))
 
@@ -131,7 +131,7 @@ class Traced(Operation):
         self._span.set_status(StatusCode.ERROR)
 
     def _set(self, attributes: Attributes) -> None:
-        self._span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+        self._span.set_attributes(_known(attributes))
 
     def _emit_verdict(self, verdict: Verdict) -> None:
         """Emit an event for each criterion, and one for the verdict. They belong to the span of the judged work."""
@@ -139,22 +139,22 @@ class Traced(Operation):
             self._emit(_criterion_attributes(result), result.reason)
         is_pass = verdict.verdict == "PASS"
         score = float(is_pass) if verdict.score is None else verdict.score
-        decision = {
+        decision: Attributes = {
             names.EVALUATION_NAME: "verdict",
             names.SCORE_LABEL: verdict.verdict,
             names.SCORE_VALUE: score,
             names.CODE: verdict.code,
             names.DECIDED_BY: verdict.decided_by,
             names.VERIFIED: verdict.verified,
+            names.LEVEL: verdict.level,
         }
-        if verdict.level is not None:
-            decision[names.LEVEL] = verdict.level
         self._emit(decision, verdict.reasoning)
         if instruments := self._scope.signals.instruments:
             labels = {names.VERDICT: verdict.verdict, names.CODE: verdict.code}
             instruments.verdicts.add(amount=1, attributes=labels)
 
     def _emit(self, attributes: Attributes, explanation: str) -> None:
+        attributes = _known(attributes)
         if self._scope.content_in_events and explanation:
             attributes = {**attributes, names.EXPLANATION: content.text_of(explanation)}
         receiver = self._scope.signals.logger
@@ -170,20 +170,22 @@ class Traced(Operation):
 
 
 def _criterion_attributes(result: CriterionResult) -> Attributes:
-    attributes: dict[str, Any] = {
+    score = float(result.outcome == "met") if result.score is None else result.score
+    return {
         names.EVALUATION_NAME: result.kind,
         names.SCORE_LABEL: result.outcome,
         names.CRITERION_ID: redactor.text(result.id),
         names.CODE: result.code,
         names.DECIDED_BY: result.decided_by,
+        names.SCORE_VALUE: score if result.outcome in ("met", "not_met") else None,
+        names.LEVEL: result.level,
+        names.ERROR_TYPE: result.code if result.outcome == "error" else None,
     }
-    if result.outcome in ("met", "not_met"):
-        attributes[names.SCORE_VALUE] = float(result.outcome == "met") if result.score is None else result.score
-    if result.level is not None:
-        attributes[names.LEVEL] = result.level
-    if result.outcome == "error":
-        attributes[names.ERROR_TYPE] = result.code
-    return attributes
+
+
+def _known(attributes: Attributes) -> Attributes:
+    """The attributes that have a value."""
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 class Workflow(Traced):
@@ -197,7 +199,7 @@ class Workflow(Traced):
     def __init__(self, signals: Signals, name: str, *, run_id: str, tasks: int, depth: int) -> None:
         outer = current.get()
         self._is_item = outer is not None and outer.batch is not None and outer.batch is trace.get_current_span()
-        scope = Scope(signals, content.in_spans(), content.in_events())
+        scope = Scope(signals, *content.wanted())
         attributes = {
             names.AGENT_NAME: name,
             names.RUN_ID: redactor.text(run_id),
@@ -265,7 +267,7 @@ class Agent(Traced):
 class Chat(Traced):
     """One request to a model. It has no span if the client's SDK is traced itself, which emits one."""
 
-    __slots__ = ("_is_judge", "_request", "_started", "_traced_elsewhere")
+    __slots__ = ("_request", "_started", "_traced_elsewhere")
 
     def __init__(self, scope: Scope, connection: Connection, request: ChatRequest) -> None:
         model = connection.model

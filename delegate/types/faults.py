@@ -1,6 +1,7 @@
-"""The errors that pydantic finds in a value, in one line."""
+"""What is said of errors in a value: those that pydantic finds, in one line, and where an error is."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import get_args
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from delegate.types.criteria import AnyCriterion
+from delegate.types.errors import CallError
 
 _KINDS = {get_args(model.model_fields["kind"].annotation)[0] for model in get_args(AnyCriterion)}
 _PLAIN = {
@@ -42,3 +44,13 @@ def _detail_text(detail: ErrorDetails, known: Sequence[str]) -> str:
     elif kind not in (*_PLAIN, "value_error"):
         problem = f"{'should be a list' if kind == 'tuple_type' else problem}, got {detail['input']!r:.60}"
     return f"`{path}` {problem}" if path else problem
+
+
+@contextmanager
+def located(where: str) -> Generator[None]:
+    """Let a CallError of the block begin with where it is, such as `tasks.yaml: task 2`. Empty: leave it as it is."""
+    try:
+        yield
+    except CallError as error:
+        message = f"{where}: {error.message}" if where else error.message
+        raise CallError(error.code, message, field=error.field, hint=error.hint) from None

@@ -77,12 +77,12 @@ def expand(text: str) -> JsonObject | None:
         return form(rest)
     if meant := _meant(word, rest):
         hint = f"did you mean `{meant}: …`? To have a judge decide the whole sentence, write `text: {_start(text)}`"
-        raise CallError("invalid_criterion", f"`{word}:` is not a short form of a criterion", hint=hint)
-    if word in _OBJECTS:
+    elif word in _OBJECTS:
         kind = "probe" if word == "probe" else "json_schema"
         hint = f'write an object with its fields, such as {{"kind": "{kind}", …}}; a sentence is `text: …`'
-        raise CallError("invalid_criterion", f"`{word}:` is not a short form of a criterion", hint=hint)
-    return None
+    else:
+        return None
+    raise CallError("invalid_criterion", f"`{word}:` is not a short form of a criterion", hint=hint)
 
 
 def criterion_of(text: str) -> JsonObject:

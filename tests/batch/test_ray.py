@@ -64,4 +64,4 @@ async def test_a_cancel_reaches_what_runs_on_the_workers() -> None:
 @pytest.mark.skipif(HAVE_RAY, reason="Ray is installed here")
 def test_without_ray_the_message_says_what_to_install() -> None:
     with pytest.raises(ConfigError, match=r"pip install '\.\[ray\]'"):
-        RayBackend(Delegator().batches.backend, concurrency=3)
+        _ = RayBackend(Delegator().batches.backend, concurrency=3).capacity

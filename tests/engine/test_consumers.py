@@ -11,7 +11,7 @@ from delegate import Delegator, Event, Task
 from delegate.batch.item import Item
 from delegate.engine import consumers
 from delegate.models.providers.scripted import Scripted
-from delegate.types.events import EventKind, EventSink
+from delegate.types.events import EventSink
 
 ALL = ["run.started", "task.queued", "child.started", "child.usage", "child.done", "verdict", "task.done", "run.done"]
 
@@ -27,7 +27,7 @@ def all_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("all_are_slow")
 async def test_a_slow_consumer_gets_the_others_in_order_in_a_thread(caplog: pytest.LogCaptureFixture) -> None:
-    got: list[tuple[EventKind, bool]] = []
+    got: list[tuple[str, bool]] = []
 
     def slow_display(event: Event) -> None:
         got.append((event.kind, threading.current_thread() is threading.main_thread()))
@@ -46,7 +46,7 @@ async def test_a_slow_consumer_gets_the_others_in_order_in_a_thread(caplog: pyte
 @pytest.mark.usefixtures("all_are_slow")
 async def test_a_run_ends_although_its_consumer_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "SETTLE_SECONDS", 0.05)
-    got: list[EventKind] = []
+    got: list[str] = []
     may_go_on, has_all = threading.Event(), threading.Event()
 
     def hang(event: Event) -> None:
@@ -71,7 +71,7 @@ async def test_a_full_queue_drops_events_and_says_so(
 ) -> None:
     monkeypatch.setattr(consumers, "MAX_QUEUED", 2)
     monkeypatch.setattr(consumers, "SETTLE_SECONDS", 0.05)
-    got: list[EventKind] = []
+    got: list[str] = []
     may_go_on = threading.Event()
 
     def hang(event: Event) -> None:
@@ -95,7 +95,7 @@ async def test_a_full_queue_drops_events_and_says_so(
 
 
 async def test_an_async_consumer_gets_all_events_one_after_the_other() -> None:
-    got: list[EventKind] = []
+    got: list[str] = []
     active = 0
 
     async def consume(event: Event) -> None:
@@ -121,7 +121,7 @@ async def test_an_async_consumer_gets_all_events_one_after_the_other() -> None:
 async def test_failures_of_a_consumer_are_logged_once(
     is_async: bool, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    got: list[EventKind] = []
+    got: list[str] = []
 
     def fail(event: Event) -> None:
         got.append(event.kind)
@@ -147,7 +147,7 @@ async def test_the_queue_of_a_loop_is_never_used_from_a_thread() -> None:
 
 @pytest.mark.usefixtures("all_are_slow")
 async def test_a_batch_moves_its_slow_consumers_to_one_thread(caplog: pytest.LogCaptureFixture) -> None:
-    got: list[EventKind] = []
+    got: list[str] = []
 
     def watch(item: Item) -> EventSink:
         return lambda event: got.append(event.kind)

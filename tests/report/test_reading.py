@@ -38,7 +38,7 @@ async def test_a_quote_is_shown_where_it_stands_in_its_file(home: Path) -> None:
     (task,) = (await recorded.view(home, report.run_id)).tasks
     (criterion,) = task.criteria
     assert criterion.excerpt is not None
-    assert (criterion.excerpt.place, criterion.excerpt.quote) == ("poem.txt", "Old  river,\nteach me")
+    assert (criterion.place, criterion.excerpt.quote) == ("poem.txt", "Old  river,\nteach me")
     assert criterion.excerpt.before == "first line\n"
     assert criterion.commands[0] == f"delegate rule {report.results[0].handle} c1 met"
 
@@ -52,18 +52,18 @@ async def test_a_quote_whose_file_is_gone_is_shown_without_its_source(home: Path
 
 
 def test_quotes_are_found_across_white_space_and_typography() -> None:
-    found = find_quote('it\'s "done"', "So it\u2019s\n\u201cdone\u201d.", "the report")
+    found = find_quote('it\'s "done"', "So it\u2019s\n\u201cdone\u201d.")
     assert found is not None
     assert found.quote == "it\u2019s\n\u201cdone\u201d"
-    assert find_quote("never said", "So it is.", "the report") is None
-    assert find_quote(" \u200b ", "So it is.", "the report") is None
-    assert find_quote("a (b [c", "x a (b [c y", "the report") is not None
+    assert find_quote("never said", "So it is.") is None
+    assert find_quote(" \u200b ", "So it is.") is None
+    assert find_quote("a (b [c", "x a (b [c y") is not None
 
 
 @pytest.mark.slow
 def test_a_quote_made_to_be_searched_for_long_is_not() -> None:
     started = time.process_time()
-    assert find_quote("a " * 1_999 + "b", "a  " * 100_000, "the report") is None
+    assert find_quote("a " * 1_999 + "b", "a  " * 100_000) is None
     assert time.process_time() - started < 0.5
 
 
@@ -122,7 +122,7 @@ async def test_a_lost_process_is_an_unknown_outcome_and_an_unknown_cost(home: Pa
     assert (view.tasks[1].word, view.tasks[1].tone) == ("OUTCOME UNKNOWN", "warn")
     assert view.figures[0].startswith("cost unknown (known part $")
     assert view.bill[-1].cost.startswith("unknown")
-    assert not view.live
+    assert view.state != "running"
 
 
 async def test_a_running_task_shows_what_it_did_so_far(home: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_running_task_shows_what_it_did_so_far(home: Path) -> None:
     recorded.reopen(home, report.results[0].handle)
     view = await recorded.view(home, report.run_id)
     (task,) = view.tasks
-    assert (view.live, task.word, task.report) == (True, "RUNNING", "I did the work.")
+    assert (view.state, task.word, task.report) == ("running", "RUNNING", "I did the work.")
     assert [call.tool for call in task.calls] == ["write_file"]
     assert view.figures[0].endswith(" so far")
     assert [one.outcome for one in task.criteria] == ["open"]
@@ -275,13 +275,13 @@ async def test_rulings_stand_at_their_criterion_and_in_the_row(home: Path) -> No
         await delegator.records.rule(report.results[1].handle or "", "c1", "not_met", by="Ana")
         await delegator.records.rule(report.results[1].handle or "", "c1", "met", by="Bo")
     disputed, settled = (await recorded.view(home, report.run_id)).tasks
-    (ruling,) = disputed.criteria[0].ruled
-    assert (ruling.text.partition(" (")[0], ruling.because, ruling.tone) == (
+    ((text, because, tone),) = disputed.criteria[0].ruled
+    assert (text.partition(" (")[0], because, tone) == (
         "Ana ruled: not met", "That is a city.", "warn",
     )  # fmt: skip
     assert (disputed.word, disputed.is_open) == ("PASS", True)
     assert disputed.why.endswith("; but Ana ruled c1 not met")
-    assert [one.tone for one in settled.criteria[0].ruled] == ["warn", "none"]
+    assert [tone for _, _, tone in settled.criteria[0].ruled] == ["warn", "none"]
     assert (settled.is_open, "ruled" in settled.why) == (False, False)
 
 
@@ -306,14 +306,14 @@ async def test_a_batch_is_filtered_by_verdict_code_and_column(home: Path) -> Non
     ]
     view = await recorded.view(home, await recorded.batch(Scripted(answer), rows))
     assert (view.kind, view.tally) == ("batch", "4 of 6 PASS")
-    assert {one.label: [(choice.label, choice.count) for choice in one.choices] for one in view.filters} == {
+    assert {one.label: [(value, count) for value, _, count in one.choices] for one in view.filters} == {
         "verdict": [("PASS", 4), ("FAIL", 2)],
         "code": [("met", 4), ("not_met", 2)],
         "region": [("EU", 3), ("US", 3)],
     }
     assert [task.is_open for task in view.tasks] == [task.word == "FAIL" for task in view.tasks]
     assert ("region", "US") in view.tasks[1].facts
-    key = view.filters[0].choices[1].key
+    _, key, _ = view.filters[0].choices[1]
     assert f'option[value="{key}"]:checked) .task:not(.{key}){{display:none}}' in await recorded.html(home, view.run_id)
 
 

@@ -13,7 +13,7 @@ from delegate._util import resources
 from delegate.batch.item import Item
 from delegate.engine import task_events
 from delegate.models.providers.scripted import Scripted
-from delegate.types.events import LIVE_CHARS, ChildTool, ChildUsage, EventKind, EventSink, as_json
+from delegate.types.events import LIVE_CHARS, ChildTool, ChildUsage, EventSink, as_json
 from tests.support.words import met_by, words
 
 WHOLE: Any = resources.schema("event")
@@ -25,7 +25,7 @@ SCHEMAS: dict[str, Any] = {
     for one in WHOLE["oneOf"]
 }
 """The part of the schema that is about each kind: the whole tries every kind on every event."""
-KINDS: tuple[EventKind, ...] = EventKind.__args__
+KINDS = [one.kind for one in Event.__args__]
 LONG = "I thought about it. " * 50
 CRITERIA = [{"kind": "regex", "pattern": "thought"}, "the report says that it was thought about"]
 
@@ -137,7 +137,7 @@ async def test_no_event_is_built_if_nobody_listens(monkeypatch: pytest.MonkeyPat
 
 async def test_a_batch_is_one_run_for_the_operators_consumer() -> None:
     live: list[Event] = []
-    items: list[EventKind] = []
+    items: list[str] = []
 
     def watch(item: Item) -> EventSink:
         return lambda event: items.append(event.kind)

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from delegate._util.cancellation import Cancellation
-from delegate.batch.backend import Backend, DeferredBackend
+from delegate.batch.backend import Backend
 from delegate.batch.batch import Batch
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
@@ -33,7 +33,7 @@ from delegate.types.events import EventSink
 
 
 class RerunName(StrEnum):
-    """Which finished tasks to run again."""
+    """Which finished tasks to run again. An enum, since typer takes no list of literals."""
 
     unknown = "unknown"
     fail = "fail"
@@ -171,7 +171,7 @@ def _plan(source: TaskFile, max_cost: float | None, format: Format, *, skip_bad:
 def _ray(address: str | None, concurrency: int, settings: Settings) -> Backend:
     from delegate.batch.ray import RayBackend
 
-    return DeferredBackend(partial(RayBackend, partial(engine_of, settings), concurrency=concurrency, address=address))
+    return RayBackend(partial(engine_of, settings), concurrency=concurrency, address=address)
 
 
 def _run(

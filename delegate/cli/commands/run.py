@@ -28,6 +28,7 @@ from delegate.sandbox.workspace.folder import existing
 from delegate.types import Report, Task
 from delegate.types.errors import CallError
 from delegate.types.events import EventSink
+from delegate.types.faults import located
 from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000
@@ -277,15 +278,11 @@ def _run(
     """Run the tasks, print the report, and copy the files of the children to `folder` if there is one."""
     settings, terminal = _raise_limits(load_settings(), tasks), at_terminal()
     for n, task in enumerate(tasks, start=1):
-        where = f"task {n}: " if len(tasks) > 1 else ""
-        if runner is not None:
-            _refuse_limits_with_runner(task, where)
-        try:
+        with located(f"task {n}" if len(tasks) > 1 else ""):
+            if runner is not None:
+                _refuse_limits_with_runner(task)
             if task.workspace is not None and task.workspace.path is not None:
                 existing(task.workspace.path)
-        except CallError as error:
-            error.message = where + error.message
-            raise
     for n, task in enumerate(tasks, start=1):
         if (chars := len(task.goal) + len(task.context or "")) > LONG_CHARS:
             delegator, source = Delegator(load_settings(), runner=runner), Listed([task], f"task {n}")
@@ -317,11 +314,11 @@ def _located(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
     return ((f"task {n}", task) for n, task in enumerate(tasks, start=1))
 
 
-def _refuse_limits_with_runner(task: Task, where: str) -> None:
+def _refuse_limits_with_runner(task: Task) -> None:
     """Raise CallError for fields that can't be enforced on a program, which makes its own model and tool calls."""
     for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
         if getattr(task, field) is not None:
-            message = f"{where}`{field}` can't be enforced with --runner, because the program calls its own model"
+            message = f"`{field}` can't be enforced with --runner, because the program calls its own model"
             hint = "remove this field; pass it as an option of the program instead"
             raise CallError("bad_task", message, field=field, hint=hint)
 

@@ -97,13 +97,13 @@ async def measure(delegator: Delegator, target: Target) -> tuple[Diagnostics, Js
     return Diagnostics(tuple(checks), can_call), profiles.of(target.model.id).learned()
 
 
+@dataclass(frozen=True, slots=True)
 class _EndpointProbe:
     """The steps of measuring one model. Each returns what it found."""
 
-    def __init__(self, target: Target, client: ChatClient, profiles: "EndpointProfiles") -> None:
-        self._target = target
-        self._client = client
-        self._profiles = profiles
+    _target: Target
+    _client: ChatClient
+    _profiles: "EndpointProfiles"
 
     @property
     def _profile(self) -> "Profile":

@@ -18,7 +18,7 @@ from delegate.contract.problems import KINDS, Problems, kind_fields
 from delegate.judging.validate import refuse_undecidable
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
 from delegate.types.errors import CallError
-from delegate.types.faults import error_text
+from delegate.types.faults import error_text, located
 from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
 
 
@@ -55,23 +55,21 @@ def read_task(data: object, *, where: str = "", base: Path | None = None) -> Tas
 
     Raises CallError.
     """
-    prefix = f"{where}: " if where else ""
-    if not isinstance(data, Mapping):
-        raise _bad(f"{prefix}not a task; write an object with at least `goal`")
-    fields = dict(cast("Mapping[str, object]", data))
-    try:
+    with located(where):
+        if not isinstance(data, Mapping):
+            raise _bad("not a task; write an object with at least `goal`")
+        fields = dict(cast("Mapping[str, object]", data))
         if isinstance(criteria := fields.get("acceptance_criteria"), list):
             listed = cast("list[object]", criteria)
             fields["acceptance_criteria"] = [typed_criterion(one) if isinstance(one, str) else one for one in listed]
         _refuse_unknown(fields)
-        task = Task.model_validate(fields)
+        try:
+            task = Task.model_validate(fields)
+        except ValidationError as error:
+            raise _bad(error_text(error)) from None
         task = _resolve_workspace(task, base) if base else task
         _refuse_undecidable(task)
-    except ValidationError as error:
-        raise _bad(prefix + error_text(error)) from None
-    except CallError as error:
-        raise CallError(error.code, prefix + error.message, field=error.field, hint=error.hint) from None
-    return task
+        return task
 
 
 def read_tasks(path: Path) -> tuple[Task, ...]:

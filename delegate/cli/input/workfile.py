@@ -14,7 +14,7 @@ from delegate.cli.input.taskfile import read_criterion, typed_criterion
 from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
 from delegate.types.errors import CallError
-from delegate.types.faults import error_text
+from delegate.types.faults import error_text, located
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
 _BULLET = re.compile(r"\s*[-*•]\s+")
@@ -62,10 +62,8 @@ def read_receipts(file: Path) -> list[Receipt]:
         items = [(location, _json(location, line)) for location, line in _lines(name, text)]
     if not items or not all(is_message(item) for _, item in items):
         return [_receipt(location, item) for location, item in items]
-    try:
+    with located(name):
         return receipts_in([cast("Mapping[str, object]", item) for _, item in items])
-    except CallError as error:
-        raise _located(error, name) from None
 
 
 def _in_file(file: Path) -> Iterator[LocatedCriterion]:
@@ -106,17 +104,13 @@ def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def typed(location: str, text: str) -> LocatedCriterion:
-    try:
+    with located(location):
         return LocatedCriterion(location, typed_criterion(text))
-    except CallError as error:
-        raise _located(error, location) from None
 
 
 def _criterion(criterion: LocatedCriterion) -> AnyCriterion:
-    try:
+    with located(criterion.location):
         return read_criterion(criterion.data)
-    except CallError as error:
-        raise _located(error, criterion.location) from None
 
 
 def _receipt(location: str, data: object) -> Receipt:
@@ -132,7 +126,3 @@ def _json(location: str, text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CallError("invalid_json", f"{location}: not valid JSON: {error}") from None
-
-
-def _located(error: CallError, location: str) -> CallError:
-    return CallError(error.code, f"{location}: {error.message}", field=error.field, hint=error.hint)

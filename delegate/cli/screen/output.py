@@ -50,18 +50,13 @@ def print_json(value: Any) -> None:
     print_as_is(as_json(value, indent=2))
 
 
-def print_jsonl(values: Iterable[Any]) -> None:
-    """One JSON value per line."""
-    for value in values:
-        print_as_is(as_json(value))
-
-
 def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = None) -> bool:
     """Print the document, or for jsonl its rows. For `pretty`, print nothing and return False."""
     if format is Format.json:
         print_json(document)
     elif format is Format.jsonl:
-        print_jsonl([document] if rows is None else rows)
+        for row in [document] if rows is None else rows:
+            print_as_is(as_json(row))
     return format is not Format.pretty
 
 

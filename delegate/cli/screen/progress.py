@@ -164,34 +164,26 @@ class RunProgress:
         else:
             mark = Text.assemble(_final_mark(branch.status, branch.verdict, branch.level), "  ")
         seconds = "" if branch.started is None else f"{(branch.ended or self._clock()) - branch.started:.1f} s"
+        doing = branch.doing if branch.verdict is None else ""
         counts = [counted(branch.calls, "call"), counted(branch.tools, "tool")]
         counts += [f"checks {branch.checks.count('met')}/{len(branch.checks)}"] if branch.checks else []
-        return _Line(
-            mark.append(f"{n + 1}. "),
-            Text(branch.title),
-            Text(branch.model, "cyan"),
-            Text(" · ".join(counts), "dim"),
-            Text(seconds, "dim"),
-            Text("" if branch.verdict is not None else branch.doing, "yellow"),
-        )
+        more = [Text(branch.model, "cyan"), Text(" · ".join(counts), "dim")]
+        return _Line(mark.append(f"{n + 1}. "), Text(branch.title), more, [Text(seconds, "dim"), Text(doing, "yellow")])
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The line of one task. What it is doing and its seconds are always shown; the title is cut, and the rest left out,
-    where there is no room.
-    """
+    """The line of one task."""
 
     mark: Text
     title: Text
-    model: Text
-    counts: Text
-    seconds: Text
-    doing: Text
+    """Cut where there is no room even without `more`."""
+    more: Sequence[Text]
+    """Left out where there is no room, the first ones first."""
+    always: Sequence[Text]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        title, more = self.title.copy(), [part for part in (self.model, self.counts) if part]
-        always = [part for part in (self.seconds, self.doing) if part]
+        title, more, always = self.title.copy(), list(filter(None, self.more)), list(filter(None, self.always))
         room = options.max_width - self.mark.cell_len - title.cell_len - sum(part.cell_len + 2 for part in always)
         while more and sum(part.cell_len + 2 for part in more) > room:
             more.pop(0)
