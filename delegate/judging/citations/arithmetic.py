@@ -43,12 +43,14 @@ class Calculations:
         self._texts, self._sources = list(texts), sources
         self.results = Text("")
         """The results, as if a source had them."""
+        self._days = frozenset[tuple[int, ...]]()
         self._work_out()
 
     def knowing(self, numbers: Iterable[Number]) -> "Calculations":
-        """The same, with more numbers that are known."""
-        more = copy(self)
-        more.results = Text("", self.results.values.union(*(number.values for number in numbers)))
+        """The same, with more numbers and dates that are known."""
+        more, known = copy(self), list(numbers)
+        more.results = Text("", self.results.values.union(*(number.values for number in known)))
+        more._days = self._days.union(*(number.exact for number in known))
         more._work_out()
         return more
 
@@ -69,7 +71,8 @@ class Calculations:
     def give(self, calculation: str, number: Number, *, one_in_words: bool) -> bool:
         """Whether a calculation is right and gives this number; one operand may stand in the source in words only."""
         for days, then in follow_from_dates(calculation):
-            is_given = number.exact & then.exact if then.exact else number.values & then.values
+            # A date, or the day or year of one, or how many days.
+            is_given = number.exact & then.exact if number.exact else number.values & then.values
             if is_given and all(map(self._is_known, days)):
                 return True
         tokens = list(_tokens(calculation))
@@ -132,6 +135,8 @@ class Calculations:
 
     def _is_known(self, number: Number) -> bool:
         """Whether a source has it, or 22 pence or percent for 0.22, 0.78 or 1.22."""
+        if number.exact & self._days:
+            return True
         factors = [value for value in number.values if 0 < value < 2 and value != 1]
         hundredths = (share * 100 for value in factors for share in (value, abs(1 - value)))
         changes = Number("", tuple((value, Fraction(0)) for value in hundredths))

@@ -18,29 +18,37 @@ _CALCULATION = re.compile(
 def follow_from_dates(calculation: str) -> list[tuple[Sequence[Number], Number]]:
     """What a calculation with dates gives, each behind the dates from which it follows; nothing if it is wrong.
 
-    It is like `2019-11-09 + 22 months + 3 days = 2021-09-12` or `2021-09-12 - 2019-11-09 = 673 days`.
+    It is like `2019-11-09 + 22 months + 3 days = 2021-09-12` or `2021-09-12 - 2019-11-09 = 673 days`. The first and the
+    last day of a month are left out of the dates, since one counts from these without any source.
     """
     match = _CALCULATION.fullmatch(calculation.strip())
     try:
-        return list(_from_steps(match) if match["steps"] else _between(match)) if match else []
+        found = list(_from_steps(match) if match["steps"] else _between(match)) if match else []
     except (ValueError, OverflowError):  # no such day
         return []
+    return [([_number(day) for day in days if not _ends_month(day)], then) for days, then in found]
 
 
-def _from_steps(match: re.Match[str]) -> Iterator[tuple[Sequence[Number], Number]]:
+def _from_steps(match: re.Match[str]) -> Iterator[tuple[Sequence[str], Number]]:
     day, steps = date.fromisoformat(match["first"]), _STEP.findall(match["steps"])
     for sign, count, unit in steps:
         day = _moved(day, int(sign + count), unit)
     if day.isoformat() == match["then"]:
-        first, then = _number(match["first"]), _number(match["then"])
-        yield [first], then
+        first, then = match["first"], match["then"]
+        yield [first], _number(then)
         yield from (([first, then], next(read_number(count))) for _, count, _ in steps)
 
 
-def _between(match: re.Match[str]) -> Iterator[tuple[Sequence[Number], Number]]:
+def _between(match: re.Match[str]) -> Iterator[tuple[Sequence[str], Number]]:
     start, end, count = date.fromisoformat(match["start"]), date.fromisoformat(match["end"]), int(match["count"])
     if _moved(start, count, match["unit"]) <= end < _moved(start, count + 1, match["unit"]):
-        yield [_number(match["start"]), _number(match["end"])], next(read_number(match["count"]))
+        yield [match["start"], match["end"]], next(read_number(match["count"]))
+
+
+def _ends_month(day: str) -> bool:
+    """Whether it is the first or the last day of its month."""
+    moment = date.fromisoformat(day)
+    return moment.day in (1, monthrange(moment.year, moment.month)[1])
 
 
 def _number(day: str) -> Number:

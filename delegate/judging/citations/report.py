@@ -498,8 +498,8 @@ def _row(fields: Sequence[tuple[str, str]]) -> _Block:
     text = "; ".join(f"{name}: {value}" if name else value for name, value in said if value)
     cells = [cell.replace(LABEL, "") for _, cell in fields]
     citing = [n for n, (_, cell) in enumerate(fields) if _SOURCE.search(cell)]
-    if len(citing) == 1 and not says_something(_LINK_LABEL.sub("", fields[citing[0]][1])):
-        cells[citing[0]] = "".join(_SOURCE.findall(cells[citing[0]]))  # links that stand for the whole row
+    if len(citing) == 1 and not any(map(str.isdigit, _LINK_LABEL.sub("", fields[citing[0]][1]))):
+        cells[citing[0]] = "".join(_SOURCE.findall(cells[citing[0]]))  # what is only about the sources of the row
     return _Block(text, cells=tuple(cells) or ("",), columns=tuple(name for name, _ in fields) or ("",))
 
 

@@ -27,7 +27,7 @@ from delegate.judging.submission import result
 from delegate.types import HOLDING, CriterionResult
 
 MOST_AT_ONCE = 20
-"""So many citations are put to a judge in one request."""
+"""So many citations are put to a judge in one request, if their sources fit there. Each is shown once."""
 PASSAGE_CHARS = 4_000
 """What is shown of one source."""
 _LEFT_OUT = "[… left out …]"
@@ -55,19 +55,26 @@ def questions(
     goal: str, examination: Examination, page_tokens: int
 ) -> list[tuple[JudgeQuestion, dict[str, Cited], Evidence]]:
     """The questions about the open citations, each with these by their ids, and with their sources."""
-    size = max(1, min(MOST_AT_ONCE, page_tokens // PASSAGE_CHARS))
+    size = max(1, page_tokens // PASSAGE_CHARS)
     bare = [Cited(statement, "", None, "opened", says=statement.shown) for statement in examination.bare]
     by_id = {f"{examination.criterion.id}.{n}": cited for n, cited in enumerate([*examination.open, *bare], start=1)}
-    ids = list(by_id)
-    chunks = [{id: by_id[id] for id in ids[n : n + size]} for n in range(0, len(ids), size)]
+    passages = {id: nearest(cited) if cited.source else "" for id, cited in by_id.items()}
+    chunks: list[dict[str, Cited]] = [{}]
+    shown = set[str]()
+    for id_, cited in by_id.items():
+        shown.add(passages[id_])
+        if len(shown) > size or len(chunks[-1]) == MOST_AT_ONCE:
+            chunks.append({})
+            shown = {passages[id_]}
+        chunks[-1][id_] = cited
     lacks = defaultdict[int, dict[str, None]](dict)
     for each in examination.open:
         lacks[id(each.statement)] |= dict.fromkeys(each.lacks)
-    return [_question(goal, chunk, lacks) for chunk in chunks]
+    return [_question(goal, chunk, passages, lacks) for chunk in chunks if chunk]
 
 
 def _question(
-    goal: str, cited: Mapping[str, Cited], lacks: Mapping[int, Iterable[str]]
+    goal: str, cited: Mapping[str, Cited], passages: Mapping[str, str], lacks: Mapping[int, Iterable[str]]
 ) -> tuple[JudgeQuestion, dict[str, Cited], Evidence]:
     """`lacks` has the numbers that no source of a statement has, by the identity of the statement."""
     page: dict[str, str] = {}
@@ -79,14 +86,13 @@ def _question(
             page[f"address {id_}"] = "none: the report names no source for it"
             continue
         host = f" (answered by {each.source.answered_by})" if each.source.answered_by else ""
-        shown = nearest(each)
-        extent = "parts of it are shown" if _LEFT_OUT in shown else "all of it is shown"
+        extent = "parts of it are shown" if _LEFT_OUT in passages[id_] else "all of it is shown"
         page[f"address {id_}"] = _cleaned(f"{each.target}{host}: {extent}")
-        name, source = f"source {id_}", _cleaned(shown)
+        name, source = f"source {id_}", _cleaned(passages[id_])
         first = names.setdefault(source, name)
         sources[name] = source
         if lacking := tuple(lacks.get(id(each.statement), ())):
-            page[f"missing {id_}"] = "\n".join(lacking)
+            page[f"missing {id_}"] = _cleaned("\n".join(lacking))
         page[name] = source if first == name else f"the same as `{first}`"
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."

@@ -368,6 +368,8 @@ BUILT = fetched("Contract: 9 November 2018, for 12 months. Opened on 12.09.2021.
         ("It was due on 9 November 2019", ("2019-11-9", "", "2018-11-09 + 12 months = 2019-11-09"), "met"),
         ("It was due on 8 November 2019", ("2019-11-8", "", "2018-11-09 + 12 months = 2019-11-09"), "not_met"),
         ("It was due on 8 November 2019", ("2019-11-8", "12 months", ""), "not_met"),
+        ("28 days were left of that month", ("28", "", "2018-11-30 - 2018-11-02 = 28 days"), "not_met"),
+        ("21 days were left of that month", ("21", "", "2018-11-30 - 2018-11-09 = 21 days"), "met"),
         ("It is of 1963-04-01", ("1963-04-01", "昭和38年4月1日", ""), "met"),
         ("It opened on 2021-09-13", ("2021-09-13", "Opened on 12.09.2021", ""), "not_met"),
     ],
