@@ -383,7 +383,12 @@ class Records:
         and receipts), `result`, `messages` (see `SentMessage`) and `events` (see `delegate.types.events`). `run` and
         `result` are None until the task has ended; events appear while it runs.
         """
-        return await self._query(lambda connection: _read(connection, handle))
+        return (await self.read_all([handle]))[0]
+
+    async def read_all(self, handles: Sequence[str]) -> list[JsonObject | None]:
+        """The same of several tasks, in their order."""
+        records = await self._query(lambda connection: [_read(connection, handle) for handle in handles])
+        return [None] * len(handles) if records is None else records
 
     async def send_message(self, handle: str, text: str) -> SentMessage:
         """Send a message to the child of a task, which may run in another process. It is stored when this returns.

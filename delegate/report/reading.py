@@ -76,8 +76,9 @@ class Reports:
         if len(rows) > PAGE_TASKS:  # what didn't pass is on the first pages
             rows.sort(key=lambda row: row.passed)
         shown, pages = paged(rows, page, PAGE_TASKS)
-        for row in shown:
-            row.record, row.rulings = await self._records.read(row.handle), rulings.get(row.handle, ())
+        records = await self._records.read_all([row.handle for row in shown])
+        for row, record in zip(shown, records, strict=True):
+            row.record, row.rulings = record, rulings.get(row.handle, ())
         if batch is not None:
             return await run_in_thread(lambda: _batch_view(batch, outcomes, shown, pages))
         others = await self._records.endings([row.handle for row in rows if row.record is None])

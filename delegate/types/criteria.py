@@ -297,12 +297,13 @@ class CitationsCriterion(CriterionBase):
             "paragraph": " Each paragraph or list item that claims something cites one.",
             "row": " Each row of a table, or object of JSON, cites at least one.",
         }[self.every]
-        hosts = f", all of {', '.join(self.hosts)}," if self.hosts else ""
-        sources = f"{self.min} source{'' if self.min == 1 else 's'}{hosts}"
+        hosts = f" of {' and '.join(self.hosts)}" if self.hosts else ""
+        times = "once" if self.min == 1 else f"{self.min} times"
         return (
-            f"{self.file or 'the report'} cites at least {sources} by link, numbered note or path.{each} Each source "
-            "was opened before. Quoted passages stand in their source literally. Numbers and dates stand there in "
-            "digits or words, are the task's own, or follow from what stands there; it is best to show how (2 + 3 = 5)"
+            f"{self.file or 'the report'} cites sources{hosts} at least {times}, by link, numbered note or path.{each} "
+            "Each source was opened before. Quoted passages stand in their source literally. Numbers and dates stand "
+            "there in digits or words, are the task's own, or follow from what stands there; it is best to show how "
+            "(2 + 3 = 5)"
         )
 
 

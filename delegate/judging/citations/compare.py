@@ -44,10 +44,13 @@ QUOTED = re.compile(
 _QUOTED_INWARD = re.compile(r"»([^«»]+)«")
 _OMISSION = re.compile(r"\s*(?:\[[^\]]{0,80}\]|\(\.\.\.\)|\.\.\.)\s*")
 _AT_END = " .,;:!?。、，！？"
+_BETWEEN_NUMBERS = re.compile(r"(?<=\d)，(?!\d{3}(?!\d))(?=\d)|(?<=\d{4})，(?=\d)")
+"""A full-width comma that isn't one of thousands."""
 
 
 def plain(text: str) -> str:
     """The text for comparisons: NFKC, plain quotes and dashes, single spaces, no links or characters without width."""
+    text = _BETWEEN_NUMBERS.sub(", ", text) if "，" in text else text
     text = unicodedata.normalize("NFKC", text.translate(_FOLDED)).translate(_FOLDED)
     text = "".join(c for c in text if unicodedata.category(c) != "Cf") if not text.isascii() else text
     return _CJK_SPACE.sub("", " ".join(_LINK.sub(r"\1", text).split()))

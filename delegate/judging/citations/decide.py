@@ -50,7 +50,7 @@ _NAME_WORDS, _NAME_WIDTH = 4, 40
 """A quoted passage of no more words and columns may be a name or a title; without spaces, of half as many columns."""
 _BESIDE = 20
 """So many characters at most, and a bracket, are between a translation and its original."""
-_YEAR = re.compile("(?:19|20)[0-9]{2}")
+YEAR = re.compile("(?:19|20)[0-9]{2}")
 _BETWEEN_MARKS = re.compile(rf"((?:{MARK}[\s,;()\[\]（）【】.]*)+)")
 
 
@@ -411,7 +411,7 @@ def _may_claim_nothing(statement: Statement, cited: Iterable[Cited]) -> bool:
     it may be of later ones that nothing was found, and today's date, which reports bear.
     """
     texts = [Text(date.today().isoformat()), *(each.source.text for each in cited if each.source is not None)]
-    is_of_figures = any(not _YEAR.fullmatch(number) for number in missing(statement.text, texts))
+    is_of_figures = any(not YEAR.fullmatch(number) for number in missing(statement.text, texts))
     return not (statement.cells or is_of_figures or _long_quotes(statement.text))
 
 

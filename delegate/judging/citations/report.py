@@ -32,7 +32,9 @@ MAX_DEPTH = 20
 _AROUND = 40
 """So many characters around the end of a sentence are looked at."""
 
-_URL = re.compile(r"https?://[^\s<>\"“”„«»「」『』（）。、，；|`\\^{}\ufffc\u2028]+", re.IGNORECASE)
+_URL = re.compile(
+    r"https?://(?:(?![;,|]https?://)[^\s<>\"“”„«»「」『』（）。、，；|`\\^{}\ufffc\u2028])+", re.IGNORECASE
+)
 _NOT_AT_END = ".,;:!?'*_~…："
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 _HREF = re.compile(r"<a\s[^>]{0,500}?href=[\"']?([^\"'\s>]{1,4000})", re.IGNORECASE)

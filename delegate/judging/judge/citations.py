@@ -16,7 +16,7 @@ from delegate._util.redaction import redactor
 from delegate._util.resources import reply_schema, text
 from delegate.judging.citations.arithmetic import Calculations
 from delegate.judging.citations.compare import Number, Text, missing, numbers, plain
-from delegate.judging.citations.decide import Cited, Examination, decided, not_there
+from delegate.judging.citations.decide import YEAR, Cited, Examination, decided, not_there
 from delegate.judging.citations.report import MARK
 from delegate.judging.judge import prompt
 from delegate.judging.judge.evidence import Evidence
@@ -194,6 +194,8 @@ def _shown(item: MissingAnswer, cited: Cited, calculations: Calculations) -> Num
     words, what = plain(item.words), plain(item.what)
     number = next(numbers(what), None)
     has_words = cited.source is not None and any(map(str.isalpha, words)) and words in cited.source.text.plain
+    if number is not None and not (words or item.calculation):
+        return number if YEAR.fullmatch(what) else None  # nothing is known of that year
     if number is not None and item.calculation:
         is_usable = has_words or not words
         return number if is_usable and calculations.give(item.calculation, number, one_in_words=has_words) else None

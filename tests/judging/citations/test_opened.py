@@ -286,6 +286,8 @@ def showing(*numbers: tuple[str, str, str]) -> Callable[[ChatRequest], str]:
     [
         (NINETEEN, ("19", "dix-neuf", ""), "met"),
         (NINETEEN, ("19", "", ""), "not_met"),
+        (f"It says nothing of 2018 ({MILL}).", ("2018", "", ""), "met"),
+        (f"It says nothing of 2018 ({MILL}).", ("2017", "", ""), "not_met"),
         (NINETEEN, ("18", "dix-neuf", ""), "not_met"),  # not what is asked for
         (NINETEEN, ("19", "vingt-deux", ""), "not_met"),  # these words aren't there
         (NINETEEN, ("19", "46", ""), "not_met"),  # no words
@@ -413,6 +415,12 @@ async def test_a_column_of_links_is_the_source_of_its_rows() -> None:
     assert statements == ["Mill: Corran; Tonnes: 84,600; Sources: figures, staff"] * 2
 
 
+@pytest.mark.parametrize("between", [";", ",", "; ", "|"])
+async def test_urls_may_be_joined_without_spaces(between: str) -> None:
+    (row,) = statements(f'mill,source\nCorran,"{MILL}{between}{STAFF}"\n', is_csv=True, files=(), every="row")
+    assert row.targets == (MILL, STAFF)
+
+
 async def test_a_date_with_spaces_ends_no_sentence() -> None:
     said = f"기사는 80만 톤이라고 했다(해온일보 2025. 3. 12., {MILL}). 그 제분소는 84,600톤이다({MILL})."
     (first, second) = statements(said, is_csv=False, files=(), every="claim")
@@ -442,6 +450,7 @@ PRICES = fetched("Resole 74.00, rand 22.00, post 7.50. Built in 1921; 1 250 000 
         (f"Without the quay: 1 250 000 € − 75 000 € = 1 175 000 € ({MILL}).", "met"),
         (f"The rand is 22 / 74 = 29.7 % of it; twice that is 2 × 22.00 = 44.00 ({MILL}).", "met"),
         (f"鞋底 74 元 + 边条 22 元 = 96 元（{MILL}）。", "met"),
+        (f"其中74，1921年建，１，２５０，０００欧元（{MILL}）。", "met"),
         (f"22.00−74.00=−52.00、−52÷74×100=−70.3%、75 000÷74=+1 013.5 ({MILL}).", "met"),
         (f"22.00−74.00=−53.00 ({MILL}).", "not_met"),
         (f"It costs 74.00 + 22.00 + 7.50 = 105.30 ({MILL}).", "not_met"),  # wrong
