@@ -56,8 +56,7 @@ def questions(
 ) -> list[tuple[JudgeQuestion, dict[str, Cited], Evidence]]:
     """The questions about the open citations, each with these by their ids, and with their sources."""
     size = max(1, page_tokens // PASSAGE_CHARS)
-    bare = [Cited(statement, "", None, "opened", says=statement.shown) for statement in examination.bare]
-    by_id = {f"{examination.criterion.id}.{n}": cited for n, cited in enumerate([*examination.open, *bare], start=1)}
+    by_id = _asked(examination)
     passages = {id: nearest(cited) if cited.source else "" for id, cited in by_id.items()}
     chunks: list[dict[str, Cited]] = [{}]
     shown = set[str]()
@@ -71,6 +70,18 @@ def questions(
     for each in examination.open:
         lacks[id(each.statement)] |= dict.fromkeys(each.lacks)
     return [_question(goal, chunk, passages, lacks) for chunk in chunks if chunk]
+
+
+def _asked(examination: Examination) -> dict[str, Cited]:
+    """What a judge is asked about, by id. What a statement has from one source several times is asked once."""
+    bare = [Cited(statement, "", None, "opened", says=statement.shown) for statement in examination.bare]
+    first: dict[tuple[int, str, str], str] = {}
+    by_id = {f"{examination.criterion.id}.{n}": cited for n, cited in enumerate([*examination.open, *bare], start=1)}
+    return {id_: cited for id_, cited in by_id.items() if first.setdefault(_place(cited), id_) == id_}
+
+
+def _place(cited: Cited) -> tuple[int, str, str]:
+    return id(cited.statement), cited.says, cited.target
 
 
 def _question(
@@ -150,9 +161,17 @@ def _answered(cited: Cited, answer: CriterionAnswer, name: str, evidence: Eviden
 
 def combined(examination: Examination, answers: Sequence[Answered]) -> CriterionResult:
     """The result of the criterion from the answers to all questions, in their order."""
-    left = (answer.cited for answer in answers)
-    cited = [next(left) if each.is_open else each for each in examination.cited]
-    no_claims = [each for each, answer in zip(examination.bare, left, strict=True) if answer.state == "supported"]
+    found = {_place(answer.cited): answer.cited for answer in answers}
+    cited: list[Cited] = []
+    for each in examination.cited:
+        same = found[_place(each)] if each.is_open else each
+        cited.append(replace(each, state=same.state, reason=same.reason, evidence=same.evidence, code=same.code))
+    bare = {
+        id(answer.cited.statement)
+        for answer in answers
+        if answer.cited.state == "supported" and not answer.cited.target
+    }
+    no_claims = [each for each in examination.bare if id(each) in bare]
     given, worked_out, calculations = _given(answers, examination.calculations)
     for n, each in enumerate(cited):
         missed = [one for one in each.lacks if one not in given[id(each.statement)]]

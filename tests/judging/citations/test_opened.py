@@ -328,6 +328,18 @@ async def test_a_judge_is_told_which_numbers_code_did_not_find() -> None:
     assert "<<<missing" not in asked[0]
 
 
+async def test_a_source_that_is_named_twice_in_a_sentence_is_judged_once() -> None:
+    asked: list[list[str]] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(asked_ids(request))
+        return agreeing(request)
+
+    found = await judged(f"It has 46 hectares ({MILL}) and 46 fields ({MILL}), since 1841 ({STAFF}).", WORDED,
+                         fetched("Since 1841.", url=STAFF), judge=judge)  # fmt: skip
+    assert (asked, states(found)) == ([["c1.1", "c1.3"]], ["supported"] * 3)
+
+
 async def test_one_of_the_sources_of_a_statement_is_enough_for_a_number() -> None:
     other = "https://mill.test/staff"
     report = f"It has 19 people on its staff and 46 hectares ({MILL}, {other})."
