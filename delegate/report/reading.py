@@ -79,10 +79,11 @@ class Reports:
         records = await self._records.read_all([row.handle for row in shown])
         for row, record in zip(shown, records, strict=True):
             row.record, row.rulings = record, rulings.get(row.handle, ())
+            row.result = _result(record["result"]) if record else None
         if batch is not None:
             return await run_in_thread(lambda: _batch_view(batch, outcomes, shown, pages))
         others = await self._records.endings([row.handle for row in rows if row.record is None])
-        results = {row.handle: _result(row.record["result"]) for row in rows if row.record}
+        results = {row.handle: row.result for row in rows if row.record}
         results |= {handle: _result(ending.result) for handle, ending in others.items()}
         return await run_in_thread(lambda: _run_view(kind, rows, results, shown, pages))
 
@@ -107,6 +108,8 @@ class _Row:
     depth: int = 0
     record: JsonObject | None = None
     """What is on record of it, if it is shown."""
+    result: TaskResult | None = None
+    """That of the record, if it can be read."""
     rulings: Sequence[Ruling] = ()
 
     @property
@@ -234,6 +237,7 @@ def _shown(rows: Sequence[_Row]) -> dict[str, Any]:
             number=row.number,
             depth=row.depth,
             outcome=row.outcome,
+            result=row.result,
             rulings=row.rulings,
             filters=of_row,
         )

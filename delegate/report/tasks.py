@@ -100,13 +100,18 @@ def task_view(
     number: str,
     depth: int = 0,
     outcome: ItemOutcome | None = None,
+    result: TaskResult | None = None,
     rulings: Sequence[Ruling] = (),
     filters: str = "",
 ) -> TaskView:
-    """What a report shows of a task: of its record and the rulings on it, of its outcome in a batch, or of both."""
-    result = outcome.result if outcome else None
+    """What a report shows of a task: of its record and the rulings on it, of its outcome in a batch, or of both.
+
+    `result` is that of the record, if it can be read.
+    """
     if record is not None and record["result"]:
-        result = TaskResult.model_validate(record["result"])
+        result = result or TaskResult.model_validate(record["result"])
+    else:
+        result = outcome.result if outcome else None
     verdict = result.verdict if result else None
     state = record["state"] if record else "outcome_unknown"
     word, tone = word_of(state, outcome, result)

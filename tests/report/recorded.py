@@ -122,6 +122,14 @@ def query(home: Path, sql: str, *values: object) -> tuple[Any, ...]:
         return connection.execute(sql, values).fetchone()
 
 
+def parse_all(home: Path) -> None:
+    """Read and parse what is on record of all tasks, which is the least work that a page can be."""
+    with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
+        for texts in connection.execute("SELECT task, run, result FROM tasks"):
+            for text in texts:
+                json.loads(text)
+
+
 def reopen(home: Path, handle: str | None, process: str | None = None) -> None:
     """Remove the result of a task, as if it were running; with another process, as if that had been lost."""
     empty = "ended_at = NULL, status = NULL, verdict = NULL, cost_usd = NULL, run = NULL, result = NULL"

@@ -104,11 +104,14 @@ async def test_a_long_output_is_cut_with_a_command_for_the_rest(home: Path) -> N
 
 
 @pytest.mark.slow
-async def test_a_thousand_tasks_take_under_two_seconds_and_three_megabytes(home: Path) -> None:
+async def test_a_thousand_tasks_take_forty_times_as_long_as_their_json_and_three_megabytes(home: Path) -> None:
     run_id = await recorded.thousand(home)
     started = time.process_time()
+    for _ in range(10):
+        recorded.parse_all(home)
+    parsed = time.process_time()
     html = await recorded.html(home, run_id)
-    assert time.process_time() - started < 2
+    assert time.process_time() - parsed < 4 * (parsed - started)
     assert len(html.encode()) < 3_000_000
     assert html.count('<details class="task ') == 1_000
     assert html.count('class="chip fail"') == 250
