@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -17,7 +18,7 @@ from delegate.batch.item import ItemOutcome
 from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
 from delegate.contract.amounts import percent
-from delegate.records.history import Records, RunSummary, TaskSummary
+from delegate.records.history import Ending, Records, RunSummary, TaskSummary
 from delegate.report.amounts import duration, money, run_bill, when
 from delegate.report.lanes import Course, timeline
 from delegate.report.room import Room
@@ -79,13 +80,10 @@ class Reports:
         records = await self._records.read_all([row.handle for row in shown])
         for row, record in zip(shown, records, strict=True):
             row.record, row.rulings = record, rulings.get(row.handle, ())
-            row.result = _result(record["result"]) if record else None
         if batch is not None:
             return await run_in_thread(lambda: _batch_view(batch, outcomes, shown, pages))
         others = await self._records.endings([row.handle for row in rows if row.record is None])
-        results = {row.handle: row.result for row in rows if row.record}
-        results |= {handle: _result(ending.result) for handle, ending in others.items()}
-        return await run_in_thread(lambda: _run_view(kind, rows, results, shown, pages))
+        return await run_in_thread(lambda: _run_view(kind, rows, others, shown, pages))
 
     async def runs(self, limit: int = 100) -> list[RunLine]:
         """The latest runs and batches, newest first."""
@@ -97,7 +95,7 @@ class Reports:
 # -------------------------------------------------------------------------------------------------- runs and tasks
 
 
-@dataclass(slots=True)
+@dataclass
 class _Row:
     """A task of a run, or a row of a batch: its summary, its outcome, or both are known."""
 
@@ -108,8 +106,6 @@ class _Row:
     depth: int = 0
     record: JsonObject | None = None
     """What is on record of it, if it is shown."""
-    result: TaskResult | None = None
-    """That of the record, if it can be read."""
     rulings: Sequence[Ruling] = ()
 
     @property
@@ -117,6 +113,11 @@ class _Row:
         """The handle of its record; empty if there is none."""
         result = self.outcome.result if self.outcome else None
         return (result.handle if result else self.task.handle if self.task else None) or ""
+
+    @cached_property
+    def result(self) -> TaskResult | None:
+        """That of the record, if it can be read."""
+        return _result(self.record["result"]) if self.record else None
 
     @property
     def passed(self) -> bool:
@@ -156,11 +157,13 @@ def _rows_of_batch(outcomes: Sequence[ItemOutcome], tasks: Sequence[TaskSummary]
 def _run_view(
     kind: Literal["run", "task"],
     rows: Sequence[_Row],
-    results: Mapping[str, TaskResult | None],
+    others: Mapping[str, Ending],
     shown: Sequence[_Row],
     pages: Pages,
 ) -> ReportView:
-    """The report of a run, with the rows of this page. `results` are those of all tasks."""
+    """The report of a run, with the rows of this page. `others` are the ends of tasks on other pages."""
+    results = {row.handle: row.result for row in rows if row.record}
+    results |= {handle: _result(ending.result) for handle, ending in others.items()}
     tasks = [row.task for row in rows if row.task]
     roots = [row.task for row in rows if row.task and not row.depth]
     words = [
@@ -345,7 +348,7 @@ def _filters(rows: Sequence[_Row]) -> tuple[list[Filter], list[str]]:
 
 def _filtered_by(row: _Row) -> dict[str, str]:
     """What a row can be filtered by: its verdict, its code, and the columns of the batch's file."""
-    result = row.outcome.result if row.outcome else _result(row.record and row.record["result"])
+    result = row.outcome.result if row.outcome else row.result
     verdict, state = (row.task.verdict, row.task.state) if row.task else (None, "running")
     if row.outcome:
         verdict, state = result and result.verdict and result.verdict.verdict, row.outcome.state

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, pairwise, product
 from typing import NamedTuple
@@ -43,21 +44,20 @@ class Calculations:
         self._texts, self._sources = list(texts), sources
         self.results = Text("")
         """The results, as if a source had them."""
-        self._days = frozenset[tuple[int, ...]]()
         self._work_out()
 
     def knowing(self, numbers: Iterable[Number]) -> "Calculations":
         """The same, with more numbers and dates that are known."""
         more, known = copy(self), list(numbers)
-        more.results = Text("", self.results.values.union(*(number.values for number in known)))
-        more._days = self._days.union(*(number.exact for number in known))
+        values = self.results.values.union(*(number.values for number in known))
+        more.results = Text("", values, self.results.days.union(*(number.exact for number in known)))
         more._work_out()
         return more
 
     def _work_out(self) -> None:
         right = (result for text in self._texts for _, _, result in self._right(text))
         for result in islice(right, _MAX_RESULTS):
-            self.results = Text("", self.results.values | {result})
+            self.results = replace(self.results, values=self.results.values | {result})
 
     def without(self, text: str, *, solved: bool = False) -> str:
         """The text without the numbers of these calculations.
@@ -135,8 +135,6 @@ class Calculations:
 
     def _is_known(self, number: Number) -> bool:
         """Whether a source has it, or 22 pence or percent for 0.22, 0.78 or 1.22."""
-        if number.exact & self._days:
-            return True
         factors = [value for value in number.values if 0 < value < 2 and value != 1]
         hundredths = (share * 100 for value in factors for share in (value, abs(1 - value)))
         changes = Number("", tuple((value, Fraction(0)) for value in hundredths))

@@ -226,6 +226,8 @@ class Text:
     text: str
     values: frozenset[Fraction] = frozenset()
     """Numbers that are known without a text."""
+    days: frozenset[tuple[int, ...]] = frozenset()
+    """Dates that are, each with year, month and day."""
 
     @cached_property
     def plain(self) -> str:
@@ -253,7 +255,7 @@ class Text:
 
     @cached_property
     def _exact(self) -> frozenset[tuple[int, ...]]:
-        return frozenset(exact for number in self._numbers for exact in number.exact)
+        return self.days.union(*(number.exact for number in self._numbers))
 
     def place_of(self, quote: str) -> int | None:
         """Where a quoted passage begins in `plain`; None if it isn't there."""

@@ -81,6 +81,7 @@ def _asked(examination: Examination) -> dict[str, Cited]:
 
 
 def _place(cited: Cited) -> tuple[int, str, str]:
+    """The same for all citations of a statement that have the same from one source."""
     return id(cited.statement), cited.says, cited.target
 
 
@@ -213,11 +214,11 @@ def _shown(item: MissingAnswer, cited: Cited, calculations: Calculations) -> Num
     words, what = plain(item.words), plain(item.what)
     number = next(numbers(what), None)
     has_words = cited.source is not None and any(map(str.isalpha, words)) and words in cited.source.text.plain
-    if number is not None and not (words or item.calculation):
-        return number if YEAR.fullmatch(what) else None  # nothing is known of that year
     if number is not None and item.calculation:
         is_usable = has_words or not words
         return number if is_usable and calculations.give(item.calculation, number, one_in_words=has_words) else None
+    if number is not None and not words:
+        return number if YEAR.fullmatch(what) else None  # nothing is known of that year
     if number is not None and has_words and _is_in_words(number, words):
         return number
     # What a statement compares its source with may stand in another one.
