@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -276,7 +277,10 @@ def test_folders_can_be_shown_in_hidden_ones_and_hidden_in_shown_ones(
 
 
 @needs_namespaces
-def test_folders_above_the_workspace_can_be_listed(folder: Path) -> None:
+def test_folders_above_the_workspace_can_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "HOME", pwd.getpwuid(os.getuid()).pw_dir
+    )  # HOME may be in /tmp, of which commands have their own
     done = run(restricted("ls / && ls .. && ls ~ && ls /dev /proc >/dev/null", write=[str(folder)]), folder)
     assert done.returncode == 0, done.stderr
     assert "etc\n" in done.stdout
