@@ -1,9 +1,9 @@
 """Benchmark delegate against the bare SDK in one run on this machine: `python -m scripts.bench [--quick]`.
 
 Each module in `measures/` is one benchmark, and each module in `contenders/` one implementation of a judged delegation.
-`soak` and `stalls` don't measure speed, `batch` takes minutes, and `hosts` needs the frameworks, so they run only if
-they are named: `python -m scripts.bench soak`. `--before` compares two checkouts instead. Absolute times depend on the
-machine; ratios are comparable between machines. The exit code is 1 if a limit is exceeded.
+`soak` and `stalls` don't measure speed, `batch` takes minutes, and `hosts` and `peers` need frameworks, so they run
+only if they are named: `python -m scripts.bench soak`. `--before` compares two checkouts instead. Absolute times depend
+on the machine; ratios are comparable between machines. The exit code is 1 if a limit is exceeded.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from scripts.bench.measures import (
     hosts,
     judging,
     memory,
+    peers,
     share,
     soak,
     stalls,
@@ -38,7 +39,7 @@ MEASURES = {
     "memory": memory,
     "first": first,
 }
-LONG = {"soak": soak, "stalls": stalls, "batch": batch, "hosts": hosts}
+LONG = {"soak": soak, "stalls": stalls, "batch": batch, "hosts": hosts, "peers": peers}
 
 
 def show(row: Row) -> None:
@@ -52,7 +53,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench", description="Benchmark delegate.")
     parser.add_argument("--quick", action="store_true", help="run one short round of each, for rough figures")
     parser.add_argument(
-        "measures", nargs="*", choices=[[], *MEASURES, *LONG], help="default: all except soak, stalls, batch and hosts"
+        "measures", nargs="*", choices=[[], *MEASURES, *LONG], help=f"default: all except {', '.join(LONG)}"
     )
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="compare with the delegate of another checkout")
     args = parser.parse_args()
