@@ -215,14 +215,15 @@ def _url_keys(text: str) -> list[str]:
 
 
 def _url_key(text: str) -> str:
-    """Without scheme, fragment, and a slash at the end."""
+    """Without scheme, fragment, a slash at the end, and the file that answers for its folder (`/docs/index.html`)."""
     try:
         url = URL(text)
     except ValueError:
         return f"//{text}"
     port = "" if url.is_default_port() or url.port is None else f":{url.port}"
     query = f"?{url.raw_query_string}" if url.raw_query_string else ""
-    return f"//{(url.raw_host or '').lower()}{port}{url.raw_path.rstrip('/')}{query}"
+    path = re.sub(r"/(?:index\.\w{1,5})?\Z", "", url.raw_path)
+    return f"//{(url.raw_host or '').lower()}{port}{path.rstrip('/')}{query}"
 
 
 def _query_values(url: str) -> list[str]:

@@ -72,6 +72,7 @@ OPENING = {
     "search result in text": called("web.search", {"query": "mill"}, TEXT),
     "another tool with the URL": called("browser.open", {"page": {"url": MILL}}, "The mill made 84,600 tonnes."),
     "the same URL in another form": fetched("The mill made 84,600 tonnes.", url="http://MILL.test/figures/"),
+    "the file of its folder": fetched("The mill made 84,600 tonnes.", url=f"{MILL}/index.html"),
 }
 PRINTED = called("run_shell", {"command": f"echo {MILL} 84,600"}, f"{MILL} 84,600")
 NOT_OPENING = {
@@ -85,6 +86,7 @@ NOT_OPENING = {
     "404": (fetched("84,600", status=404), "not_opened"),
     "an error in its result": (called("browser.open", {"url": MILL}, {"error": "timeout of 84,600 ms"}), "not_opened"),
     "a longer path": (fetched("84,600", url="https://mill.test/figures2"), "not_opened"),
+    "another file of the folder": (fetched("84,600", url=f"{MILL}/indexes.html"), "not_opened"),
     "a longer host": (fetched("84,600", url="https://mill.test.evil.test/figures"), "not_opened"),
 }  # fmt: skip
 
