@@ -304,9 +304,13 @@ class Text:
     def _all_dates(self) -> frozenset[literals.Date]:
         return literals.dates_in(self.text)
 
+    def has_date(self, date: literals.Date) -> bool:
+        """Whether this day stands here."""
+        return any(literals.same_day(date, own) for own in self._all_dates)
+
     def has_other_date(self, date: literals.Date) -> bool:
         """Whether another day stands here where this one should, where the dates here can be read."""
-        if any(literals.same_day(date, own) for own in self._all_dates):
+        if self.has_date(date):
             return False
         has_other_month = any((own.year, own.day) == (date.year, date.day) for own in self._all_dates if own.year)
         return has_other_month or (bool(self._all_dates) and date.day not in self._beside_dates)
@@ -334,8 +338,11 @@ def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) 
     """The numbers, dates and times of a statement that none of these sources has, except small numbers and those that
     are known from what is given `also`.
     """
-    texts = list(sources)
-    known = [*texts, *also]
+    texts, given = list(sources), list(also)
+    known = [*texts, *given]
+    days = {literals.Date(*day) for text in given for day in text.days if len(day) == 3}
+    if not days.isdisjoint(literals.dates_in(statement)):
+        statement = literals.without_dates(statement, days)
 
     def without_known(match: re.Match[str]) -> str:
         digits = _joined(match[0])
@@ -344,6 +351,10 @@ def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) 
 
     found = numbers(_ID.sub(without_known, plain(statement)))
     lost = [number.text for number in found if not number.is_small and not any(text.has(number) for text in known)]
-    dates = [date for date in literals.clear_dates(statement) if all(text.has_other_date(date) for text in texts)]
+    dates = [
+        date
+        for date in literals.clear_dates(statement)
+        if all(text.has_other_date(date) for text in texts) and not any(text.has_date(date) for text in given)
+    ]
     named = ("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str))
     return list(dict.fromkeys([*lost, *named]))

@@ -7,7 +7,7 @@ part is unknown, not missing.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime, timedelta
 from itertools import chain
 
 from delegate.judging.citations.arithmetic import Calculations
@@ -105,7 +105,7 @@ class _Report:
     every: Every | None
     calculations: Calculations
     task: Text
-    """What was asked, whose numbers a report may repeat and calculate with."""
+    """What was asked, whose numbers a report may repeat and calculate with, and today's date, which the child knew."""
     beside: Mapping[int, Sequence[Text]]
     """The sources of each paragraph, any of which may be quoted for a comparison."""
 
@@ -149,7 +149,9 @@ def examine(criterion: CitationsCriterion, submission: Submission) -> Examinatio
     for one in said:
         sources = (source.text for target in one.targets if not isinstance(source := opened.find(target), str))
         beside.setdefault(one.unit, []).extend(sources)
-    task = Text(f"{submission.asked}\n{submission.task.context or ''}")
+    began = datetime.now() - timedelta(seconds=submission.run.seconds)
+    days = frozenset((day.year, day.month, day.day) for day in (began.date(), date.today()))
+    task = Text(f"{submission.asked}\n{submission.task.context or ''}", days=days)
     all_sources = dict.fromkeys([*chain.from_iterable(beside.values()), task])
     calculations = Calculations([statement.text for statement in said], list(all_sources))
     report = _Report(opened, criterion.hosts, criterion.every, calculations, task, beside)
@@ -159,7 +161,7 @@ def examine(criterion: CitationsCriterion, submission: Submission) -> Examinatio
     examination = Examination(criterion, found, cited, calculations=calculations)
     # Before a judge is asked, each open citation may still hold.
     hoped = replace(examination, cited=[replace(each, state="supported") if each.is_open else each for each in cited])
-    bare = [each for each in _uncovered(hoped, hoped.cited) if _may_claim_nothing(each, cited)]
+    bare = [each for each in _uncovered(hoped, hoped.cited) if _may_claim_nothing(each, cited, task)]
     best = decided(replace(hoped, no_claims=bare), "check")
     if best.outcome == "met" and (examination.open or bare):
         return replace(examination, bare=bare)
@@ -406,12 +408,12 @@ def _uncovered(examination: Examination, cited: Iterable[Cited]) -> list[Stateme
     return [statement for key, statement in reversed(asked.items()) if key not in covered]
 
 
-def _may_claim_nothing(statement: Statement, cited: Iterable[Cited]) -> bool:
-    """Whether a statement is no row, and has no quoted passage, and no figure that no source has besides years, since
-    it may be of later ones that nothing was found, and today's date, which reports bear.
+def _may_claim_nothing(statement: Statement, cited: Iterable[Cited], task: Text) -> bool:
+    """Whether a statement is no row, and has no quoted passage, and no figure that neither a source nor the task has
+    besides years, since it may be of later ones that nothing was found.
     """
-    texts = [Text(date.today().isoformat()), *(each.source.text for each in cited if each.source is not None)]
-    is_of_figures = any(not YEAR.fullmatch(number) for number in missing(statement.text, texts))
+    texts = [each.source.text for each in cited if each.source is not None]
+    is_of_figures = any(not YEAR.fullmatch(number) for number in missing(statement.text, texts, [task]))
     return not (statement.cells or is_of_figures or _long_quotes(statement.text))
 
 

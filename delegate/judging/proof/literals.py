@@ -9,7 +9,7 @@ CLDR, in all of its languages.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
@@ -190,13 +190,19 @@ def dates_in(text: str) -> frozenset[Date]:
     return _dates_in(_fold(text))
 
 
-def without_dates(text: str) -> str:
-    """The folded text without the days that it names."""
+def without_dates(text: str, days: Collection[Date] | None = None) -> str:
+    """The folded text without the days that it names, or without these."""
+
+    def rest(match: re.Match[str]) -> str:
+        named = _dates_in(match[0])
+        goes = days is None or any(same_day(day, each) for day in days for each in named)
+        return " " if goes else match[0]
+
     text = _fold(text)
     for match, _ in reversed(list(_with_months(text))):
-        text = f"{text[: match.start()]} {text[match.end() :]}"
+        text = f"{text[: match.start()]}{rest(match)}{text[match.end() :]}"
     for pattern in (_ISO_DATE, _KOREAN_DATE, _CJK_DATE, _LOCAL_DATE):
-        text = pattern.sub(" ", text)
+        text = pattern.sub(rest, text)
     return text
 
 

@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -487,6 +487,40 @@ async def test_what_the_task_says_is_known_and_can_be_calculated_with() -> None:
                 goal=goal, acceptance_criteria=[{"kind": "citations"}], output=said, receipts=[PRICES]
             )
         assert verdict.criteria[0].outcome == outcome
+
+
+TODAY = date.today()
+LATER = TODAY + timedelta(days=40)
+
+
+@pytest.mark.parametrize(
+    "written", ["{:%Y-%m-%d}", "{0:%B} {0.day}, {0.year}", "{0.day}. {0:%B} {0.year}", "{0.year}年{0.month}月{0.day}日"]
+)
+async def test_a_report_may_bear_the_date_of_today_and_no_other(written: str) -> None:
+    page = fetched("The mill made 84,600 tonnes by 3 May 2019.")
+    found = await judged(f"As of {written.format(TODAY)}, it made 84,600 tonnes ({MILL}).", page)
+    assert (found.outcome, states(found)) == ("met", ["supported"])
+    found = await judged(f"As of {written.format(LATER)}, it made 84,600 tonnes ({MILL}).", page)
+    assert (found.outcome, states(found)) == ("not_met", ["not_found_there"])
+
+
+async def test_the_day_of_today_is_no_other_number() -> None:
+    number = 1_000 + TODAY.day  # the date's own numbers, where they stand for something else
+    page = fetched("The mill made 84,600 tonnes.")
+    for said in (f"In {TODAY.year}, it made 84,600 tonnes", f"It made 84,600 tonnes with {number} people on {TODAY}"):
+        found = await judged(f"{said} ({MILL}).", page)
+        assert (found.outcome, states(found)) == ("not_met", ["not_found_there"])
+
+
+async def test_a_report_may_repeat_a_date_of_its_task() -> None:
+    async with Delegator(client=Scripted(agreeing)) as delegator:
+        verdict = await delegator.judge(
+            goal="How many tonnes did the mill have made by March 9, 2021?",
+            acceptance_criteria=[{"kind": "citations"}],
+            output=f"By March 9, 2021, it had made 84,600 tonnes ({MILL}).",
+            receipts=[fetched("The mill made 84,600 tonnes by 3 May 2019.")],
+        )
+    assert verdict.verdict == "PASS"
 
 
 async def test_calculations_are_read_in_time_that_grows_with_their_length() -> None:
