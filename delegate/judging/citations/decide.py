@@ -5,7 +5,7 @@ part is unknown, not missing.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import chain
@@ -67,6 +67,9 @@ class Cited:
     column: str = ""
     lacks: tuple[str, ...] = ()
     """What it stands for and no source of its statement has: a judge is asked how one gives it."""
+    elsewhere: tuple[str, ...] = ()
+    """The numbers and dates of what it stands for that only other sources of its statement have: this one may say
+    others of the same thing."""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False
@@ -108,6 +111,11 @@ class _Report:
     """What was asked, whose numbers a report may repeat and calculate with, and today's date, which the child knew."""
     beside: Mapping[int, Sequence[Text]]
     """The sources of each paragraph, any of which may be quoted for a comparison."""
+
+    @property
+    def known(self) -> tuple[Text, Text]:
+        """What needs no source."""
+        return self.calculations.results, self.task
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +234,9 @@ def _examined(statement: Statement, report: _Report) -> list[Cited]:
         elif n in lacks and (each.source.is_cut or _stood_there(each)):
             each = not_there(each, lacks[n])
         else:
-            each = replace(_with_quote(each), lacks=tuple(lacks.get(n, ())))
+            lacking = tuple(lacks.get(n, ()))
+            elsewhere = _only_elsewhere(each.source, statement.said_by(n), lacking, report) if len(found) > 1 else ()
+            each = replace(_with_quote(each), lacks=lacking, elsewhere=elsewhere)
         column = _start(statement.column(n), NAME_CHARS)
         cited.append(replace(each, column=column, says=statement.said_by(n)))
     return [each for each in cited if not report.opened.is_own(each.target)]
@@ -267,10 +277,18 @@ def _absent(
             else:
                 absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
         rest = report.calculations.without(text)
-        lost += missing(rest, texts, (report.calculations.results, report.task))
+        lost += missing(rest, texts, report.known)
         for n in indexes if lost else ():
             lacks[n] = [*lacks.get(n, ()), *lost]
     return absent, lacks
+
+
+def _only_elsewhere(source: Source, text: str, lacking: Collection[str], report: _Report) -> tuple[str, ...]:
+    """What the source lacks of a text, and others have."""
+    if source.is_cut:
+        return ()
+    own = missing(report.calculations.without(text), [source.text], report.known)
+    return tuple(one for one in own if one not in lacking)
 
 
 def _segments(statement: Statement) -> list[tuple[str, list[int], list[int]]]:

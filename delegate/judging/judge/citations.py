@@ -105,6 +105,8 @@ def _question(
         sources[name] = source
         if lacking := tuple(lacks.get(id(each.statement), ())):
             page[f"missing {id_}"] = _cleaned("\n".join(lacking))
+        if each.elsewhere:
+            page[f"elsewhere {id_}"] = _cleaned("\n".join(each.elsewhere))
         page[name] = source if first == name else f"the same as `{first}`"
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
     asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."

@@ -330,6 +330,18 @@ async def test_a_judge_is_told_which_numbers_code_did_not_find() -> None:
     assert "<<<missing" not in asked[0]
 
 
+async def test_a_judge_is_told_which_numbers_only_another_source_has() -> None:
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.messages[0].text)
+        return agreeing(request)
+
+    await judged(f"It has 46 hectares ({MILL}) and a limit of 1,600 sacks ({STAFF}).", WORDED,
+                 fetched("The limit is 1,600 sacks, and 6,400 at the other mill.", url=STAFF), judge=judge)  # fmt: skip
+    assert re.findall(r"<<<elsewhere (\S+) \S+\n(.*)\n", asked[0]) == [("c1.1", "1,600"), ("c1.2", "46")]
+
+
 async def test_a_source_that_is_named_twice_in_a_sentence_is_judged_once() -> None:
     asked: list[list[str]] = []
 
