@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -130,12 +131,15 @@ class Statement:
         return says_something(text)
 
     def said_by(self, n: int) -> str:
-        """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone, behind
-        the first one, if that has no source alone: it mostly says what the row is about.
+        """What the mark with this index stands for: a sentence, or of a row the cells that it stands for alone, and
+        those that no mark does. Of these, only the first one, which mostly says what the row is about, where other
+        marks stand for the whole row.
         """
         said = self._stands_for[n] if self.cells else []
-        if said and self.says(0) and not any(0 in cells for cells in self._stands_for):
-            said = [0, *said]
+        if said:
+            alone = set(chain.from_iterable(self._stands_for))
+            others = range(1 if self.marks_of_row else len(self.cells))
+            said = sorted({*said, *(cell for cell in others if cell not in alone and self.says(cell))})
         fields = [(self.columns[cell], " ".join(self.cells[cell].replace(MARK, " ").split())) for cell in said]
         return "; ".join(f"{name}: {value}" if name else value for name, value in fields) or self.shown
 

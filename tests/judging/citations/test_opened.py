@@ -342,6 +342,27 @@ async def test_a_judge_is_told_which_numbers_only_another_source_has() -> None:
     assert re.findall(r"<<<elsewhere (\S+) \S+\n(.*)\n", asked[0]) == [("c1.1", "1,600"), ("c1.2", "46")]
 
 
+HEAD = "| Mill | Limit | {} |\n|---|---|---|\n| Old | 46 sacks |"
+ROWS_WITH_WORDS = {
+    "words beside its links": f"{HEAD.format('Source')} {MILL} (limit of 2021), {STAFF} (staff) |",
+    "a field without a source": json.dumps([{"staff": 19, "staff_source": STAFF, "limit": "46 sacks"}]),
+    "one source beside a value": f"{HEAD.format('Staff')} 19 {STAFF} |",
+}
+
+
+@pytest.mark.parametrize("report", ROWS_WITH_WORDS.values(), ids=list(ROWS_WITH_WORDS))
+async def test_what_no_source_of_a_row_stands_for_alone_is_judged_with_each(report: str) -> None:
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.messages[0].text)
+        return agreeing(request)
+
+    await judged(report, fetched("46 sacks.", url=MILL), fetched("19 people, 46 sacks.", url=STAFF), judge=judge)
+    said = re.findall(r"<<<statement \S+ \S+\n(.*)\n", asked[0])
+    assert ["46 sacks" in statement for statement in said] == [True] * report.count("https")
+
+
 async def test_a_source_that_is_named_twice_in_a_sentence_is_judged_once() -> None:
     asked: list[list[str]] = []
 
