@@ -351,10 +351,11 @@ def missing(statement: str, sources: Iterable[Text], also: Iterable[Text] = ()) 
 
     found = numbers(_ID.sub(without_known, plain(statement)))
     lost = [number.text for number in found if not number.is_small and not any(text.has(number) for text in known)]
-    dates = [
-        date
-        for date in literals.clear_dates(statement)
-        if all(text.has_other_date(date) for text in texts) and not any(text.has_date(date) for text in given)
-    ]
+    dates = {
+        days[0]
+        for days in literals.clear_dates(statement)
+        if all(text.has_other_date(day) for text in texts for day in days)
+        and not any(text.has_date(day) for text in given for day in days)
+    }
     named = ("-".join(str(part) for part in date if part is not None) for date in sorted(dates, key=str))
     return list(dict.fromkeys([*lost, *named]))

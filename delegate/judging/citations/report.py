@@ -52,7 +52,7 @@ _OURS = re.compile(f"{_SOURCE.pattern}|[{MARK}{LABEL}]")
 _LINK_LABEL = re.compile(f"{LABEL}[^{LABEL}]*?{_SOURCE.pattern}")
 _DEFINITION = re.compile(rf"\s*(?:[\[【]\^?({_ID})[\]】]:?|([{_RAISED}]+))\s*(?=\S)")
 _LEADS_ON = re.compile(r"[^.!?。]{1,60}[:：]\s*")
-"""The first line of a list of sources, or what is before the one source of what stands above."""
+"""The first line of a list of sources, or what is before the sources of what stands above."""
 _HEADING = re.compile(rf"[^.!?。\d[【{_RAISED}]{{1,40}}")
 _FENCED = re.compile(r"\A\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*\Z", re.DOTALL | re.IGNORECASE)
 _SOFT_BREAK = "\u2028"
@@ -464,7 +464,7 @@ def _ids(note: re.Match[str]) -> list[str]:
 
 
 def _with_sources_below(blocks: Sequence[_Block]) -> list[_Block]:
-    """The blocks, each joined with one below it that only names its source."""
+    """The blocks, each joined with one below it that only names its sources."""
     joined: list[_Block] = []
     for n, block in enumerate(blocks):
         above = joined[-1] if joined else None
@@ -478,8 +478,8 @@ def _with_sources_below(blocks: Sequence[_Block]) -> list[_Block]:
 
 
 def _only_cites(block: _Block) -> bool:
-    before, *after = _SOURCE.split(block.text, maxsplit=1)
-    leads_on = after == [""] and LABEL not in before and _LEADS_ON.fullmatch(before) is not None
+    before, *after = _SOURCE.split(_LINK_LABEL.sub(lambda link: link[0][-1], block.text), maxsplit=1)
+    leads_on = not says_something("".join(after)) and _LEADS_ON.fullmatch(before) is not None
     is_mere = block.only_links or leads_on or not says_something(block.text)
     return is_mere and bool(block.sources) and not block.cells
 

@@ -232,7 +232,9 @@ def _is_in_words(number: Number, words: str) -> bool:
     """Whether words of a source may say a number, a year or a date of another calendar: in digits, they say others."""
     if any(len(date) == _OF_DATE for date in number.exact):
         found = list(numbers(words))
-        is_common = any(date.year in _COMMON_YEARS for date in clear_dates(words)) or any(each.exact for each in found)
+        is_common = any(days[0].year in _COMMON_YEARS for days in clear_dates(words)) or any(
+            each.exact for each in found
+        )
         values = [value for each in found for value in each.values]
         return Text(words).has(number) if is_common else not values or max(values) > _LAST_DAY
     is_year = _YEAR.fullmatch(words) is not None and not number.values.isdisjoint(_COMMON_YEARS)

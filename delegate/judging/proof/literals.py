@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from delegate._util.resources import text as text_of
@@ -172,17 +173,17 @@ _TOKEN = re.compile(
 )
 
 
-def clear_dates(text: str) -> frozenset[Date]:
-    """The days that a text names in a way that can mean only one: with the name of a month and a year, or year first,
-    or as in CJK.
+def clear_dates(text: str) -> list[list[Date]]:
+    """The days that a text names in a clear way: with the name of a month and a year, or year first, or as in CJK. Each
+    with all that it may be: `listopad` is October or November.
     """
     folded = _fold(text)
-    found = (
-        Date(int(year) if year else None, int(month), int(day))
+    found = [
+        [Date(int(year) if year else None, int(month), int(day))]
         for pattern in (_ISO_DATE, _KOREAN_DATE, _CJK_DATE)
         for year, month, day in pattern.findall(folded)
-    )
-    return frozenset((*found, *(date for date in _word_dates(folded) if date.year is not None)))
+    ]
+    return [*found, *(days for days in _word_dates(folded) if days[0].year is not None)]
 
 
 def dates_in(text: str) -> frozenset[Date]:
@@ -353,7 +354,7 @@ def same_day(first: Date, second: Date) -> bool:
 
 def _dates_in(text: str) -> frozenset[Date]:
     """All days that a text names, each in every order in which it can be meant."""
-    dates = list(_word_dates(text))
+    dates = list(chain.from_iterable(_word_dates(text)))
     for pattern in (_ISO_DATE, _BASIC_DATE, _KOREAN_DATE, _CJK_DATE):
         for year, month, day in pattern.findall(text):
             dates.append(Date(int(year) if year else None, int(month), int(day)))
@@ -364,10 +365,11 @@ def _dates_in(text: str) -> frozenset[Date]:
     return frozenset(date for date in dates if 1 <= date.month <= 12 and 1 <= date.day <= 31)
 
 
-def _word_dates(text: str) -> Iterator[Date]:
+def _word_dates(text: str) -> Iterator[list[Date]]:
+    """The days that are written with the name of a month, each with all that it may be."""
     for match, months in _with_months(text):
         day = int(match["day"] or match["day2"])
-        yield from (Date(int(match["year"]) if match["year"] else None, month, day) for month in months)
+        yield [Date(int(match["year"]) if match["year"] else None, month, day) for month in months]
 
 
 def _with_months(text: str) -> Iterator[tuple[re.Match[str], list[int]]]:

@@ -449,6 +449,23 @@ async def test_json_within_a_report_has_rows_where_it_cites() -> None:
     assert (await judged(example, fetched("It made 84,600 tonnes."), every="claim")).outcome == "met"
 
 
+@pytest.mark.parametrize(
+    "below",
+    [
+        f"Source: {MILL}",
+        f"Sources: {STAFF}, {MILL}",
+        f"Kilder: [The staff]({STAFF}); [The figures]({MILL})",
+        f"({MILL}; {STAFF})",
+    ],
+)
+async def test_the_sources_of_a_paragraph_may_stand_below_it(below: str) -> None:
+    report = f"# The mill\n\nThe mill made 84,600 tonnes. It has 19 people.\n\n{below}\n\n# More"
+    staff = fetched("19 people, who made 84,600 tonnes.", url=STAFF)
+    figures = fetched("19 people. The mill made 84,600 tonnes.")
+    found = await judged(report, staff, figures, every="paragraph")
+    assert (found.outcome, len(found.citations)) == ("met", below.count("https"))
+
+
 async def test_a_column_of_links_is_the_source_of_its_rows() -> None:
     asked: list[str] = []
 
@@ -535,6 +552,14 @@ async def test_a_report_may_bear_the_date_of_today_and_no_other(written: str) ->
     assert (found.outcome, states(found)) == ("met", ["supported"])
     found = await judged(f"As of {written.format(LATER)}, it made 84,600 tonnes ({MILL}).", page)
     assert (found.outcome, states(found)) == ("not_met", ["not_found_there"])
+
+
+@pytest.mark.parametrize(
+    ("page", "outcome"), [("Closed since 2026-05-31.", "met"), ("Closed since 2026-06-30.", "not_met")]
+)
+async def test_the_name_of_a_month_may_be_that_of_another_one_elsewhere(page: str, outcome: str) -> None:
+    found = await judged(f"The mill is closed since 31 May 2026 ({MILL}).", fetched(page))
+    assert found.outcome == outcome
 
 
 async def test_the_day_of_today_is_no_other_number() -> None:
