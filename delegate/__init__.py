@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delegate.delegator import Delegator
     from delegate.delegator.background import Delegation
     from delegate.policy.settings import Settings
-    from delegate.types import ChildRun, Parent, Receipt, Report, Task, TaskResult, Verdict
+    from delegate.types import ChildRun, Parent, Receipt, RunResult, Task, TaskResult, Verdict
     from delegate.types.errors import CallError, ConfigError, DelegateError, ToolError
     from delegate.types.events import Event
     from delegate.types.ports import Tool
@@ -36,7 +36,7 @@ __all__ = [
     "Job",
     "Parent",
     "Receipt",
-    "Report",
+    "RunResult",
     "Settings",
     "Task",
     "TaskResult",

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.models.catalog import Model, Price
 from delegate.models.providers import Endpoint, connect
 from delegate.types.ports import ChatReply, ChatRequest
@@ -122,7 +122,7 @@ class Observed:
         await self._client.aclose()
 
 
-async def run(base_url: str, home: Path) -> list[Report]:
+async def run(base_url: str, home: Path) -> list[RunResult]:
     """Run all tasks, one after another, and print their verdicts."""
     model = Model(
         id=MODEL,
@@ -135,7 +135,7 @@ async def run(base_url: str, home: Path) -> list[Report]:
         tools=True,
         prices=(Price(input=0, output=0),),
     )
-    reports: list[Report] = []
+    reports: list[RunResult] = []
     client = Observed(base_url)
     async with Delegator(client=client, home=home, model=MODEL, judge_model=MODEL, models=(model,)) as delegator:
         for name, task in TASKS.items():

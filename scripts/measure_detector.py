@@ -65,7 +65,7 @@ def _rows(name: str) -> list[dict[str, Any]]:
 
 def _run(report: str, receipts: Sequence[dict[str, Any]]) -> ChildRun:
     numbered = tuple(Receipt(n=n, **one) for n, one in enumerate(receipts, start=1))
-    return ChildRun(status="completed", output=report, receipts=numbered)
+    return ChildRun(status="completed", report=report, receipts=numbered)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from delegate.types import Report, Task, Verdict, events
+from delegate.types import RunResult, Task, Verdict, events
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 GENERATED = {
@@ -29,7 +29,7 @@ def document(name: str) -> str:
     if name == "event":
         schema = _events()
     else:
-        model = {"report": Report, "task": Task, "verdict": Verdict}[name]
+        model = {"report": RunResult, "task": Task, "verdict": Verdict}[name]
         schema = model.model_json_schema(by_alias=True, mode="validation")
     if name == "task":
         _allow_short_forms(schema["properties"])

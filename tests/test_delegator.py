@@ -35,7 +35,7 @@ async def test_three_results_are_in_task_order_whichever_finishes_first() -> Non
     async with Delegator(client=Scripted(answer)) as delegator:
         report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}, {"goal": "c"}]})
     assert ended == ["c", "b", "a"]
-    assert [(result.task_index, result.summary) for result in report.results] == [
+    assert [(result.task_index, result.report) for result in report.results] == [
         (0, "did a as asked"),
         (1, "did b as asked"),
         (2, "did c as asked"),
@@ -97,7 +97,7 @@ async def test_siblings_are_unaffected_by_a_child_that_fails_or_times_out() -> N
     assert report.results[0].verdict
     assert report.results[0].verdict.code == "run_failed"
     hung = report.results[2]
-    assert (hung.summary, [artifact.path for artifact in hung.artifacts]) == ("half-way there", ["part.txt"])
+    assert (hung.report, [artifact.path for artifact in hung.artifacts]) == ("half-way there", ["part.txt"])
     assert kept
     assert kept["run"]["receipts"][0]["tool"] == "write_file"
 
@@ -193,13 +193,13 @@ async def test_without_any_key_the_error_names_the_variables() -> None:
 
 def test_the_synchronous_methods_work_outside_an_event_loop() -> None:
     with Delegator(client=Scripted(["the first answer", "the second answer"])) as delegator:
-        assert delegator.call_sync({"goal": "x"}).results[0].summary == "the first answer"
-        assert delegator.run_sync(Task(goal="y")).results[0].summary == "the second answer"
+        assert delegator.call_sync({"goal": "x"}).results[0].report == "the first answer"
+        assert delegator.run_sync(Task(goal="y")).results[0].report == "the second answer"
 
 
 async def test_the_synchronous_methods_work_inside_an_event_loop() -> None:
     async with Delegator(client=Scripted(["the answer"])) as delegator:
-        assert delegator.call_sync({"goal": "x"}).results[0].summary == "the answer"
+        assert delegator.call_sync({"goal": "x"}).results[0].report == "the answer"
 
 
 async def test_long_child_text_is_cut_visibly_and_stays_readable_by_handle() -> None:
@@ -208,8 +208,8 @@ async def test_long_child_text_is_cut_visibly_and_stays_readable_by_handle() -> 
         report = await delegator.call({"goal": "x"})
         (result,) = report.results
         record = await delegator.records.read(result.handle or "")
-    assert len(result.summary) < 700
-    assert f"more characters, to be read by handle {result.handle}" in result.summary
+    assert len(result.report) < 700
+    assert f"more characters, to be read by handle {result.handle}" in result.report
     assert record
     assert record["run"]["output"] == text.strip()
     assert record["task"]["goal"] == "x"

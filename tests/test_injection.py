@@ -13,7 +13,7 @@ from delegate import Delegator, Task, Tool, ToolError
 from delegate.contract import render
 from delegate.contract.render import MARK as CHILD_WROTE
 from delegate.models.providers.scripted import Scripted
-from delegate.types import JsonObject, Report, Usage, Workspace
+from delegate.types import JsonObject, RunResult, Usage, Workspace
 from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatReply, ChatRequest, ToolReply
 from tests.support.words import Child, goal_of, is_judge, met_by, words
@@ -276,7 +276,7 @@ async def read_by_parent(child: Child, judge: Any = "{}", **call: Any) -> str:
     return checked(report)
 
 
-def checked(report: Report) -> str:
+def checked(report: RunResult) -> str:
     text = render(report)
     assert fault_for_parent(text, is_verdict=False) is None, text
     assert sum(line.startswith("task 1") for line in text.split("\n")) == 1

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from delegate import Report, TaskResult
+from delegate import RunResult, TaskResult
 from delegate.types import CriterionResult, ErrorDetail, RunStatus, Totals, Verdict, VerdictWord
 
 HOSTILE = "<script>alert('x')</script>\x1b[2J\nPASS \u202e & more"
@@ -28,13 +28,13 @@ def _verdict(word: VerdictWord = "FAIL", text: str = "it exists: a.md does not e
 
 
 def _result(n: int, verdict: Verdict | None, status: RunStatus = "completed") -> TaskResult:
-    return TaskResult(verdict=verdict, task_index=n, status=status, summary="", seconds=2)
+    return TaskResult(verdict=verdict, task_index=n, status=status, report="", seconds=2)
 
 
 def test_a_report_is_one_line_and_one_per_failed_task() -> None:
     totals = Totals(tasks=3, cost_usd=0.01234, seconds=4.2)
     results = (_result(0, _verdict("PASS")), _result(1, _verdict()), _result(2, None, "timeout"))
-    assert str(Report(results=results, totals=totals, run_id="ab")).splitlines() == [
+    assert str(RunResult(results=results, totals=totals, run_id="ab")).splitlines() == [
         "1 PASS, 1 FAIL, 1 without criteria, 4.2 s, $0.0123, run ab",
         "task 2: FAIL: c1 it exists: a.md does not exist",
         "task 3: timeout",
@@ -42,13 +42,13 @@ def test_a_report_is_one_line_and_one_per_failed_task() -> None:
 
 
 def test_a_report_of_many_failures_has_at_most_five_lines() -> None:
-    lines = str(Report(results=tuple(_result(n, _verdict()) for n in range(9)))).splitlines()
+    lines = str(RunResult(results=tuple(_result(n, _verdict()) for n in range(9)))).splitlines()
     assert len(lines) == 5
     assert lines[-1] == "and 6 more that failed"
 
 
 def test_a_refused_report_says_why_and_how_to_fix_it() -> None:
-    refused = Report(error=ErrorDetail(code="no_task", message="there is no task", hint="send one"))
+    refused = RunResult(error=ErrorDetail(code="no_task", message="there is no task", hint="send one"))
     assert str(refused) == "refused: no_task: there is no task (send one)"
 
 
@@ -69,11 +69,11 @@ def test_hostile_text_adds_no_lines_and_no_control_characters() -> None:
     [
         _verdict(text=HOSTILE),
         _result(0, _verdict(text=HOSTILE)),
-        Report(results=(_result(0, _verdict(text=HOSTILE)),), run_id="<b>x</b>"),
+        RunResult(results=(_result(0, _verdict(text=HOSTILE)),), run_id="<b>x</b>"),
     ],
     ids=["verdict", "result", "report"],
 )
-def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | Report) -> None:
+def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | RunResult) -> None:
     html = value._repr_html_()  # pyright: ignore[reportPrivateUsage]
     tags = {name.removeprefix("/") for name in re.findall(r"<(/?\w+)", html)}
     assert tags == {"p", "b", "table", "tr", "th", "td"}
@@ -85,4 +85,4 @@ def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | Report)
 
 def test_repr_still_names_every_field() -> None:
     assert repr(_verdict()).startswith("Verdict(verdict='FAIL', level=")
-    assert repr(Report()).startswith("Report(")
+    assert repr(RunResult()).startswith("Report(")

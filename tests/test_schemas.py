@@ -14,7 +14,7 @@ from delegate.types import (
     ErrorDetail,
     Finding,
     JudgeRecord,
-    Report,
+    RunResult,
     Task,
     TaskResult,
     Verdict,
@@ -40,18 +40,18 @@ VERDICT = Verdict(
     findings=(Finding(severity="minor", code="truncated_for_judge", message="half was read"),),
     judge=JudgeRecord(model="small-1", tier="fast"),
 )
-REPORT = Report(
+REPORT = RunResult(
     results=(
         TaskResult(
             verdict=VERDICT,
             task_index=0,
             status="completed",
-            summary="Done.",
+            report="Done.",
             structured_output={"n": [1, None]},
             artifacts=(Artifact(path="a", change="created", bytes=3),),
         ),
         TaskResult(
-            verdict=None, task_index=1, status="failed", summary="", error=ErrorDetail(code="crashed", message="y")
+            verdict=None, task_index=1, status="failed", report="", error=ErrorDetail(code="crashed", message="y")
         ),
     ),
     run_id="abc",
@@ -99,7 +99,7 @@ def test_a_report_and_its_verdict_fit_their_schemas_as_they_are_written() -> Non
 
 
 def test_a_refused_call_fits_the_reports_schema() -> None:
-    refused = Report(error=ErrorDetail(code="no_task", message="m", field="goal", hint="h"))
+    refused = RunResult(error=ErrorDetail(code="no_task", message="m", field="goal", hint="h"))
     validator("report").validate(json.loads(refused.model_dump_json()))
 
 

@@ -80,7 +80,7 @@ def _format(reference: Reference, outcomes: Mapping[str, ItemOutcome]) -> str:
     name = ".".join((reference.id, reference.what, *reference.path))
     if outcome.result is None or outcome.state != "done":
         return f"(there is no {name}: {outcome.state}, {outcome.why})"
-    value = outcome.result.summary
+    value = outcome.result.report
     if reference.what == "structured":
         value = _value_at(outcome.result.structured_output, reference.path, name)
     text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).text

@@ -49,7 +49,7 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
     line.update(id=outcome.id, row=outcome.row, state=outcome.state, why=outcome.why, input=dict(outcome.input))
     if result is not None:
         line |= result.model_dump(include=_OF_RESULT)
-        line["output"] = result.summary
+        line["output"] = result.report
         line["why"] = outcome.why or (f"{result.error.code}: {result.error.message}" if result.error else "")
     if verdict is not None:
         line |= verdict.model_dump(include=_OF_VERDICT)

@@ -1,7 +1,7 @@
 """The exit codes of the commands that give verdicts: `run`, `call`, `batch` and `judge`."""
 
 from delegate.batch.batch import Tally
-from delegate.types import Report, Verdict
+from delegate.types import RunResult, Verdict
 
 SUCCESS = 0
 """Every verdict is PASS; a task without criteria completed."""
@@ -13,7 +13,7 @@ NOT_EXAMINED = 3
 """No work was found to be bad, but some couldn't be examined: a child or its judge couldn't run."""
 
 
-def of_report(report: Report) -> int:
+def of_report(report: RunResult) -> int:
     """The exit code for a report."""
     if report.error is not None:
         return INVALID

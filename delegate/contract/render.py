@@ -24,7 +24,7 @@ from delegate.types import (
     CriterionResult,
     JudgeRecord,
     ReceiptCounts,
-    Report,
+    RunResult,
     TaskResult,
     Verdict,
     answered,
@@ -74,7 +74,7 @@ _TRUNCATION_NOTICE = re.compile(r"\n\[cut here: (\d{1,12}) more characters, to b
 """The notice at the end of a truncated summary."""
 
 
-def render(report: Report, *, nonce: str | None = None, limit: int = 6000) -> str:
+def render(report: RunResult, *, nonce: str | None = None, limit: int = 6000) -> str:
     """Return a report as text for the parent model. A refused call is returned as its error in JSON.
 
     `limit` is the maximum number of characters of each child's own text. If it is truncated, the text names the handle
@@ -168,7 +168,7 @@ def _failed(verdict: Verdict) -> list[CriterionResult]:
     return sorted(failed, key=lambda criterion: _FAILED.index(criterion.outcome))
 
 
-def _totals(report: Report) -> list[str]:
+def _totals(report: RunResult) -> list[str]:
     """Return what several tasks cost, and the run's id. For a single task, its own block has the same figures."""
     parts: list[str] = []
     if len(report.results) != 1 or report.results[0].attempts:
@@ -349,7 +349,7 @@ def _child_text(result: TaskResult, nonce: str, limit: int) -> list[str]:
     structured = result.structured_output
     if structured is not None:
         lines += _fenced("structured_output", json.dumps(structured, ensure_ascii=False), result, nonce, limit)
-    rest = result.summary if structured is None else _without_json(result.summary, structured)
+    rest = result.report if structured is None else _without_json(result.report, structured)
     if rest or structured is None:
         lines += _fenced("report", rest, result, nonce, limit)
     return lines

@@ -18,7 +18,7 @@ from delegate.engine.consumers import Consumer, as_consumer, settle
 from delegate.engine.error_mapping import refusal
 from delegate.records.history import Records, TaskSummary
 from delegate.records.mailbox import sendable
-from delegate.types import Parent, ParentQuestion, Report, Task, TaskResult
+from delegate.types import Parent, ParentQuestion, RunResult, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import Event, EventSink
 
@@ -54,7 +54,7 @@ class Delegation:
 
     def __init__(
         self,
-        run: Callable[..., Coroutine[Any, Any, Report]],
+        run: Callable[..., Coroutine[Any, Any, RunResult]],
         on_event: EventSink | None = None,
         on_question: "OnQuestion | None" = None,
         *,
@@ -77,7 +77,7 @@ class Delegation:
         self._running.add_done_callback(retrieve_exception)
         self.add_done_callback(self._note_change)
 
-    def __await__(self) -> Generator[Any, None, Report]:
+    def __await__(self) -> Generator[Any, None, RunResult]:
         return asyncio.shield(self._running).__await__()
 
     @property
@@ -188,7 +188,7 @@ class Delegation:
         self._has_changed.set()
         self._has_changed = asyncio.Event()
 
-    async def _run(self, run: Callable[..., Coroutine[Any, Any, Report]], on_question: "OnQuestion | None") -> Report:
+    async def _run(self, run: Callable[..., Coroutine[Any, Any, RunResult]], on_question: "OnQuestion | None") -> RunResult:
         def observe(event: Event) -> None:
             self.progress.add(event)
             self._events.append(event)
@@ -211,9 +211,9 @@ class Background:
     What still runs is stopped by `Delegator.aclose`.
     """
 
-    _call: Callable[..., Coroutine[Any, Any, Report]]
-    _run: Callable[..., Coroutine[Any, Any, Report]]
-    _continue: Callable[..., Coroutine[Any, Any, Report]]
+    _call: Callable[..., Coroutine[Any, Any, RunResult]]
+    _run: Callable[..., Coroutine[Any, Any, RunResult]]
+    _continue: Callable[..., Coroutine[Any, Any, RunResult]]
     """These are the delegator's methods."""
     _running: "Mapping[str, TaskRun]"
     """The delegator's running tasks, by handle."""

@@ -24,7 +24,7 @@ from delegate.models.overrides import effective_catalog
 from delegate.policy.settings import Settings, SettingsOptions, load_settings, override
 from delegate.records.history import Records, TaskSummary
 from delegate.records.mailbox import continued_from
-from delegate.types import Author, JsonObject, Parent, Receipt, Report, RunStatus, Task, Verdict
+from delegate.types import Author, JsonObject, Parent, Receipt, RunResult, RunStatus, Task, Verdict
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError, ConfigError
 from delegate.types.events import EventSink
@@ -223,7 +223,7 @@ class Delegator:
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
         cancellation: Cancellation | None = None,
-    ) -> Report:
+    ) -> RunResult:
         """Execute one tool call as the parent's model wrote it.
 
         A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
@@ -251,7 +251,7 @@ class Delegator:
         """Execute one tool call and return its report as text for the parent's model, with the verdict first."""
         return self.render(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
-    def render(self, report: Report) -> str:
+    def render(self, report: RunResult) -> str:
         """Return a report as text for the parent's model, as `answer` does."""
         return contract.render(report, limit=self.settings.result_chars)
 
@@ -281,7 +281,7 @@ class Delegator:
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
         cancellation: Cancellation | None = None,
-    ) -> Report:
+    ) -> RunResult:
         """Run any number of tasks written by a person or a program. They can use every field of `Task`.
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
@@ -302,7 +302,7 @@ class Delegator:
         on_event: EventSink | None = None,
         on_approval: "OnApproval | None" = None,
         cancellation: Cancellation | None = None,
-    ) -> Report:
+    ) -> RunResult:
         """Go on with a task whose process was lost, in its workspace as it is and within what is left of its limits.
 
         The child reads in its record what it did so far, and which calls may have been made whose end isn't known. None
@@ -324,7 +324,7 @@ class Delegator:
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
         cancellation: Cancellation | None = None,
-    ) -> Report:
+    ) -> RunResult:
         """Continue a task that has ended with a message, or, without one, resume a task whose process was lost."""
         from delegate.engine import resume  # loaded only where it is needed
         from delegate.engine.scope import CallOptions

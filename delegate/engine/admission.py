@@ -29,7 +29,7 @@ from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, other_children
 from delegate.policy.settings import Settings
 from delegate.telemetry import operations
-from delegate.types import CONDITIONS, Author, ReceiptCriterion, Report, Task
+from delegate.types import CONDITIONS, Author, ReceiptCriterion, RunResult, Task
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import BudgetExceeded, CallError
 from delegate.types.events import Event
@@ -57,7 +57,7 @@ class Admission:
         tasks: Sequence[Task],
         options: CallOptions,
         consumer: Consumer[Event] | None = None,
-    ) -> Report:
+    ) -> RunResult:
         """Run all tasks. `consumer` receives the events.
 
         Raises:

@@ -87,7 +87,7 @@ class TaskClaims:
         artifacts = await self.folder.artifacts()
         if artifacts:
             run = run.model_copy(update={"artifacts": artifacts})
-        self.notify(ClaimMade, n=n, step=run.steps, rationale=run.output[:RATIONALE_CHARS])
+        self.notify(ClaimMade, n=n, step=run.steps, rationale=run.report[:RATIONALE_CHARS])
         state = self._state_of(run)
         if self._latest is not None and state == self._refused_state:
             self._latest = run, self._latest[1]
@@ -101,7 +101,7 @@ class TaskClaims:
         self._refused_state = state if verdict.examined else None
         claim = Claim(
             n=n,
-            rationale=run.output[:RATIONALE_CHARS],
+            rationale=run.report[:RATIONALE_CHARS],
             step=run.steps,
             verdict=verdict.verdict,
             code=verdict.code,
@@ -124,7 +124,7 @@ class TaskClaims:
 
     def _state_of(self, run: ChildRun) -> str:
         """The report, the files, and the calls that may have changed anything."""
-        return "\0".join([run.output, *map(_text_of_file, run.artifacts), *sorted({*self.refusals.calls(run)})])
+        return "\0".join([run.report, *map(_text_of_file, run.artifacts), *sorted({*self.refusals.calls(run)})])
 
     async def _judged(self, run: ChildRun) -> Verdict:
         """The verdict on a claim. What a judge refused of the same work isn't put to it again, and stays refused."""
@@ -297,7 +297,7 @@ def _still(refusal: CriterionResult) -> str:
 
 
 def _words(run: ChildRun) -> str:
-    return " ".join(_WORD.findall(run.output.casefold()))
+    return " ".join(_WORD.findall(run.report.casefold()))
 
 
 def _files(run: ChildRun, is_meant: Callable[[Artifact], bool] = lambda artifact: True) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from delegate._util.cancellation import Cancellation, Deadline
-from delegate.types import ErrorDetail, Report, RunStatus
+from delegate.types import ErrorDetail, RunResult, RunStatus
 from delegate.types.errors import BudgetExceeded, CallError, ProviderError, TierExceeded, WorkspaceTooLarge
 
 if TYPE_CHECKING:
@@ -75,5 +75,5 @@ def _budget_exceeded(error: BudgetExceeded) -> MappedError:
     return "budget_exceeded", ErrorDetail(code="budget_exceeded", message=str(error), hint=hint)
 
 
-def refusal(error: CallError) -> Report:
-    return Report(error=error_detail(error))
+def refusal(error: CallError) -> RunResult:
+    return RunResult(error=error_detail(error))

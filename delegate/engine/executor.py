@@ -34,7 +34,7 @@ from delegate.engine.scope import CallOptions, CallScope, Services
 from delegate.engine.task_run import TaskRun, shown
 from delegate.judging.reading.reader import CallReading, TaskToRead
 from delegate.models.connections import Connection
-from delegate.types import LEVELS, TIERS, Attempt, Report, Task, TaskResult
+from delegate.types import LEVELS, TIERS, Attempt, RunResult, Task, TaskResult
 from delegate.types.errors import CallError
 from delegate.types.events import Event, RunDone, RunStarted, TaskQueued
 from delegate.types.ports import Tool
@@ -59,7 +59,7 @@ class Executor:
         *,
         consumers: tuple[Consumer[Event], ...] = (),
         server_tools: tuple[Tool, ...] = (),
-    ) -> Report:
+    ) -> RunResult:
         """Run all tasks side by side. All of them are recorded before the first one starts.
 
         The report has their results in the same order. A task with several `connections` is attempted with each of
@@ -100,7 +100,7 @@ class Executor:
         finally:
             for run in runs:
                 self.running.pop(run.handle, None)
-        return Report(results=results, totals=totals, run_id=run_id)
+        return RunResult(results=results, totals=totals, run_id=run_id)
 
     def _groups(
         self,

@@ -16,7 +16,7 @@ from delegate.types import ChildRun, ErrorDetail, GoalEnd, Receipt, ReceiptCount
 
 def summary_of(child: ChildRun, handle: str, max_chars: int) -> str:
     """The report, or its beginning and how the rest is read."""
-    summary, more = child.output[:max_chars], len(child.output) - max_chars
+    summary, more = child.report[:max_chars], len(child.report) - max_chars
     return f"{summary}\n[cut here: {more} more characters, to be read by handle {handle}]" if more > 0 else summary
 
 
@@ -24,13 +24,13 @@ def structured_output(task: Task, child: ChildRun) -> Any:
     """The value that the report is, if one was asked for."""
     if task.output_schema is not None and child.status == "completed":
         with suppress(ValueError):
-            return encodable(parse_json(child.output))
+            return encodable(parse_json(child.report))
     return None
 
 
 def internal_error_result(error: Exception, *, index: int, handle: str) -> TaskResult:
     detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
-    return TaskResult(verdict=None, task_index=index, status="failed", summary="", error=detail, handle=handle)
+    return TaskResult(verdict=None, task_index=index, status="failed", report="", error=detail, handle=handle)
 
 
 def goal_end(task: Task, child: ChildRun, verdict: Verdict | None) -> GoalEnd | None:

@@ -179,7 +179,7 @@ class TaskRun:
             verdict=verdict,
             task_index=self.index,
             status=child.status,
-            summary=summary_of(child, self.handle, settings.result_chars),
+            report=summary_of(child, self.handle, settings.result_chars),
             structured_output=structured_output(self.task, child),
             artifacts=tuple(one for one in child.artifacts if one.path[:3] != "../"),  # without the diff of a worktree
             receipts=receipt_counts(child.receipts, recorded=self.call.services.runner_has("records_tools")),

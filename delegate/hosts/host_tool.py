@@ -18,7 +18,7 @@ from delegate.delegator.background import Delegation
 from delegate.engine.error_mapping import refusal
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.policy.settings import SettingsOptions
-from delegate.types import JsonObject, Parent, Report, Usage
+from delegate.types import JsonObject, Parent, RunResult, Usage
 from delegate.types.errors import CallError, ConfigError, ToolDenied
 from delegate.types.events import EventSink
 
@@ -81,7 +81,7 @@ class ToolAnswer:
     text: str
     is_error: bool = False
     """The call was invalid or exceeded a limit, and nothing was run."""
-    report: Report | None = None
+    report: RunResult | None = None
     running: Delegation | None = None
     """The call, if it goes on in the background."""
 
@@ -214,7 +214,7 @@ def make_delegate_tool(
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def finished(delegator: Delegator, report: Report) -> ToolAnswer:
+def finished(delegator: Delegator, report: RunResult) -> ToolAnswer:
     """The answer to a call that has ended, or was refused."""
     return ToolAnswer(delegator.render(report), report.error is not None, report)
 

@@ -72,20 +72,20 @@ def _run_failed(run: ChildRun) -> Rejection | None:
 
 
 def _empty_output(run: ChildRun) -> Rejection | None:
-    if any(unicodedata.category(char)[0] not in "CZ" for char in run.output):
+    if any(unicodedata.category(char)[0] not in "CZ" for char in run.report):
         return None
     return Rejection("empty_output", "the child ended without a report")
 
 
 def _degenerate_output(run: ChildRun) -> Rejection | None:
-    start = run.output[:400]
+    start = run.report[:400]
     if len(set(start)) > 8:  # more varied than anything below
         return None
-    repeated = len("".join(start.split())) > 3 and len(set(run.output) - {" ", "\n"}) == 1
+    repeated = len("".join(start.split())) > 3 and len(set(run.report) - {" ", "\n"}) == 1
     empty_json = start.strip() in ("[]", "{}")  # a valid answer if a list was asked for
     if empty_json or (re.search(r"\w", start) and not repeated):
         return None
-    return Rejection("degenerate_output", f"the child's report has no content: {run.output.strip()[:60]!r}")
+    return Rejection("degenerate_output", f"the child's report has no content: {run.report.strip()[:60]!r}")
 
 
 def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | None:
@@ -94,7 +94,7 @@ def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | N
     if not isinstance(required, list):
         return None
     try:
-        value = parse_json(run.output)
+        value = parse_json(run.report)
     except ValueError:
         return None
     names = [str(name) for name in cast("list[object]", required) if not isinstance(value, dict) or name not in value]
@@ -140,7 +140,7 @@ def unrecorded_files(run: ChildRun, file_exists: FileExists) -> list[str]:
 def _named_files(run: ChildRun) -> Iterator[str]:
     """The files that the report names in backticks, without those that were deleted."""
     deleted = {artifact.path for artifact in run.artifacts if artifact.change == "deleted"}
-    for path in dict.fromkeys(_NAMED_FILE.findall(run.output)):
+    for path in dict.fromkeys(_NAMED_FILE.findall(run.report)):
         if "://" not in path and path.removeprefix("./") not in deleted:
             yield path
 

@@ -96,7 +96,7 @@ async def submission_of(
     if len(report) > MAX_REPORT_CHARS:
         message = f"`output` has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
         raise CallError("report_too_long", message, field="output", hint="put long texts into files of the workspace")
-    run = ChildRun(status=status, output=report, receipts=numbered)
+    run = ChildRun(status=status, report=report, receipts=numbered)
     run = await run_in_thread_if(is_large(run), partial(Recorder().redacted, run))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     said = ends(text_of(conversation), MAX_REPORT_CHARS)

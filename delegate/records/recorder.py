@@ -165,7 +165,7 @@ class Recorder:
         self._finished = ChildRun(
             status=status,
             # The model's last text is redacted already; a runner's own output isn't.
-            output=self._last_text[1] if text in self._last_text else self._ends(text, MAX_REPORT_CHARS),
+            report=self._last_text[1] if text in self._last_text else self._ends(text, MAX_REPORT_CHARS),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts[:MAX_ARTIFACTS],
             error=error and error.model_copy(update={"message": self._ends(error.message, WHOLE_CHARS)}),
@@ -181,9 +181,9 @@ class Recorder:
         """A runner's return value, redacted unless it comes from `finish`."""
         if run is self._finished:
             return run
-        is_too_long = len(run.output) > MAX_REPORT_CHARS and run.status == "completed"
-        failure = {"status": "failed", "error": _too_long(run.output)} if is_too_long else {}
-        cut = {"output": self._ends(run.output, MAX_REPORT_CHARS), "artifacts": run.artifacts[:MAX_ARTIFACTS]}
+        is_too_long = len(run.report) > MAX_REPORT_CHARS and run.status == "completed"
+        failure = {"status": "failed", "error": _too_long(run.report)} if is_too_long else {}
+        cut = {"output": self._ends(run.report, MAX_REPORT_CHARS), "artifacts": run.artifacts[:MAX_ARTIFACTS]}
         run = run.model_copy(update={**cut, **failure})
         return ChildRun.model_validate(encodable(redactor.value(run.model_dump(exclude_defaults=True))))
 
@@ -232,7 +232,7 @@ def encodable(value: Any) -> Any:
 
 def is_large(run: ChildRun) -> bool:
     """Whether work on all of a run takes so long that it needs a thread."""
-    if len(run.output) > LARGE_CHARS or len(run.artifacts) > _MANY or len(run.receipts) > _MANY:
+    if len(run.report) > LARGE_CHARS or len(run.artifacts) > _MANY or len(run.receipts) > _MANY:
         return True
     # Not by the whole outputs, which are private attributes of the receipts, and slow to get.
     outputs = sum(receipt.output_bytes or len(receipt.output) for receipt in run.receipts)

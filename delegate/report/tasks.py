@@ -318,7 +318,7 @@ class _Details:
 
     def report(self) -> str:
         """The child's report; of a task without a result, the last that it said."""
-        text = self._run.output if self._run else self._result.summary if self._result else latest_text(self._events)
+        text = self._run.report if self._run else self._result.report if self._result else latest_text(self._events)
         return self._room.take(text.strip(), _REPORT_CHARS)
 
     def calls(self, receipts: Sequence[Receipt]) -> list[CallView]:
@@ -417,7 +417,7 @@ class _Details:
         """The text of the source in which a judge's quote was found, from the record or the workspace."""
         kind, _, name = (criterion.source or "").partition(":")
         if kind == "output":
-            return self._run.output if self._run else self._result.summary if self._result else None
+            return self._run.report if self._run else self._result.report if self._result else None
         if kind in ("receipt", "look"):
             calls = self.receipts if kind == "receipt" else self.looks
             receipt = next((call for call in calls if str(call.n) == name), None)

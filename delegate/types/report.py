@@ -90,7 +90,7 @@ class TaskResult(Value):
     """None if the task had no criteria. No verdict doesn't mean PASS."""
     task_index: int
     status: RunStatus
-    summary: str
+    report: str
     """The child's own report, truncated with a notice if it is long. See `report` for the whole text."""
     structured_output: Any = None
     artifacts: tuple[Artifact, ...] = ()
@@ -136,7 +136,7 @@ class TaskResult(Value):
     _read_report: Callable[[], str] | None = None
 
     @property
-    def report(self) -> str:
+    def whole_report(self) -> str:
         """The child's whole report. If `summary` is truncated, every access reads the report from the task's record.
 
         A result parsed from JSON has no access to its record and returns its `summary`.
@@ -144,7 +144,7 @@ class TaskResult(Value):
         Raises:
             DelegateError: The record was removed or can't be read.
         """
-        return self.summary if self._read_report is None else self._read_report()
+        return self.report if self._read_report is None else self._read_report()
 
     @property
     def good(self) -> bool:
@@ -206,7 +206,7 @@ class Totals(Value):
     seconds: float = 0
 
 
-class Report(Value):
+class RunResult(Value):
     """The result of one call: the task results in order, or the error for which the call was refused."""
 
     error: ErrorDetail | None = None

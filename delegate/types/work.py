@@ -134,7 +134,7 @@ class ChildRun(Value):
     """
 
     status: RunStatus
-    output: str = ""
+    report: str = ""
     receipts: tuple[Receipt, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     error: ErrorDetail | None = None

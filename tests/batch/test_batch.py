@@ -105,7 +105,7 @@ async def test_no_more_items_run_than_the_concurrency(delegator: Delegator) -> N
             self, item: Item, *, handle: str | None, cancellation: Cancellation, on_event: EventSink | None = None
         ) -> TaskResult:
             running.append(batch.running)
-            return TaskResult(verdict=None, task_index=0, status="completed", summary=DONE)
+            return TaskResult(verdict=None, task_index=0, status="completed", report=DONE)
 
         async def aclose(self) -> None: ...
 

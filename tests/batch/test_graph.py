@@ -26,7 +26,7 @@ def result(
         | {"reasoning": "seen", "criteria": []}
     )
     return TaskResult(
-        verdict=judged or None, task_index=0, status=status, summary=summary, structured_output=structured
+        verdict=judged or None, task_index=0, status=status, report=summary, structured_output=structured
     )
 
 

@@ -15,7 +15,7 @@ from tests.batch.rows import ids, lines
 
 
 def _outcome(id: str, summary: str = "done") -> ItemOutcome:
-    return ItemOutcome(id, "done", TaskResult(verdict=None, task_index=0, status="completed", summary=summary), row=1)
+    return ItemOutcome(id, "done", TaskResult(verdict=None, task_index=0, status="completed", report=summary), row=1)
 
 
 async def _all(*outcomes: ItemOutcome) -> AsyncIterator[ItemOutcome]:

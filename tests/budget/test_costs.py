@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegate import Delegator, Report, Settings, Task
+from delegate import Delegator, RunResult, Settings, Task
 from delegate.budget.costs import Charge, combined, total
 from delegate.models.catalog import Catalog, cost_usd
 from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
@@ -26,7 +26,7 @@ def script(call: Call) -> Reply:
     return Reply(REPORT, input_tokens=20_000, output_tokens=2_000, cached_tokens=5_000, reasoning_tokens=500)
 
 
-async def bill_of(server: ModelServer, *tasks: Task, **options: Any) -> Report:
+async def bill_of(server: ModelServer, *tasks: Task, **options: Any) -> RunResult:
     async with Delegator(**options) as delegator:
         report = await delegator.run(*tasks)
     assert report.error is None, report.error

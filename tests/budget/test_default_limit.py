@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Parent, Report, Settings, Task
+from delegate import Delegator, Parent, RunResult, Settings, Task
 from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from tests.support.model_server import Call, ModelServer, Reply
 
@@ -26,7 +26,7 @@ def settings(home: Path, url: str, model: DeclaredModel = DEAR, **more: Any) -> 
     return Settings.model_validate({"home": home, "endpoints": (endpoint,), "max_steps": 6, **more})
 
 
-async def called(home: Path, **more: Any) -> tuple[Report, int]:
+async def called(home: Path, **more: Any) -> tuple[RunResult, int]:
     """The report on a call by a model, and the number of calls of models."""
     with ModelServer(thinks) as server:
         async with Delegator(settings(home, server.openai_url, **more)) as delegator:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.budget import runs
 from delegate.budget.ledger import LEAST_OUTPUT
 from delegate.budget.runs import RunRegistry
@@ -34,7 +34,7 @@ def three(name: str) -> JsonObject:
     return {"tasks": [{"goal": f"{name}, part {n}"} for n in range(3)]}
 
 
-def codes(report: Report) -> list[str]:
+def codes(report: RunResult) -> list[str]:
     return [result.error.code if result.error else result.status for result in report.results]
 
 
@@ -70,7 +70,7 @@ def server(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]
         yield server
 
 
-Calling = Callable[[JsonObject], Coroutine[Any, Any, Report]]
+Calling = Callable[[JsonObject], Coroutine[Any, Any, RunResult]]
 Way = Callable[[Delegator], AbstractAsyncContextManager[Calling]]
 
 
@@ -93,7 +93,7 @@ async def on_two_event_loops(delegator: Delegator) -> AsyncGenerator[Calling]:
     thread.start()
     here = [True]
 
-    async def call(arguments: JsonObject) -> Report:
+    async def call(arguments: JsonObject) -> RunResult:
         here[0] = not here[0]
         made = delegator.call(arguments, parent=TURN)
         return await (made if here[0] else asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made, other)))
@@ -286,8 +286,8 @@ async def test_a_run_limit_stops_a_child_before_its_next_call_and_keeps_work(lim
     async with Delegator(client=client, model=CHEAP, max_concurrent=1, **{limit: TIGHT[limit]}) as delegator:
         report = await delegator.call({"tasks": [{"goal": "quick"}, {"goal": "long"}]}, parent=TURN)
     quick, long = report.results
-    assert (quick.status, quick.summary) == ("completed", "did my part as asked")
-    assert (long.status, long.summary, long.receipts.ok) == ("budget_exceeded", "half-way there", 1)
+    assert (quick.status, quick.report) == ("completed", "did my part as asked")
+    assert (long.status, long.report, long.receipts.ok) == ("budget_exceeded", "half-way there", 1)
     assert [artifact.path for artifact in long.artifacts] == ["half.txt"]
     assert long.error
     assert f"limit {LIMIT_NAMES[limit]}:" in long.error.message
@@ -316,7 +316,7 @@ async def test_the_wall_time_stops_a_child_refuses_later_ones_and_keeps_work() -
             await asyncio.Event().wait()
         return "did my part as asked"
 
-    async def play(seconds: float) -> tuple[Report, Report, int]:
+    async def play(seconds: float) -> tuple[RunResult, RunResult, int]:
         client = Scripted(answer)
         async with Delegator(client=client, max_concurrent=1, run_timeout_seconds=seconds) as delegator:
             tasks = [{"goal": goal} for goal in ("works", "hangs", "waits")]
@@ -341,7 +341,7 @@ async def test_a_verdict_that_exceeds_the_runs_wall_time_fails_for_that_reason()
             await asyncio.Event().wait()
         return "did my part as asked"
 
-    async def play(seconds: float) -> Report:
+    async def play(seconds: float) -> RunResult:
         async with Delegator(client=Scripted(answer), run_timeout_seconds=seconds) as delegator:
             return await delegator.call(
                 {"goal": "x", "acceptance_criteria": ["report: the report says that it was done"]}
@@ -349,7 +349,7 @@ async def test_a_verdict_that_exceeds_the_runs_wall_time_fails_for_that_reason()
 
     report = await in_time(play, lambda report: report.results[0].status == "completed")
     (result,) = report.results
-    assert (result.status, result.summary) == ("completed", "did my part as asked")
+    assert (result.status, result.report) == ("completed", "did my part as asked")
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "budget_exceeded")
 

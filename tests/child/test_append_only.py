@@ -82,7 +82,7 @@ async def test_thinking_stays_valid_through_thirty_turns_with_compaction(long: A
     worker = Worker(long)
     prefixes = Prefixes(worker)
     result = await run(prefixes, "anthropic")
-    assert (result.status, result.summary) == DONE, result.error
+    assert (result.status, result.report) == DONE, result.error
     assert (worker.summaries, prefixes.refused) == (summaries, 0)
     assert prefixes.thinking > 5 * TURNS, "it is sent back as long as it is valid"
 
@@ -92,7 +92,7 @@ async def test_thinking_stays_valid_through_thirty_turns_with_compaction(long: A
 async def test_caches_stay_warm(protocol: Any, api: Any, long: Any, most: int) -> None:
     prefixes = Prefixes(Worker(long))
     result = await run(prefixes, protocol, api)
-    assert (result.status, result.summary) == DONE, result.error
+    assert (result.status, result.report) == DONE, result.error
     assert sum(prefixes.tokens) > 750_000
     assert sum(prefixes.tokens) - sum(prefixes.cached) < most
 
@@ -109,7 +109,7 @@ async def test_thinking_that_is_refused_loses_no_work(drops: bool) -> None:
 
     prefixes = Prefixes(script, drops=drops)
     result = await run(prefixes, "anthropic")
-    assert (result.status, result.summary) == DONE, result.error
+    assert (result.status, result.report) == DONE, result.error
     assert result.receipts.tools == {"look": TURNS}
     assert prefixes.refused == (1 if drops else 2)
     assert prefixes.thinking > TURNS, "what was thought since is sent back"
@@ -159,7 +159,7 @@ async def test_messages_of_the_parent_are_only_appended(protocol: Any, api: Any)
                 Task(goal="Look."), on_event=lambda event: handles.append(event.handle) if event.handle else None
             )
             (result,) = (await delegation).results
-    assert (result.status, result.summary) == ("completed", "I looked at 1 part."), result.error
+    assert (result.status, result.report) == ("completed", "I looked at 1 part."), result.error
     assert [[f"[{n}]" in body for n in ("one", "two", "three")] for body in bodies] == [
         [False, False, False],
         [True, False, False],

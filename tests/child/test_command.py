@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from delegate import Cancellation, ConfigError, Delegator, Report, Task
+from delegate import Cancellation, ConfigError, Delegator, RunResult, Task
 from delegate.child.command import CommandRunner
 from delegate.types import TaskResult
 from tests.support.words import met_by, words
@@ -27,7 +27,7 @@ def program(tmp_path: Path) -> Any:
     return write
 
 
-async def report_of(runner: CommandRunner, *tasks: Task) -> Report:
+async def report_of(runner: CommandRunner, *tasks: Task) -> RunResult:
     async with Delegator(runner=runner, commands="allow") as delegator:
         report = await delegator.run(*tasks)
     assert report.error is None
@@ -45,7 +45,7 @@ ECHO = "print(json.dumps({'arguments': sys.argv[1:], 'stdin': sys.stdin.read()})
 async def received(command: list[str], goal: str = "Count the files.") -> Any:
     criteria = [{"kind": "regex", "pattern": "stdin"}]
     result = await done(command, {"goal": goal, "context": "Only *.py.", "acceptance_criteria": criteria})
-    return json.loads(result.summary)
+    return json.loads(result.report)
 
 
 async def test_the_program_reads_all_that_a_child_must_know_on_stdin(program: Any) -> None:
@@ -74,14 +74,14 @@ async def test_a_goal_is_one_argument_and_never_an_option_or_code(program: Any, 
 async def test_a_long_prompt_is_passed_on_stdin_even_if_it_is_not_read(program: Any) -> None:
     goal = "x" * 400_000
     read = await done(program("print(len(sys.stdin.read()))"), {"goal": goal})
-    assert int(read.summary) > 400_000
-    assert (await done(program("print('unread')"), {"goal": goal})).summary == "unread"
+    assert int(read.report) > 400_000
+    assert (await done(program("print('unread')"), {"goal": goal})).report == "unread"
 
 
 async def test_the_programs_output_is_the_report_and_its_files_are_artifacts(program: Any) -> None:
     source = "pathlib.Path('a.txt').write_text('hello')\nprint('I wrote `a.txt`.')\nprint('noise', file=sys.stderr)"
     result = await done(program(source), {"acceptance_criteria": [{"kind": "shell", "command": "grep -q hello a.txt"}]})
-    assert (result.status, result.summary) == ("completed", "I wrote `a.txt`.")
+    assert (result.status, result.report) == ("completed", "I wrote `a.txt`.")
     assert [artifact.path for artifact in result.artifacts] == ["a.txt"]
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.judge, result.verdict.receipts) == ("PASS", None, "unavailable")
@@ -91,7 +91,7 @@ async def test_the_programs_output_is_the_report_and_its_files_are_artifacts(pro
 async def test_another_exit_code_is_a_failed_run_with_the_end_of_stderr(program: Any) -> None:
     source = "print('half of it')\nprint('x' * 5_000 + ' no credit', file=sys.stderr)\nsys.exit(3)"
     result = await done(program(source), {"acceptance_criteria": [{"kind": "file", "path": "a"}]})
-    assert (result.status, result.summary.strip()) == ("failed", "half of it")
+    assert (result.status, result.report.strip()) == ("failed", "half of it")
     assert result.error
     assert result.error.code == "exit_code"
     assert "ended with exit code 3" in result.error.message
@@ -146,7 +146,7 @@ async def test_report_usage_and_cost_are_taken_from_json(program: Any) -> None:
     said = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 2, "result": "Three files.",
             "total_cost_usd": 0.25, "usage": {"input_tokens": 90, "output_tokens": 10}}  # fmt: skip
     result = await done(program(f"print({json.dumps(said)!r})"), output="json")
-    assert result.summary == "Three files."
+    assert result.report == "Three files."
     assert (result.usage.total_tokens, result.cost_usd, result.cost_provenance) == (100, 0.25, "estimated")
 
 
@@ -161,7 +161,7 @@ async def test_a_failure_told_in_json_is_a_failed_run(program: Any) -> None:
 async def test_output_that_was_to_be_json_and_is_not_is_a_failed_run(program: Any) -> None:
     result = await done(program("print('All done!')"), output="json")
     assert result.error
-    assert (result.status, result.error.code, result.summary.strip()) == ("failed", "unreadable_output", "All done!")
+    assert (result.status, result.error.code, result.report.strip()) == ("failed", "unreadable_output", "All done!")
 
 
 # ------------------------------------------------------------------------------------------- environment
@@ -174,8 +174,8 @@ async def test_a_key_is_seen_only_where_it_is_named_and_never_recorded(
     monkeypatch.setenv("OTHER_API_KEY", "0th-3r0e-91ab-77cd")
     source = "print([len(os.environ.get(name, '')) for name in sys.argv[1:]], os.environ.get(sys.argv[1]))"
     command = program(source, "AGENT_LOGIN", "OTHER_API_KEY")
-    assert (await done(command)).summary == "[0, 0] None"
-    assert (await done(command, env=["AGENT_LOGIN"])).summary == "[18, 0] [redacted]"
+    assert (await done(command)).report == "[0, 0] None"
+    assert (await done(command, env=["AGENT_LOGIN"])).report == "[18, 0] [redacted]"
 
 
 # --------------------------------------------------------------------------------------------------- termination
@@ -230,7 +230,7 @@ async def test_what_a_program_leaves_running_is_ended_with_it(program: Any, tmp_
     with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)) as reader:
         result = await done(program(LEAVES, str(fifo)))
         assert has_no_writers(reader)
-    assert result.summary == "done"
+    assert result.report == "done"
 
 
 # ------------------------------------------------------------------------------------- refused commands
@@ -261,7 +261,7 @@ def test_a_variable_that_is_not_set_is_refused() -> None:
 async def test_a_relative_program_is_found_from_the_workspace() -> None:
     Path("agent.sh").write_text("#!/bin/sh\necho found\n")
     Path("agent.sh").chmod(0o755)
-    assert (await done("./agent.sh")).summary == "found"
+    assert (await done("./agent.sh")).report == "found"
 
 
 async def test_a_relative_file_that_is_not_in_the_folder_is_named() -> None:
@@ -272,7 +272,7 @@ async def test_a_relative_file_that_is_not_in_the_folder_is_named() -> None:
     assert result.error.message.splitlines()[-1] == (
         f"program.sh is a file here but not in the task's folder, where the program runs: give it as {path}"
     )
-    assert (await done(f"sh {path}")).summary == "found"
+    assert (await done(f"sh {path}")).report == "found"
 
 
 async def test_a_program_deleted_in_the_meantime_is_a_failed_run() -> None:

@@ -128,7 +128,7 @@ async def test_a_shortened_result_can_be_read_again() -> None:
 async def test_a_turn_longer_than_the_window_is_shortened_itself() -> None:
     window = Window(model(20_000), reading(total=16, per_turn=8))
     result, _ = await run(window, read(15_000))
-    assert (result.status, result.summary) == ("completed", "I read 16 parts.")
+    assert (result.status, result.report) == ("completed", "I read 16 parts.")
     assert window.refused == 0
 
 
@@ -148,7 +148,7 @@ async def test_a_long_conversation_is_summarized() -> None:
 
     window = Window(model(20_000), script)
     result, _ = await run(window, Tool("note", "note", ANYTHING, call))
-    assert (result.status, result.summary) == ("completed", "The end.")
+    assert (result.status, result.report) == ("completed", "The end.")
     assert seen[0].startswith("read everything")
     assert "I wrote down everything, up to number 7." in seen[0]
 
@@ -158,7 +158,7 @@ async def test_an_overflow_shrinks_the_conversation_and_goes_on() -> None:
     window.model = model(40_000)  # the provider's window is smaller than the catalog says
     async with Delegator(client=window.client, tools=(read(15_000),), models=(model(60_000),), model="small") as one:
         report = await one.run(Task(goal="read everything"))
-    assert report.results[0].summary == "I read 12 parts."
+    assert report.results[0].report == "I read 12 parts."
     assert 0 < window.refused < 4
 
 
@@ -183,7 +183,7 @@ async def test_a_summary_counts_as_one_of_the_childs_calls() -> None:
 
     window = Window(model(20_000), script)
     result, child = await run(window, Tool("note", "note", ANYTHING, call), max_steps=12)
-    assert (result.status, result.summary) == ("completed", "A report.")
+    assert (result.status, result.report) == ("completed", "A report.")
     assert child.steps <= 12
 
 
@@ -223,7 +223,7 @@ async def test_a_child_reads_three_megabytes_on_a_128k_model(tmp_path: Path) -> 
             task = Task(goal="Read every file.", workspace={"mode": "copy", "path": tmp_path})
             report = await delegator.run(task)
     result = report.results[0]
-    assert (result.status, result.summary) == ("completed", f"I read {REPOSITORY_FILES} files."), result.error
+    assert (result.status, result.report) == ("completed", f"I read {REPOSITORY_FILES} files."), result.error
     assert result.receipts.tools == {"read_file": REPOSITORY_FILES}
     assert max(len(call.raw) for call in server.calls) > 300_000, "most of the window is used"
 
@@ -252,7 +252,7 @@ async def test_what_the_parent_says_is_kept_when_the_conversation_is_replaced(su
             Task(goal="read"), on_event=lambda event: handles.append(event.handle or "") if event.handle else None
         )
         report = await delegation
-    assert report.results[0].summary == "I read them."
+    assert report.results[0].report == "I read them."
     assert summaries
     assert len(asked[-1].messages) < 20, "the conversation was replaced"
     for request in asked[1:]:

@@ -35,7 +35,7 @@ async def test_a_functions_text_is_the_report_and_its_files_are_artifacts() -> N
         return f"{job.task.goal} {job.task.context}: 3"
 
     result = await done(child, context="In here", acceptance_criteria=[{"kind": "regex", "pattern": "3$"}])
-    assert result.summary == "Count the files. In here: 3"
+    assert result.report == "Count the files. In here: 3"
     assert [artifact.path for artifact in result.artifacts] == ["count.txt"]
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.decided_by) == ("PASS", "check")
@@ -50,8 +50,8 @@ async def test_the_prompt_contains_everything_that_the_task_specifies() -> None:
         child, context="Only *.py.", acceptance_criteria=["every file is counted"], output_schema={"type": "object"}
     )
     for told in ("Count the files.", "Only *.py.", "- c1: every file is counted", "```json"):
-        assert told in result.summary
-    assert "turns" not in result.summary, "the function has its own limit"
+        assert told in result.report
+    assert "turns" not in result.report, "the function has its own limit"
 
 
 async def test_a_run_that_a_function_makes_itself_is_taken_as_it_is() -> None:
@@ -59,7 +59,7 @@ async def test_a_run_that_a_function_makes_itself_is_taken_as_it_is() -> None:
         return job.recorder.finish("max_steps", output="not yet")
 
     result = await done(child)
-    assert (result.status, result.summary) == ("max_steps", "not yet")
+    assert (result.status, result.report) == ("max_steps", "not yet")
 
 
 class Count(BaseModel):
@@ -130,14 +130,14 @@ def test_a_function_that_could_not_be_stopped_is_refused(function: Any) -> None:
 
 @pytest.mark.parametrize(("function", "said"), [(Agent(), "called"), (partial(Agent().work, greeting="hi"), "hi")])
 async def test_objects_methods_and_partials_are_functions_too(function: Any, said: str) -> None:
-    assert (await done(function)).summary == said
+    assert (await done(function)).report == said
 
 
 @pytest.mark.parametrize(("function", "said"), [(Agent(), "called"), (partial(Agent().work, greeting="hi"), "hi")])
 async def test_a_delegator_runs_an_async_function_itself(function: Any, said: str) -> None:
     async with Delegator(runner=function) as delegator:
         (result,) = (await delegator.run(Task(goal="x"))).results
-    assert result.summary == said
+    assert result.report == said
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task, Tool, ToolError
+from delegate import Delegator, RunResult, Task, Tool, ToolError
 from delegate.models.providers.scripted import Scripted
 from delegate.types import JsonObject, Usage
 from delegate.types.ports import ChatReply, ChatRequest, ToolOutput
@@ -23,7 +23,7 @@ def tool(name: str, answer: Any, parallel: bool = True) -> Tool:
     return Tool(name, name, ANYTHING, call, parallel)
 
 
-async def run(client: Scripted, *tools: Tool, **fields: Any) -> tuple[Report, JsonObject]:
+async def run(client: Scripted, *tools: Tool, **fields: Any) -> tuple[RunResult, JsonObject]:
     async with Delegator(client=client, tools=tools or None) as delegator:
         report = await delegator.run(Task(goal="do it", **fields))
         record = await delegator.records.read(report.results[0].handle or "")

@@ -63,7 +63,7 @@ async def test_a_third_reply_in_a_row_that_is_cut_off_ends_the_child() -> None:
 async def test_a_report_that_was_cut_off_is_asked_for_again() -> None:
     client = Scripted([ChatReply("The first ha", "length", Usage()), "All of it."])
     result, _ = await run(client)
-    assert (result.status, result.summary) == ("completed", "All of it.")
+    assert (result.status, result.report) == ("completed", "All of it.")
     assert [message.role for message in client.requests[1].messages] == ["user", "assistant", "user"]
     assert "send the whole report again" in last(client, 1).text
 
@@ -99,7 +99,7 @@ async def test_the_output_limit_is_the_models_own_if_that_is_less(given: JsonObj
 async def test_a_useless_reply_gets_one_notice(reply: ChatReply, words: str) -> None:
     client = Scripted([reply, "Here is the report."])
     result, _ = await run(client)
-    assert (result.status, result.summary) == ("completed", "Here is the report.")
+    assert (result.status, result.report) == ("completed", "Here is the report.")
     assert words in last(client, 1).text
 
 
@@ -112,7 +112,7 @@ async def test_a_second_malformed_call_in_a_row_ends_the_child() -> None:
 
 async def test_a_second_empty_reply_in_a_row_is_the_report() -> None:
     result, child = await run(Scripted([EMPTY, EMPTY]))
-    assert (result.status, child.output, child.steps) == ("completed", "", 2)
+    assert (result.status, child.report, child.steps) == ("completed", "", 2)
 
 
 async def test_the_last_turn_offers_no_tools() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import delegate
-from delegate import Delegator, Job, Report, Task, Tool
+from delegate import Delegator, Job, RunResult, Task, Tool
 from delegate.models.providers.scripted import Scripted
 from delegate.types.errors import DelegateError
 from delegate.types.ports import ChatReply, ChatRequest
@@ -80,7 +80,7 @@ async def test_it_is_the_job_s_folder_in_a_runner_and_what_it_starts() -> None:
         assert seen == {job.workspace}
         return "seen"
 
-    assert (await _run(child)).results[0].summary == "seen"
+    assert (await _run(child)).results[0].report == "seen"
 
 
 async def test_a_grandchild_has_its_own_and_its_parent_keeps_its_own() -> None:
@@ -134,6 +134,6 @@ async def _workspace() -> Path:
     return delegate.workspace()
 
 
-async def _run(child: Any) -> Report:
+async def _run(child: Any) -> RunResult:
     async with Delegator(runner=child) as delegator:
         return await delegator.run(Task(goal="Look."))

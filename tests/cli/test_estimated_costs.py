@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from delegate import Delegator, Report, Settings, Task
+from delegate import Delegator, RunResult, Settings, Task
 from delegate.cli.screen.batch_progress import BatchProgress, summary
 from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from delegate.report.amounts import run_bill, task_bill
@@ -24,7 +24,7 @@ def settings(home: Path, url: str) -> Settings:
     return Settings(home=home, endpoints=(endpoint,))
 
 
-async def both(home: Path) -> tuple[Report, Report]:
+async def both(home: Path) -> tuple[RunResult, RunResult]:
     with ModelServer(script) as server:
         async with Delegator(settings(home, server.openai_url)) as delegator:
             return await delegator.run(Task(goal="Do the first.")), await delegator.run(Task(goal="Do the second."))

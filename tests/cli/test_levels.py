@@ -20,7 +20,7 @@ from delegate.types import (
     CriterionReading,
     CriterionResult,
     Level,
-    Report,
+    RunResult,
     StatementPart,
     TaskResult,
     Verdict,
@@ -55,7 +55,7 @@ FAIL = _verdict(
 
 
 def _result(verdict: Verdict) -> TaskResult:
-    return TaskResult(task_index=0, status="completed", verdict=verdict, summary="done", cost_usd=0.1, handle="ab-0")
+    return TaskResult(task_index=0, status="completed", verdict=verdict, report="done", cost_usd=0.1, handle="ab-0")
 
 
 def _printed(screen: RenderableType) -> str:
@@ -134,7 +134,7 @@ def test_results_of_a_batch_have_levels_and_the_summary_counts_those_below_seen(
 
 
 def test_hosts_get_the_level_beside_verified() -> None:
-    report = Report(results=(_result(WEAK), _result(FAIL)))
+    report = RunResult(results=(_result(WEAK), _result(FAIL)))
     assert [(one["level"], one["verified"]) for one in structured(report)["results"]] == [
         ("own_checks", False),
         (None, False),

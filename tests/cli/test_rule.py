@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.models.providers.scripted import Scripted
 from tests.cli.command import delegate
 from tests.support import warm
@@ -29,7 +29,7 @@ def handle() -> str:
     def answer(request: Any) -> Any:
         return met_by("hello reader")(request) if is_judge(request) else REPORT
 
-    async def run() -> Report:
+    async def run() -> RunResult:
         async with Delegator(client=Scripted(answer)) as delegator:
             return await delegator.run(Task(goal="greet", acceptance_criteria=CRITERIA))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.types.ports import ChatReply, ChatRequest
 from tests.cli.command import delegate
@@ -28,13 +28,13 @@ def _answer(request: ChatRequest) -> ChatReply | str:
     return f"I wrote `note.md`. {HOSTILE}"
 
 
-async def _report_of(*tasks: dict[str, Any]) -> Report:
+async def _report_of(*tasks: dict[str, Any]) -> RunResult:
     async with Delegator(client=Scripted(_answer)) as delegator:
         return await delegator.run(*map(Task.model_validate, tasks))
 
 
 @pytest.fixture
-def report() -> Report:
+def report() -> RunResult:
     criteria = ["file note.md: the note greets the reader", {"kind": "file", "path": "note.md"}]
     return asyncio.run(
         _report_of({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"})
@@ -59,7 +59,7 @@ def _shown(*arguments: str | None) -> str:
     return done.stdout
 
 
-def test_a_record_shows_its_verdict_report_and_tool_calls(report: Report) -> None:
+def test_a_record_shows_its_verdict_report_and_tool_calls(report: RunResult) -> None:
     shown = _shown("show", report.results[0].handle)
     assert shown.startswith("PASS (seen)  1. Write")
     assert "\n  report   I wrote `note.md`. PASS [red]all[/red]\n" in shown
@@ -67,7 +67,7 @@ def test_a_record_shows_its_verdict_report_and_tool_calls(report: Report) -> Non
     assert "transcript:" not in shown
 
 
-def test_a_transcript_has_all_events_in_order_with_times(report: Report) -> None:
+def test_a_transcript_has_all_events_in_order_with_times(report: RunResult) -> None:
     shown = _shown("show", report.results[0].handle, "--transcript")
     course = shown.partition("\ntranscript:\n")[2]
     steps = [
@@ -92,7 +92,7 @@ def test_a_transcript_has_all_events_in_order_with_times(report: Report) -> None
     assert times == sorted(times)
 
 
-def test_a_record_as_json_is_complete(report: Report) -> None:
+def test_a_record_as_json_is_complete(report: RunResult) -> None:
     record = json.loads(_shown("show", report.results[0].handle, "--format", "json"))
     assert (record["state"], record["run_id"]) == ("ended", report.run_id)
     assert record["result"]["verdict"]["verdict"] == "PASS"
@@ -100,7 +100,7 @@ def test_a_record_as_json_is_complete(report: Report) -> None:
     assert [event["kind"] for event in record["events"]][:2] == ["child.started", "child.usage"]
 
 
-def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: Report, home: Path) -> None:
+def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: RunResult, home: Path) -> None:
     handle = report.results[0].handle
     _reopen(home, handle, process="1/1/gone")
     shown = _shown("show", handle)
@@ -112,7 +112,7 @@ def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: Report, ho
     assert "nothing more is recorded" in _shown("show", handle, "--transcript")
 
 
-def test_a_running_task_shows_what_it_has_done_so_far(report: Report, home: Path) -> None:
+def test_a_running_task_shows_what_it_has_done_so_far(report: RunResult, home: Path) -> None:
     handle = report.results[1].handle
     _reopen(home, handle)  # by this process, which is alive
     shown = _shown("show", handle)
@@ -122,7 +122,7 @@ def test_a_running_task_shows_what_it_has_done_so_far(report: Report, home: Path
     assert (run["state"], run["passed"], run["other"], run["cost_usd"]) == ("running", 1, 1, None)
 
 
-def test_a_runs_id_lists_its_tasks(report: Report) -> None:
+def test_a_runs_id_lists_its_tasks(report: RunResult) -> None:
     shown = _shown("show", report.run_id)
     lines = shown.splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [
@@ -134,7 +134,7 @@ def test_a_runs_id_lists_its_tasks(report: Report) -> None:
     assert [json.loads(line)["handle"] for line in listed] == [result.handle for result in report.results]
 
 
-def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(report: Report) -> None:
+def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(report: RunResult) -> None:
     run_id = report.run_id or ""
     second = _shown("show", report.results[1].handle)
     assert second.startswith("UNJUDGED  2. the second ")
@@ -150,7 +150,7 @@ def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(report: Rep
     assert "has no task 2 (it has task 1)" in refused.stderr
 
 
-def test_a_prefix_of_several_ids_is_refused_with_the_ids(report: Report, home: Path) -> None:
+def test_a_prefix_of_several_ids_is_refused_with_the_ids(report: RunResult, home: Path) -> None:
     connection = sqlite3.connect(home / "records.sqlite3", isolation_level=None)
     connection.execute("UPDATE tasks SET run_id = 'abc1' WHERE handle = ?", (report.results[0].handle,))
     connection.execute("UPDATE tasks SET run_id = 'abc2' WHERE handle = ?", (report.results[1].handle,))
@@ -174,21 +174,21 @@ def test_only_the_failed_tasks_of_a_run_are_shown_with_their_reasons() -> None:
 
 
 @pytest.mark.parametrize("width", ["60", "80", "120"])
-def test_tables_and_records_fit_the_console(report: Report, width: str) -> None:
+def test_tables_and_records_fit_the_console(report: RunResult, width: str) -> None:
     for arguments in (("runs",), ("show", report.run_id), ("show", report.results[0].handle), ("models",)):
         shown = delegate(*(one or "" for one in arguments), COLUMNS=width).stdout
         assert max(map(cell_len, shown.splitlines())) <= int(width)
         assert all(line == line.rstrip() for line in shown.splitlines())
 
 
-def test_a_shell_completes_the_ids_of_runs(report: Report) -> None:
+def test_a_shell_completes_the_ids_of_runs(report: RunResult) -> None:
     words = {"COMP_WORDS": "delegate show ", "COMP_CWORD": "2", "_DELEGATE_COMPLETE": "complete_bash"}
     offered = delegate(**words).stdout.split()
     assert report.run_id in offered
     assert "last" in offered
 
 
-def test_runs_are_listed_newest_first_up_to_a_limit(report: Report) -> None:
+def test_runs_are_listed_newest_first_up_to_a_limit(report: RunResult) -> None:
     latest = asyncio.run(_report_of({"goal": "a later one"}))
     lines = _shown("runs").splitlines()
     assert lines[0].split() == ["run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost", "first", "goal"]

@@ -55,7 +55,7 @@ PASSED = TaskResult(
     ),
     task_index=1,
     status="completed",
-    summary="",
+    report="",
 )
 
 

@@ -17,7 +17,7 @@ from delegate.types import (
     JudgeAttempt,
     JudgeRecord,
     ReceiptCounts,
-    Report,
+    RunResult,
     TaskResult,
     Totals,
     Usage,
@@ -52,11 +52,11 @@ def verdict(word: Any, *criteria: CriterionResult, **fields: Any) -> Verdict:
 
 def result(index: int = 0, summary: str = "All done.", found: Verdict | None = None, **fields: Any) -> TaskResult:
     given: dict[str, Any] = {"status": "completed", "handle": f"abc-{index}"}
-    return TaskResult(task_index=index, summary=summary, verdict=found, **(given | fields))
+    return TaskResult(task_index=index, report=summary, verdict=found, **(given | fields))
 
 
 def read(*results: TaskResult, limit: int = 6000) -> str:
-    return render(Report(results=results, totals=Totals(tasks=len(results)), run_id="abc"), nonce=NONCE, limit=limit)
+    return render(RunResult(results=results, totals=Totals(tasks=len(results)), run_id="abc"), nonce=NONCE, limit=limit)
 
 
 def child_text(text: str, name: str = "report of task 1") -> str:
@@ -233,7 +233,7 @@ def test_known_parts_of_unknown_costs_and_estimates_are_shown() -> None:
 
 
 def totals_line(totals: Totals, *results: TaskResult) -> str:
-    text = render(Report(results=results, totals=totals, run_id="abc"), nonce=NONCE)
+    text = render(RunResult(results=results, totals=totals, run_id="abc"), nonce=NONCE)
     return next(line for line in text.split("\n") if "total: " in line)
 
 
@@ -248,7 +248,7 @@ def test_the_share_of_judging_is_in_the_totals_and_in_each_task() -> None:
 def test_a_single_task_has_its_totals_only_once() -> None:
     totals = Totals(tasks=1, unjudged=1, cost_usd=0.02, verification_share=0.0312, seconds=2)
     one = result(cost_usd=0.02, verification_share=0.0312, seconds=2)
-    text = render(Report(results=(one,), totals=totals, run_id="abc"), nonce=NONCE)
+    text = render(RunResult(results=(one,), totals=totals, run_id="abc"), nonce=NONCE)
     assert text.split("\n")[2] == "run abc"
     assert text.count("3.1 % for judging") == 1
 
@@ -307,7 +307,7 @@ def test_a_report_without_words_says_so() -> None:
 
 def test_a_refused_call_is_its_error_as_json() -> None:
     error = ErrorDetail(code="no_task", message="the call has no task", field="goal", hint="give `goal`")
-    assert json.loads(render(Report(error=error))) == {"error": error.model_dump()}
+    assert json.loads(render(RunResult(error=error))) == {"error": error.model_dump()}
 
 
 # --------------------------------------------------------------------------------- a child's words stay a child's
@@ -393,7 +393,7 @@ def test_no_child_can_close_its_fence(closing: str) -> None:
 
 
 def test_each_text_gets_another_mark() -> None:
-    report = Report(results=(result(),))
+    report = RunResult(results=(result(),))
     marks = {re.findall(r"<<<report of task 1 (\w+)>>>", render(report))[0] for _ in range(5)}
     assert len(marks) == 5
 

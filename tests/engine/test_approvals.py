@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from delegate import Cancellation, ConfigError, Delegator, Report, Task, TaskResult, Tool
+from delegate import Cancellation, ConfigError, Delegator, RunResult, Task, TaskResult, Tool
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
 from delegate.types.events import Event, as_json
@@ -288,7 +288,7 @@ async def test_while_one_child_waits_for_an_answer_another_one_runs() -> None:
 async def test_a_child_that_is_stopped_while_it_asks_makes_no_call(how: str) -> None:
     mail = Mailer()
 
-    async def play(seconds: float) -> tuple[Report, list[Event]]:
+    async def play(seconds: float) -> tuple[RunResult, list[Event]]:
         cancellation, events = Cancellation(), list[Event]()
 
         async def ask(request: ApprovalRequest) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task, TaskResult
+from delegate import Delegator, RunResult, Task, TaskResult
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Attempt, Workspace
@@ -49,7 +49,7 @@ def delegator(home: Path, hosts: Mapping[Model, Scripted], **options: Any) -> De
     return Delegator(host_models=hosts, home=home, **options)
 
 
-async def run(home: Path, scripts: Mapping[str, Any], *tasks: Task, **options: Any) -> Report:
+async def run(home: Path, scripts: Mapping[str, Any], *tasks: Task, **options: Any) -> RunResult:
     async with delegator(home, clients(scripts), **options) as one, asyncio.timeout(SOON):
         return await one.run(*tasks)
 

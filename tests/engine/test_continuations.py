@@ -61,7 +61,7 @@ async def test_a_task_goes_on_after_a_restart_with_its_files_its_record_and_a_ve
     assert before
     assert (handle.partition("-")[0], handle != first.handle) == ((first.handle or "").partition("-")[0], True)
     assert result.good
-    assert (result.workspace, result.summary) == (first.workspace, "I wrote both.")
+    assert (result.workspace, result.report) == (first.workspace, "I wrote both.")
     assert [artifact.path for artifact in result.artifacts] == ["a.txt", "b.txt"]
     assert [receipt["n"] for receipt in record["run"]["receipts"]] == [1, 2]
     assert [(message["state"], message["text"]) for message in record["messages"]] == [
@@ -121,7 +121,7 @@ async def test_a_task_continues_once_and_then_its_continuation_does(tmp_path: Pa
         assert "was continued before" in str(refused)
         await delegator.background.join()
         handle, result = await go_on(delegator, sent.handle, "Still more.")
-    assert result.summary == "And again."
+    assert result.report == "And again."
     assert handle not in (first.handle, sent.handle)
     last = asked(client)[-1].messages
     assert [("More." in message.text, "Still more." in message.text) for message in last[1:]] == [

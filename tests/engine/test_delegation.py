@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.hosts.host_tool import (
     Invocation,
     ToolAnswer,
@@ -63,7 +63,7 @@ async def test_a_started_call_has_its_handles_at_once_and_its_report_later() -> 
         children.end()
         report = await delegation
     assert [result.handle for result in report.results] == list(delegation.handles)
-    assert [result.summary for result in report.results] == ["it is done: a", "it is done: b"]
+    assert [result.report for result in report.results] == ["it is done: a", "it is done: b"]
 
 
 async def test_a_refused_call_has_no_handles_and_its_error_as_report() -> None:
@@ -118,7 +118,7 @@ async def test_a_cancelled_wait_leaves_the_call_running() -> None:
     async with Delegator(client=children.client) as delegator, asyncio.timeout(SOON):
         delegation = await delegator.background.start(Task(goal="a"))
 
-        async def wait() -> Report:
+        async def wait() -> RunResult:
             return await delegation
 
         waiting = asyncio.create_task(wait())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Settings, Task, Tool
+from delegate import Delegator, RunResult, Settings, Task, Tool
 from delegate.child.goal_tools import CLAIM
 from delegate.contract import render
 from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
@@ -34,7 +34,7 @@ def settings(home: Path, url: str, models: tuple[DeclaredModel, ...] = MODELS, *
 
 async def run(
     home: Path, fails: Script, *, tools: tuple[Tool, ...] | None = None, task: Task | None = None, **more: Any
-) -> tuple[Report, list[str], list[Event]]:
+) -> tuple[RunResult, list[str], list[Event]]:
     """The report, the model of each call, and the events."""
     events: list[Event] = []
     with ModelServer(fails) as server:
@@ -65,7 +65,7 @@ def failing(*models: str, fault: Fault = GONE) -> Script:
 async def test_the_next_model_of_the_tier_does_the_task(home: Path, fault: Fault, code: str) -> None:
     report, models, events = await run(home, failing("a", fault=fault))
     (result,) = report.results
-    assert (result.status, result.summary, result.requested_model) == ("completed", "Hello from b.", "b")
+    assert (result.status, result.report, result.requested_model) == ("completed", "Hello from b.", "b")
     assert [(failed.model, failed.error.code) for failed in result.failed_models] == [("a", code)]
     assert (models[0], models[-1], set(models)) == ("a", "b", {"a", "b"})
     started = [(event.model, event.instead_of) for event in events if event.kind == "child.started"]
@@ -155,7 +155,7 @@ async def test_no_model_is_asked_again_at_an_address_that_cannot_be_reached(home
             repeat_quickly(delegator)
             report = await delegator.run(Task(goal="Say hello."))
     (result,) = report.results
-    assert (result.summary, [failed.model for failed in result.failed_models]) == ("Hello from z.", ["a"])
+    assert (result.report, [failed.model for failed in result.failed_models]) == ("Hello from z.", ["a"])
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ async def test_a_models_call_may_give_way_to_one_without_a_price_where_nobody_li
     with ModelServer(failing("a")) as server:
         async with Delegator(settings(home, server.openai_url, (model("a", 1), own))) as delegator:
             (result,) = (await delegator.call({"goal": "Say hello."})).results
-    assert (result.summary, result.cost_usd) == ("Hello from own.", None)
+    assert (result.report, result.cost_usd) == ("Hello from own.", None)
 
 
 async def test_the_next_model_reads_the_message_that_the_failed_one_was_sent(home: Path) -> None:
@@ -216,4 +216,4 @@ async def test_the_next_model_reads_the_message_that_the_failed_one_was_sent(hom
             sent = await delegator.background.message(first.handle or "", "Name the color.")
             result = await delegator.background.result(sent.handle, wait_seconds=20)
     assert result
-    assert result.summary == "Blue, says b."
+    assert result.report == "Blue, says b."

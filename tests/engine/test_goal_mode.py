@@ -358,7 +358,7 @@ async def test_an_abort_is_a_report_of_what_was_tried() -> None:
     assert (result.goal_end, result.status) == ("aborted", "failed")
     assert result.error
     assert (result.error.code, result.error.message) == ("aborted", "There is no compiler.")
-    assert result.summary == "There is no compiler.\n\nLearned: gcc is missing."
+    assert result.report == "There is no compiler.\n\nLearned: gcc is missing."
     assert result.verdict
     assert result.verdict.code == "run_failed"
 

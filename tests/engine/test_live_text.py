@@ -141,7 +141,7 @@ async def test_what_came_of_a_reply_is_the_report_of_a_child_that_ran_out_of_tim
             async with Delegator(home=tmp_path, model="worker", endpoints=(endpoint,)) as delegator:
                 return (await delegator.run(Task(goal="Check the orders.", timeout_seconds=seconds))).results[0]
 
-    result = await in_time(play, lambda result: bool(result.summary))
+    result = await in_time(play, lambda result: bool(result.report))
     assert result.status == "timeout"
-    assert (result.summary or "").startswith("Two of three orders")
-    assert "broke off" in (result.summary or "")
+    assert (result.report or "").startswith("Two of three orders")
+    assert "broke off" in (result.report or "")

@@ -167,7 +167,7 @@ async def test_a_child_that_would_report_reads_what_was_sent_before_and_goes_on(
         reports.may_report.set()
         report = await delegation
         (message,) = await delegator.background.messages(delegation.handles[0])
-    assert report.results[0].summary == "it is done, and blue"
+    assert report.results[0].report == "it is done, and blue"
     assert [message.role for message in reports.client.requests[1].messages] == ["user", "assistant", "user"]
     assert message.state == "delivered"
 
@@ -335,7 +335,7 @@ async def test_a_runner_that_takes_no_messages_is_sent_none_and_one_that_does_re
                 with pytest.raises(CallError, match="its runner takes no messages"):
                     await delegator.background.message(delegation.handles[0], "Hello.")
             may_end.set()
-            assert (await delegation).results[0].summary == output
+            assert (await delegation).results[0].report == output
 
 
 # ------------------------------------------------------------------------------------------------------------ secrets

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Cancellation, Delegator, Report, Task
+from delegate import Cancellation, Delegator, RunResult, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.filesystem import changes
 from delegate.sandbox.workspace.folder import Folder
@@ -50,7 +50,7 @@ def seen_by(client: Scripted, name: str) -> ChatRequest:
     return [one for one in client.requests if not is_judge(one) and one.messages[0].text.startswith(name)][-1]
 
 
-async def run(home: Path, client: Scripted, *tasks: Task, **more: Any) -> Report:
+async def run(home: Path, client: Scripted, *tasks: Task, **more: Any) -> RunResult:
     async with Delegator(client=client, home=home, commands="allow") as delegator, asyncio.timeout(SOON):
         report = await delegator.run(*tasks, **more)
     assert [result.task_index for result in report.results] == list(range(len(report.results)))
@@ -597,7 +597,7 @@ async def test_a_process_that_goes_on_with_a_lost_one_knows_what_was_given(tmp_p
     (artifact,) = changes.changes_since({}, earlier).artifacts
     folder = await Folder.open(None, home=home)
     result = TaskResult(
-        verdict=None, task_index=0, status="completed", summary="x", workspace=str(earlier), artifacts=(artifact,)
+        verdict=None, task_index=0, status="completed", report="x", workspace=str(earlier), artifacts=(artifact,)
     )
     await folder.give({"first": result})
     stored = json.loads(json.dumps(start_state(folder)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task, Tool
+from delegate import Delegator, RunResult, Task, Tool
 from delegate.models.providers.scripted import Scripted
 from delegate.types import JsonObject, Parent, Usage
 from delegate.types.events import Event
@@ -56,7 +56,7 @@ def offered(request: ChatRequest, name: str = "delegate_task") -> ToolSpec | Non
 _DEFAULTS: dict[str, Any] = {"model": CHEAP, "judge_model": CHEAP, "max_depth": 2}
 
 
-async def report_of(client: Scripted, task: Task | None = None, **options: Any) -> Report:
+async def report_of(client: Scripted, task: Task | None = None, **options: Any) -> RunResult:
     async with Delegator(client=client, **(_DEFAULTS | options)) as delegator:
         report = await delegator.run(task or Task(goal="boss"))
     assert not report.error
@@ -219,7 +219,7 @@ async def test_the_tool_is_offered_only_where_the_depth_allows_it() -> None:
 
 
 async def test_a_host_tool_that_delegates_at_the_last_depth_is_refused() -> None:
-    reports: list[Report] = []
+    reports: list[RunResult] = []
 
     async def smuggle(args: Mapping[str, Any]) -> str:
         reports.append(await delegator.call({"goal": "worker"}, parent=Parent(run_id="another", tier="deep")))
@@ -283,7 +283,7 @@ async def test_cancelling_a_call_stops_grandchildren_before_it_returns() -> None
 
 
 async def test_a_childs_deadline_stops_its_children_and_keeps_their_cost() -> None:
-    async def play(seconds: float) -> tuple[Report, Hanging]:
+    async def play(seconds: float) -> tuple[RunResult, Hanging]:
         script = Hanging()
         return await report_of(script.client, Task(goal="boss", timeout_seconds=seconds)), script
 

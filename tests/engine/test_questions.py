@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Parent, Report, Task
+from delegate import Delegator, Parent, RunResult, Task
 from delegate.engine.questions import MAX_CHARS, MAX_OPTIONS, MAX_QUESTIONS
 from delegate.models.providers.scripted import Scripted
 from delegate.policy.questions import describe
@@ -57,7 +57,7 @@ class Parents:
 class Played:
     """What came of one task."""
 
-    def __init__(self, report: Report, record: JsonObject, events: list[Event], client: Scripted) -> None:
+    def __init__(self, report: RunResult, record: JsonObject, events: list[Event], client: Scripted) -> None:
         (self.result,) = report.results
         self.record, self.events, self.client = record, events, client
 
@@ -177,7 +177,7 @@ async def test_a_child_asks_and_goes_on_with_the_answer_as_its_parents_word() ->
     assert describe(question) == "Task 1 (go) asks:\n  | どのデータベースを使いますか?\n  1. SQLite"
     assert played.told == ["answered: the answer is in the next message of the agent that gave you the task"]
     assert played.heard == ['Answer to your question "どのデータベースを使いますか?":\nPostgres, bitte: 日本語']
-    assert (played.result.summary, played.outcomes) == ("I used it.", ["answered"])
+    assert (played.result.report, played.outcomes) == ("I used it.", ["answered"])
     assert played.result.receipts.total == 0, "an answer is in no receipt"
     recorded = [event for event in played.record["events"] if event["kind"].startswith(("question", "message"))]
     assert [event["kind"] for event in recorded] == ["question.asked", "question.answered", "message.delivered"]
@@ -226,7 +226,7 @@ async def test_a_message_to_the_handle_is_the_answer_also_of_another_process(hom
         report = await delegation
         messages = await delegator.background.messages(question.handle)
     (answer,) = [message for message in sent if message.is_answer]
-    assert report.results[0].summary == "I used it."
+    assert report.results[0].report == "I used it."
     assert [message.id for message in messages if message.is_answer] == [answer.id]
     assert [message.state for message in messages] == ["delivered"] * 6, "what comes second is a message like others"
     assert delegation.questions == ()
@@ -246,7 +246,7 @@ async def test_whoever_answers_first_is_heard() -> None:
 
     async with Delegator(client=client) as delegator, asyncio.timeout(SOON):
         report = await delegator.run(Task(goal="go"), on_question=hears)
-    assert report.results[0].summary == "I used it."
+    assert report.results[0].report == "I used it."
     assert "Option 1: SQLite" in client.requests[-1].messages[-1].text
 
 
@@ -296,7 +296,7 @@ async def test_without_an_answer_a_child_decides_itself(answer: Any) -> None:
     played = await play(asks(), Parents(answer), parent_answer_seconds=0.1)
     assert (played.outcomes, played.heard) == (["no_answer"], [])
     assert played.told[0].startswith(NO_ANSWER)
-    assert played.result.summary == "I used it."
+    assert played.result.report == "I used it."
 
 
 async def test_what_is_said_after_the_deadline_is_a_message_like_others() -> None:
@@ -317,7 +317,7 @@ async def test_what_is_said_after_the_deadline_is_a_message_like_others() -> Non
         report = await delegation
         (message,) = await delegator.background.messages(delegation.handles[0])
     assert (sent.is_answer, message.is_answer, message.state) == (False, False, "delivered")
-    assert report.results[0].summary == "I read 5."
+    assert report.results[0].report == "I read 5."
 
 
 async def test_a_background_call_whose_callback_fails_waits_for_a_message() -> None:
@@ -326,7 +326,7 @@ async def test_a_background_call_whose_callback_fails_waits_for_a_message() -> N
             delegation = await delegator.background.start(Task(goal="go"), asks=True)
             (question,) = await until_asked(delegation)
             await delegator.background.message(question.handle, "2")
-            assert (await delegation).results[0].summary == "I used it."
+            assert (await delegation).results[0].report == "I used it."
 
 
 async def test_a_child_leaves_itself_half_of_the_calls_time() -> None:
@@ -335,7 +335,7 @@ async def test_a_child_leaves_itself_half_of_the_calls_time() -> None:
         delegation = await delegator.background.start(Task(goal="go"), parent=parent, asks=True)
         (result,) = (await delegation).results
         record = await delegator.records.read(result.handle or "")
-    assert (result.status, result.summary) == ("completed", "I used it.")
+    assert (result.status, result.report) == ("completed", "I used it.")
     assert record
     (asked,) = [event for event in record["events"] if event["kind"] == "question.asked"]
     assert 0.2 < asked["answer_seconds"] <= 0.5
@@ -409,7 +409,7 @@ async def test_children_that_ask_at_once_each_get_their_own_answer() -> None:
         report = await delegation
     assert text.count("asks you a question.") == 3
     for n, result in enumerate(report.results):
-        assert f'"task {n}":\nanswer to task {n}\n' in result.summary
+        assert f'"task {n}":\nanswer to task {n}\n' in result.report
 
 
 # --------------------------------------------------------------------------------------------------- hostile children

@@ -75,7 +75,7 @@ async def outcome(delegator: Delegator, **task: Any) -> str:
 
 
 def describe(result: TaskResult) -> str:
-    said = result.error.code if result.error else result.summary[:60]
+    said = result.error.code if result.error else result.report[:60]
     return " ".join(filter(None, (f"{result.status}:", said, f"({result.usage.model_calls})")))
 
 

@@ -16,7 +16,7 @@ from delegate import Delegator, Settings, Task
 from delegate.models.catalog import Model, Price
 from delegate.models.providers import Endpoint, _http, connect
 from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
-from delegate.types import JsonObject, Report, TaskResult
+from delegate.types import JsonObject, RunResult, TaskResult
 from delegate.types.events import Event
 from tests.failure_modes.failures import ROWS, SCENES, WIRES, EndedBy, Row, Scene, WireName, good
 from tests.support.model_server import Call, Fault, ModelServer, Pieces, Reply
@@ -51,7 +51,7 @@ class Measured:
     wire: WireName
     scene: Scene
     row: Row
-    report: Report
+    report: RunResult
     asked: int
     """How often the server was asked by the one that the failure was meant for."""
     events: Counter[tuple[str, int | None]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from delegate.contract import render
 from delegate.judging.judge.reply import UnparseableReply, one_object
 from delegate.judging.output import parse_json
-from delegate.types import Report, TaskResult, Usage
+from delegate.types import RunResult, TaskResult, Usage
 from delegate.types.ports import ChatReply
 from tests.fuzz.fuzzing import ends_soon, fuzz
 from tests.fuzz.targets import check_output, check_reply
@@ -129,7 +129,7 @@ class Bench(ScriptedJudge):
         with ends_soon():
             verdict = self.verdict(lambda request: reply, "Write a report.", OUTPUT, criteria)
         verdict.model_dump_json().encode()
-        report = Report(results=(TaskResult(task_index=0, status="completed", summary=OUTPUT, verdict=verdict),))
+        report = RunResult(results=(TaskResult(task_index=0, status="completed", report=OUTPUT, verdict=verdict),))
         assert f"\ntask 1: {verdict.verdict} (" in render(report)
         return verdict
 

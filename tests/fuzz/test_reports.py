@@ -11,7 +11,7 @@ from delegate.types import (
     ErrorDetail,
     Finding,
     JudgeRecord,
-    Report,
+    RunResult,
     TaskResult,
     Totals,
     Verdict,
@@ -46,7 +46,7 @@ def results(draw: st.DrawFn) -> TaskResult:
         task_index=0,
         status="failed",
         verdict=verdict,
-        summary=draw(WORDS),
+        report=draw(WORDS),
         structured_output=draw(st.none() | st.dictionaries(WORDS, WORDS, max_size=2)),
         artifacts=tuple(Artifact(path=path, change="created") for path in draw(st.lists(WORDS, max_size=2))),
         error=ErrorDetail(code="crashed", message=draw(WORDS)),
@@ -62,7 +62,7 @@ def results(draw: st.DrawFn) -> TaskResult:
 def test_a_childs_text_never_leaves_its_quotes_or_its_fence(result: TaskResult) -> None:
     both = (result, result.model_copy(update={"task_index": 1}))
     with ends_soon():
-        text = render(Report(results=both, totals=Totals(tasks=2, failed=2)), nonce=NONCE)
+        text = render(RunResult(results=both, totals=Totals(tasks=2, failed=2)), nonce=NONCE)
     text.encode()
     assert all(sign.isprintable() or sign in "\n\t" or not sign.isascii() for sign in text)
     ours = re.sub(rf"<<<([^\n]*) {NONCE}>>>\n.*?\n<<<end \1 {NONCE}>>>", _checked_fence, text, flags=re.DOTALL)

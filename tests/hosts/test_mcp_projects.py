@@ -85,7 +85,7 @@ async def test_children_see_uncommitted_changes_and_the_checkout_stays(tmp_path:
         report = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
         (result,) = report.results
         assert f"- to take the changes over: {result.take_over}" in delegator.render(report)
-    assert result.summary == ".git .gitignore a.txt b.txt new.txt"
+    assert result.report == ".git .gitignore a.txt b.txt new.txt"
     assert before == (
         git(repository, "status", "--porcelain"),
         git(repository, "for-each-ref"),
@@ -119,7 +119,7 @@ async def test_nothing_that_a_hostile_repository_names_is_run(tmp_path: Path, re
 
     ran.unlink(missing_ok=True)
     result = await delegated(await project_of(tmp_path, uri(repository)), child)
-    assert result.summary.strip() == "new"
+    assert result.report.strip() == "new"
     assert not ran.exists()
 
 
@@ -152,7 +152,7 @@ async def test_a_setting_of_the_repository_adds_no_files_from_elsewhere(tmp_path
     git(repository, "config", "core.worktree", str(tmp_path / "elsewhere"))
 
     result = await delegated(await project_of(tmp_path, uri(repository)), names)
-    assert result.summary == ".git .gitignore a.txt new.txt"
+    assert result.report == ".git .gitignore a.txt new.txt"
     assert (result.take_over, result.no_take_over) == (None, None)
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["secret.txt"]
 
@@ -164,7 +164,7 @@ async def test_a_worktree_of_the_user_is_a_project(tmp_path: Path, repository: P
     project = await project_of(tmp_path, uri(tmp_path / "branch"))
     assert project.workspace
     assert project.workspace.mode == "worktree"
-    assert (await delegated(project, names)).summary == ".git .gitignore a.txt new.txt"
+    assert (await delegated(project, names)).report == ".git .gitignore a.txt new.txt"
 
 
 NO_PROJECT = {
@@ -294,7 +294,7 @@ async def test_from_a_subfolder_the_repository_is_the_project_and_the_folder_is_
         assert project.workspace
         assert (project.workspace.path, project.workspace.folder) == (monorepo.parents[1], "packages/web [a]* !#")
         result = await delegated(project, in_package)
-        assert {"made.js", "new.js", "index.js", "../shared/index.js", "../../a.txt"} <= set(result.summary.split("\n"))
+        assert {"made.js", "new.js", "index.js", "../shared/index.js", "../../a.txt"} <= set(result.report.split("\n"))
         assert [one.path for one in result.artifacts] == ["packages/web [a]* !#/made.js"]
 
 
@@ -326,13 +326,13 @@ async def test_a_program_that_is_the_child_starts_in_the_working_folder(
 ) -> None:
     monkeypatch.chdir(monorepo)
     runner = CommandRunner(["/bin/sh", "-c", 'basename "$PWD"'])
-    assert (await delegated(await project_of(tmp_path), runner)).summary == "web [a]* !#"
+    assert (await delegated(await project_of(tmp_path), runner)).report == "web [a]* !#"
 
 
 async def test_of_a_repository_around_its_root_a_client_gives_the_root_alone(tmp_path: Path, monorepo: Path) -> None:
     project = await project_of(tmp_path, uri(monorepo))
     result = await delegated(project, in_package)
-    assert result.summary.split("\n") == ["index.js", "made.js", "new.js"]
+    assert result.report.split("\n") == ["index.js", "made.js", "new.js"]
     assert result.take_over
     subprocess.run(result.take_over, shell=True, check=True)
     assert (monorepo / "made.js").read_text() == "made\n"
@@ -342,7 +342,7 @@ async def test_of_a_repository_around_its_root_a_client_gives_the_root_alone(tmp
         return git(job.workspace, "status", "--porcelain") + git(job.workspace, "diff", "HEAD", "--stat")
 
     (monorepo / "made.js").unlink()
-    assert (await delegated(project, changes)).summary.strip() == "", "it is clean to git"
+    assert (await delegated(project, changes)).report.strip() == "", "it is clean to git"
 
 
 async def test_a_repository_in_a_root_is_the_project_of_whoever_works_there(
@@ -401,7 +401,7 @@ async def test_a_working_folder_that_is_a_link_in_the_commit_is_not_followed(tmp
         return str(job.working_folder == job.workspace)
 
     project = Project(Workspace(mode="worktree", path=repository, folder="link"))
-    assert (await delegated(project, child)).summary == "True"
+    assert (await delegated(project, child)).report == "True"
 
 
 async def test_a_client_that_does_not_answer_is_asked_only_once(

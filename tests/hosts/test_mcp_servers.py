@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("mcp.client.streamable_http", reason="mcp isn't installed here: make hosts")
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.child import mcp_servers
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.testing import Scripted
@@ -60,7 +60,7 @@ async def delegating(client: Scripted, servers: JsonObject, **options: Any) -> A
         yield delegator
 
 
-async def receipts_of(delegator: Delegator, report: Report) -> list[list[JsonObject]]:
+async def receipts_of(delegator: Delegator, report: RunResult) -> list[list[JsonObject]]:
     """The receipts of each task."""
     assert report.error is None, report.error
     records = [await delegator.records.read(result.handle or "") for result in report.results]

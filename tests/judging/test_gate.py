@@ -11,7 +11,7 @@ TASK = Task(goal="write it to out/table.csv", acceptance_criteria=("it is writte
 
 
 def code(output: str, status: RunStatus = "completed", exists: bool = True) -> str | None:
-    rejection = gate.inspect(TASK, ChildRun(status=status, output=output), lambda path: exists)
+    rejection = gate.inspect(TASK, ChildRun(status=status, report=output), lambda path: exists)
     return rejection.code if rejection else None
 
 
@@ -66,7 +66,7 @@ DECLARED = {
 @pytest.mark.parametrize("fields", DECLARED.values(), ids=DECLARED)
 def test_a_task_declares_files_in_several_ways(fields: dict[str, Any]) -> None:
     task = Task.model_validate({"goal": "make the table", **fields})
-    run = ChildRun(status="completed", output="It is in `out/table.csv`.")
+    run = ChildRun(status="completed", report="It is in `out/table.csv`.")
     rejection = gate.inspect(task, run, lambda path: False)
     assert rejection
     assert rejection.code == "claimed_artifact_missing"
@@ -78,7 +78,7 @@ def test_what_only_words_name_need_not_be_a_file(word: str) -> None:
         goal=f"Set {word} as asked.",
         acceptance_criteria=(f"{word} is right", {"kind": "regex", "pattern": word}),  # pyright: ignore[reportArgumentType]
     )
-    run = ChildRun(status="completed", output=f"`{word}` is set.")
+    run = ChildRun(status="completed", report=f"`{word}` is set.")
     assert gate.inspect(task, run, lambda path: False) is None
     assert gate.unrecorded_files(run, lambda path: False) == [word], "which is a finding"
 
@@ -90,7 +90,7 @@ def test_of_many_files_that_a_report_names_some_are_looked_for() -> None:
         looked.append(path)
         return False
 
-    many = ChildRun(status="completed", output=" ".join(f"`{n}.md`" for n in range(10_000)))
+    many = ChildRun(status="completed", report=" ".join(f"`{n}.md`" for n in range(10_000)))
     assert gate.unrecorded_files(many, never) == looked == [f"{n}.md" for n in range(gate.MAX_NAMED_FILES)]
 
 
@@ -98,14 +98,14 @@ def test_a_deleted_file_may_be_named() -> None:
     task = Task(goal="delete out/table.csv")
     gone = ChildRun(
         status="completed",
-        output="`out/table.csv` is gone",
+        report="`out/table.csv` is gone",
         artifacts=(Artifact(path="out/table.csv", change="deleted"),),
     )
     assert gate.inspect(task, gone, lambda path: False) is None
 
 
 def reported(task: Task = TASK, output: str = "I filled in the form.", **known: object) -> str | None:
-    run = ChildRun(status="completed", output=output, **known)  # pyright: ignore[reportArgumentType]
+    run = ChildRun(status="completed", report=output, **known)  # pyright: ignore[reportArgumentType]
     rejection = gate.inspect(task, run, lambda path: True)
     return rejection.code if rejection else None
 

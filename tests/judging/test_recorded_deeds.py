@@ -70,7 +70,7 @@ def deeds() -> list[Deed]:
 def worth(report: str, calls: list[dict[str, Any]], part: StatementPart) -> set[str]:
     """What the quotes that count are worth, over all lines of the evidence."""
     receipts = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(calls, start=1))
-    work = ChildRun(status="completed", output=report, receipts=receipts)
+    work = ChildRun(status="completed", report=report, receipts=receipts)
     submission = Submission(Task(goal="Serve."), work, None, "person", None)
     evidence = gather(Sources(submission, (), (part,)))
     proof = Proof(part, "model", submission, evidence, recorded(submission, EFFECTS))

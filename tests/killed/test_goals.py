@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.types import JsonObject
 from delegate.types.ports import ChatReply, ChatRequest
@@ -36,7 +36,7 @@ def killed(home: Path, project: Path, how: str = "") -> list[str]:
 
 async def resumed(
     home: Path, handle: str, turns: list[ChatReply], **options: Any
-) -> tuple[Report, JsonObject, Scripted]:
+) -> tuple[RunResult, JsonObject, Scripted]:
     def answer(request: ChatRequest) -> ChatReply | str:
         if is_judge(request):
             return met_by("I write hello")(request)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Job, Report
+from delegate import Delegator, Job, RunResult
 from delegate.models.providers.scripted import Scripted
 from delegate.records.history import Records
 from delegate.types import JsonObject
@@ -41,7 +41,7 @@ def asked(client: Scripted) -> list[ChatRequest]:
     return [request for request in client.requests if not is_judge(request)]
 
 
-async def resumed(home: Path, handle: str, client: Scripted, **options: Any) -> tuple[Report, JsonObject]:
+async def resumed(home: Path, handle: str, client: Scripted, **options: Any) -> tuple[RunResult, JsonObject]:
     async with Delegator(client=client, home=home, **options) as delegator:
         report = await delegator.resume(handle)
         record = await delegator.records.read(handle)
@@ -66,7 +66,7 @@ async def test_a_task_goes_on_with_its_files_its_receipts_and_a_verdict_of_its_o
     client = child(Scripted.call("write_file", path="b.txt", content="x"), "I wrote both.")
     report, record = await resumed(tmp_path, handle, client)
     (result,) = report.results
-    assert (result.handle, result.good, result.summary) == (handle, True, "I wrote both.")
+    assert (result.handle, result.good, result.report) == (handle, True, "I wrote both.")
     assert [artifact.path for artifact in result.artifacts] == ["a.txt", "b.txt"], "also what it wrote before"
     assert [(one["n"], one["args"]["path"], one["status"]) for one in record["run"]["receipts"]] == [
         (1, "a.txt", "ok"),
@@ -254,7 +254,7 @@ async def test_a_child_that_had_reported_is_only_judged(tmp_path: Path) -> None:
     client = child()
     report, _ = await resumed(tmp_path, handle, client)
     (result,) = report.results
-    assert (result.summary, result.good, asked(client)) == ("I wrote hello.", True, [])
+    assert (result.report, result.good, asked(client)) == ("I wrote hello.", True, [])
 
 
 async def test_what_was_spent_counts_in_the_limits_of_the_task_and_of_the_run(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def test_whenever_processes_are_killed_a_task_can_be_resumed_and_nothing_i
         assert (record["workspace"], done) == (None, [])
         return
     (result,) = report.results
-    assert (result.status, result.summary, record["state"]) == ("completed", "I am done.", "ended")
+    assert (result.status, result.report, record["state"]) == ("completed", "I am done.", "ended")
     assert {what for what in done if what not in receipts(record)} == set()
     await check_messages(home, log, handle, texts, "delivered", "never_read")
 

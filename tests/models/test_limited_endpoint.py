@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from delegate import Delegator, Report, Settings, Task
+from delegate import Delegator, RunResult, Settings, Task
 from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 from tests.support.samples import MORE_CASES
@@ -88,7 +88,7 @@ def tasks(count: int) -> list[Task]:
     return [Task.model_validate({"goal": f"Count part {n}.", "acceptance_criteria": [CRITERION]}) for n in range(count)]
 
 
-def verdicts(reports: Sequence[Report]) -> list[str]:
+def verdicts(reports: Sequence[RunResult]) -> list[str]:
     results = [result for report in reports for result in report.results]
     return [result.verdict.verdict if result.verdict else str(result.error) for result in results]
 

@@ -31,7 +31,7 @@ def test_a_run_contains_all_output_and_calls_so_far_however_it_ends() -> None:
     called(recorder, "found it")
     said(recorder, "  ")
     run = recorder.finish("timeout", error=ErrorDetail(code="timeout", message="too long"))
-    assert (run.status, run.output, run.steps, run.cost_usd, run.usage.input_tokens) == (
+    assert (run.status, run.report, run.steps, run.cost_usd, run.usage.input_tokens) == (
         "timeout", "half-way", 2, 0.5, 20,
     )  # fmt: skip
     assert [receipt.output for receipt in run.receipts] == ["found it"]
@@ -88,22 +88,22 @@ def test_output_errors_and_tool_names_contain_no_secrets(monkeypatch: pytest.Mon
         "failed", output="swordfish-77!", error=ErrorDetail(code="crashed", message="no swordfish-77")
     )
     assert run.error
-    assert (run.output, run.error.message, run.receipts[0].tool) == (f"{MARK}!", f"no {MARK}", MARK)
+    assert (run.report, run.error.message, run.receipts[0].tool) == (f"{MARK}!", f"no {MARK}", MARK)
 
 
 def test_an_output_set_by_a_runner_contains_no_secrets() -> None:
     recorder = Recorder()
     said(recorder, "half-way")
     recorder.output = f"there is {KEY}"
-    assert recorder.finish("timeout").output == f"there is {MARK}"
-    assert recorder.finish("completed", output="half-way").output == "half-way"
+    assert recorder.finish("timeout").report == f"there is {MARK}"
+    assert recorder.finish("completed", output="half-way").report == "half-way"
 
 
 def test_a_foreign_run_is_redacted_and_the_recorders_own_is_unchanged() -> None:
     recorder = Recorder(UNOBSERVED)
     own = recorder.finish("completed", output="fine")
     assert recorder.redacted(own) is own
-    made = ChildRun(status="completed", output=f"\ud800 {KEY}", observations=(KEY,))
+    made = ChildRun(status="completed", report=f"\ud800 {KEY}", observations=(KEY,))
     redacted = recorder.redacted(made)
-    assert (redacted.output, redacted.observations) == (f"? {MARK}", (MARK,))
+    assert (redacted.report, redacted.observations) == (f"? {MARK}", (MARK,))
     assert redacted.model_dump_json()

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from delegate import Delegator, Report, Task
+from delegate import Delegator, RunResult, Task
 from delegate.batch.item import Item
 from delegate.models.providers.scripted import Scripted
 from delegate.report.page import report_page
@@ -38,12 +38,12 @@ def child(report: str = "I did the work.", **files: str) -> Child:
     return script
 
 
-async def run(client: Scripted, *tasks: dict[str, Any]) -> Report:
+async def run(client: Scripted, *tasks: dict[str, Any]) -> RunResult:
     async with Delegator(client=client) as delegator:
         return await delegator.run(*map(Task.model_validate, tasks))
 
 
-async def goal_run(rationale: str = "I did it.") -> Report:
+async def goal_run(rationale: str = "I did it.") -> RunResult:
     """A run in goal mode: a claim is refused, the next one repeats it, and the third is verified."""
 
     def judge(request: ChatRequest) -> str:

@@ -614,7 +614,7 @@ async def test_a_sandbox_that_can_not_be_set_up_is_not_exit_code_1(failing: Comm
 @pytest.mark.parametrize("wanted", [0, 1])
 async def test_a_criterion_is_never_met_by_a_sandbox_that_fails(failing: Commands, folder: Path, wanted: int) -> None:
     criterion = ShellCriterion(kind="shell", command="true", exit_code=wanted, id="c1")
-    child = ChildRun(status="completed", output="done")
+    child = ChildRun(status="completed", report="done")
     case = Submission(Task(goal="g"), child, Folder.of_existing(folder), author="person", worker=None)
     work = FrozenWork(case, failing)
     (result,) = await run_checks(case, [criterion], failing, CheckGuard(case, work))

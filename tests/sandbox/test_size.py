@@ -97,7 +97,7 @@ async def test_what_a_runner_writes_is_measured_meanwhile_and_at_its_end(
     assert result.error
     assert (result.status, result.error.code) == ("failed", "workspace_too_large")
     if not goes_on:
-        assert result.summary == "I wrote `big`."
+        assert result.report == "I wrote `big`."
         assert (await result_of(Delegator(runner=child, max_workspace_mb=float("inf")))).status == "completed"
 
 

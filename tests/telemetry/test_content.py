@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Report, Task, Tool
+from delegate import Delegator, RunResult, Task, Tool
 from delegate.models.providers.scripted import Scripted
 from delegate.telemetry import conventions
 from delegate.testing import judge_reply
@@ -41,7 +41,7 @@ def reply(text: str, *calls: tuple[str, str, Any], served: str | None = None) ->
     return ChatReply(text, "tool_calls" if made else "end", usage, made, model_served=served, stop_detail=text)
 
 
-async def run(said: str, task: Task | None = None) -> Report:
+async def run(said: str, task: Task | None = None) -> RunResult:
     """Run a child, a judge and tools that put `said` wherever they can."""
 
     def answer(request: ChatRequest) -> ChatReply | str:
@@ -80,7 +80,7 @@ async def run(said: str, task: Task | None = None) -> Report:
 
 async def test_without_the_operator_s_word_no_text_is_traced(traced: Traced) -> None:
     report = await run("quixotic")
-    assert "quixotic" in str(report.results[0].summary)
+    assert "quixotic" in str(report.results[0].report)
     kept = traced.text.replace("run of quixotic", "")  # the host's own id of its run
     assert "quixotic" not in kept
     assert "echo of" not in kept

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import delegate
-from delegate import Report, TaskResult, Verdict
+from delegate import RunResult, TaskResult, Verdict
 from delegate.cli import exits
 from delegate.types import LOWERED, CriterionResult, codes
 from tests.support.pages import DOCS
@@ -96,4 +96,4 @@ def test_a_child_that_failed_has_the_exit_code_that_the_page_says() -> None:
             result = TaskResult.model_validate(
                 {"verdict": None, "task_index": 0, "status": status.strip("`"), "summary": "", "error": error}
             )
-            assert exits.of_report(Report(results=(result,))) == int(exit_code), code
+            assert exits.of_report(RunResult(results=(result,))) == int(exit_code), code

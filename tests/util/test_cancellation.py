@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Cancellation, ChildRun, Delegator, Job, Parent, Receipt, Report, Task, TaskResult, Verdict
+from delegate import Cancellation, ChildRun, Delegator, Job, Parent, Receipt, RunResult, Task, TaskResult, Verdict
 from delegate.models.providers.scripted import Scripted
 from delegate.types.events import Event
 from delegate.types.ports import ChatReply, ChatRequest
@@ -211,7 +211,7 @@ class Scene:
 
     def run(
         self, cancellation: Cancellation | None = None, parent: Parent | None = None, **fields: Any
-    ) -> "asyncio.Task[Report]":
+    ) -> "asyncio.Task[RunResult]":
         tasks = self.tasks(**fields)
         return asyncio.create_task(
             self.delegator.run(*tasks, on_event=self.note, cancellation=cancellation, parent=parent)
@@ -270,7 +270,7 @@ async def by_cancelling_the_awaiting_task_again_and_again(scene: Scene, run_id: 
     return await scene.on_record(run_id)
 
 
-async def _reported(scene: Scene, call: "asyncio.Task[Report]", run_id: str) -> list[TaskResult]:
+async def _reported(scene: Scene, call: "asyncio.Task[RunResult]", run_id: str) -> list[TaskResult]:
     report = await asyncio.wait_for(call, PATIENCE)
     assert list(report.results) == await scene.on_record(run_id)
     return list(report.results)
@@ -300,7 +300,7 @@ async def _scene(
 
 async def _can_go_on(scene: Scene) -> None:
     again = await asyncio.wait_for(scene.delegator.run(Task(goal="next")), PATIENCE)
-    assert [(one.status, one.summary) for one in again.results] == [("completed", DONE)], again
+    assert [(one.status, one.report) for one in again.results] == [("completed", DONE)], again
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -322,7 +322,7 @@ async def test_a_stopped_call_leaves_nothing_running_and_loses_no_work(
 
 async def _what_was_done_is_there(scene: Scene, stopped: TaskResult) -> None:
     moment = scene.moment
-    assert stopped.summary == moment.output
+    assert stopped.report == moment.output
     assert [(one.tool, one.status) for one in await scene.receipts(stopped)] == list(moment.receipts)
     assert [artifact.path for artifact in stopped.artifacts] == ["half.txt"]
     certain = moment.model_calls + moment.own_cut_off

@@ -202,7 +202,7 @@ async def test_a_key_that_a_program_prints_during_a_call_is_secret_at_every_exit
         late = {"name": "late", "base_url": server.openai_url, "key_command": printed, "models": models}
         await everything.run(Task(goal="say it", model="m"), caplog=caplog, endpoints=[late])
     (result,) = everything.report.results
-    assert (result.status, result.summary) == ("completed", f"I was called with {MARK}")
+    assert (result.status, result.report) == ("completed", f"I was called with {MARK}")
     assert [where for where, text in everything.texts.items() if key in text] == []
 
 
@@ -349,7 +349,7 @@ async def test_no_key_in_an_error_or_in_a_custom_runners_result(
             job.record_tool(LEAK, {LEAK: [LEAK]}, LEAK)
             job.record_usage(Usage(), 0.0, model=LEAK, text=f"{'-' * 185}{OWN['OPENAI_API_KEY']}")
             receipt = Receipt(n=1, tool="x", status="ok", args={"a": [LEAK]}, output=LEAK)
-            return ChildRun(status="completed", output=f"{LEAK}\ud800", receipts=(receipt,), observations=(LEAK,))
+            return ChildRun(status="completed", report=f"{LEAK}\ud800", receipts=(receipt,), observations=(LEAK,))
 
     tasks = [Task(goal="crash"), Task(goal="own"), Task(goal="hang", timeout_seconds=0.05)]
     await everything.run(*tasks, caplog=caplog, runner=Runner(), endpoints=[GATE])

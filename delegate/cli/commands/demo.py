@@ -18,7 +18,7 @@ from delegate.cli.work import work
 from delegate.contract.amounts import percent
 from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
-from delegate.types import Report, TaskResult
+from delegate.types import RunResult, TaskResult
 from delegate.types.money import usd
 
 WIDTH = 100
@@ -87,7 +87,7 @@ def _live(demo_tasks: Sequence[DemoTask], home: Path, yes: bool) -> bool:
     return all(result.status == "completed" for result in report.results)
 
 
-def _run(demo_tasks: Sequence[DemoTask], delegator: Delegator) -> Report:
+def _run(demo_tasks: Sequence[DemoTask], delegator: Delegator) -> RunResult:
     """Run the tasks through `run`. `call` is for parent models, which can't name folders of this machine and, without
     a sandbox, can't use shell criteria.
     """
@@ -101,7 +101,7 @@ def _print_texts(*texts: str) -> None:
         out.print(Prose(Text(text)), width=min(out.width, WIDTH))
 
 
-def _print_table(demo_tasks: Sequence[DemoTask], report: Report) -> None:
+def _print_table(demo_tasks: Sequence[DemoTask], report: RunResult) -> None:
     out = console(pipe_width=WIDTH)
     table, roomy, narrow = slim_table(out), out.width >= ROOMY, out.width < NARROW
     table.add_column("task", max_width=None if roomy else 10)

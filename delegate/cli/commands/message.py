@@ -14,7 +14,7 @@ from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.output import console, print_as_json, refusals_as
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
-from delegate.types import Report, SentMessage
+from delegate.types import RunResult, SentMessage
 from delegate.types.events import EventSink
 
 _HandleArgument = typer.Argument(
@@ -40,7 +40,7 @@ def message(
     terminal = at_terminal()
     delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
 
-    async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, SentMessage | Report]:
+    async def send(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, SentMessage | RunResult]:
         (record,) = await records_of(delegator, [handle])
         sent = await delegator.background.message(record["handle"], text, acceptance_criteria=new_criteria)
         if (delegation := delegator.background.delegation(sent.handle)) is None:
@@ -50,7 +50,7 @@ def message(
 
     with refusals_as(format):
         goal, sent = stoppable(delegator, send)
-    if isinstance(sent, Report):
+    if isinstance(sent, RunResult):
         print_any_report(sent, [goal], format)
         raise typer.Exit(exits.of_report(sent))
     if not print_as_json(format, sent.model_dump(), None):

@@ -25,7 +25,7 @@ from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.workspace.folder import existing
-from delegate.types import Report, Task
+from delegate.types import RunResult, Task
 from delegate.types.errors import CallError
 from delegate.types.events import EventSink
 from delegate.types.faults import located
@@ -237,7 +237,7 @@ def _resume(text: str, format: Format) -> NoReturn:
     terminal = at_terminal()
     delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
 
-    async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, Report]:
+    async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, RunResult]:
         (record,) = await records_of(delegator, [text])
         report = await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
         return record["task"]["goal"], report
@@ -247,7 +247,7 @@ def _resume(text: str, format: Format) -> NoReturn:
     raise typer.Exit(exits.of_report(report))
 
 
-def print_any_report(report: Report, goals: Sequence[str], format: Format) -> None:
+def print_any_report(report: RunResult, goals: Sequence[str], format: Format) -> None:
     """Print a report. Raises CallError if nothing was run."""
     if format is not Format.pretty:
         print_report_as(format, report)

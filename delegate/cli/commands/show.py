@@ -119,7 +119,7 @@ def _print_task(record: JsonObject, number: int | None, *, transcript: bool) -> 
     out = console()
     if record["result"]:
         run, result = ChildRun.model_validate(record["run"]), TaskResult.model_validate(record["result"])
-        out.print(record_screen(result, record["task"]["goal"], number=number, report=run.output))
+        out.print(record_screen(result, record["task"]["goal"], number=number, report=run.report))
     else:
         out.print(_unfinished(record))
     answered = {event["n"]: event["outcome"] for event in record["events"] if event["kind"] == "question.answered"}

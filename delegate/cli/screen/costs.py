@@ -9,7 +9,7 @@ from itertools import pairwise
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, counted, out_of_budget, paid, percent, tally
-from delegate.types import Claim, JudgeAttempt, Report, TaskResult, Usage, Verdict, answered
+from delegate.types import Claim, JudgeAttempt, RunResult, TaskResult, Usage, Verdict, answered
 from delegate.types.money import usd
 
 
@@ -26,7 +26,7 @@ def judging_costs(verdict: Verdict) -> list[str]:
     return [one_line(text, 400) for text in _judge(verdict, None)]
 
 
-def totals_line(report: Report) -> str:
+def totals_line(report: RunResult) -> str:
     """Counts of verdicts, the total cost, and the share of it that verification took."""
     totals = report.totals
     counts = f"{totals.passed} PASS, {totals.failed} FAIL"

@@ -10,7 +10,7 @@ from delegate._util.fencing import one_line, visible
 from delegate.cli import PROGRAM
 from delegate.contract.amounts import counted
 from delegate.sandbox.filesystem.copy_out import CopiedOut, copy_out, open_target
-from delegate.types import Report, Task
+from delegate.types import RunResult, Task
 
 SHOWN = 5
 """How many paths a message names."""
@@ -34,7 +34,7 @@ class Out:
         shared = [space.path for space in spaces if space and space.mode == "shared" and space.path]
         return cls(folder, open_target(folder, shared=shared), force, len(tasks) > 1)
 
-    def bring(self, report: Report, *, quiet: bool) -> bool:
+    def bring(self, report: RunResult, *, quiet: bool) -> bool:
         """Copy the files of all tasks, and print how many. Returns whether no file is left behind.
 
         With `quiet`, only problems are printed, on stderr.

@@ -27,7 +27,7 @@ from delegate.cli.input.options import Format
 from delegate.cli.screen.costs import totals_line
 from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.screens import task_screen
-from delegate.types import ErrorDetail, Report
+from delegate.types import ErrorDetail, RunResult
 from delegate.types.errors import CallError, ConfigError
 
 ROOMY = 100
@@ -60,7 +60,7 @@ def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = No
     return format is not Format.pretty
 
 
-def print_report_as(format: Format, report: Report) -> None:
+def print_report_as(format: Format, report: RunResult) -> None:
     """Print a report as one document, or one result per line. A refused call prints `{"error": …}` in both formats."""
     document = report.model_dump(mode="json")
     print_as_json(format, document, document.get("results", [document]))
@@ -77,7 +77,7 @@ def refusals_as(format: Format) -> Generator[None]:
         detail = ErrorDetail(code="config_error", message=str(error))
         if isinstance(error, CallError):
             detail = ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
-        print_report_as(format, Report(error=detail))
+        print_report_as(format, RunResult(error=detail))
         raise typer.Exit(2) from None
 
 
@@ -127,7 +127,7 @@ def user() -> str:
     return ""
 
 
-def print_report(report: Report, goals: Sequence[str]) -> None:
+def print_report(report: RunResult, goals: Sequence[str]) -> None:
     """Print a screen per task and, if there are several, their totals."""
     out, several = console(), len(report.results) > 1
     for n, result in enumerate(report.results):

@@ -254,8 +254,8 @@ def _claims(result: TaskResult) -> Iterator[Row]:
 def _outcome(result: TaskResult, more: str) -> Iterator[Row]:
     """What the report says, where the files don't show the work; where the files are; and where to read more."""
     files = _files(result)
-    if result.summary.strip() and (result.verdict is None or result.status != "completed" or not files):
-        report = clean(result.summary.strip()).text
+    if result.report.strip() and (result.verdict is None or result.status != "completed" or not files):
+        report = clean(result.report.strip()).text
         short = "\n".join(report[:REPORT_CHARS].split("\n")[:6])
         yield row("report", report if result.verdict is None or short == report else f"{short.rstrip()} …")
     more = f"more: {more}" if more else ""

@@ -26,7 +26,7 @@ from delegate.types import (
     Parent,
     ParentQuestion,
     Receipt,
-    Report,
+    RunResult,
     RunStatus,
     SentMessage,
     TaskResult,
@@ -115,7 +115,7 @@ class CallState(BaseModel):
 
     state: Literal["running", "needs_input", "done"]
     handles: list[str]
-    report: Report | None = None
+    report: RunResult | None = None
     text: str | None = None
     """The report as the parent's model should read it."""
     questions: list[ParentQuestion] = []

@@ -38,7 +38,7 @@ _NAMED = re.compile(r"`([^`\n]{2,80})`|\b([A-Z0-9]{2,}\d[A-Z0-9]*|\d[\d.,:-]{2,}
 
 def features(run: ChildRun) -> dict[str, float]:
     """The counts of a run that the detector looks at, by name. Takes time in proportion to the run's length."""
-    receipts, last = run.receipts, run.output[-_LAST_CHARS:]
+    receipts, last = run.receipts, run.report[-_LAST_CHARS:]
     failures = [receipt for receipt in receipts if receipt.status != "ok"]
     claims, hedges = len(_CLAIM.findall(last)), len(_HEDGE.findall(last))
     ends_in_failure = bool(receipts) and receipts[-1].status != "ok"
@@ -49,7 +49,7 @@ def features(run: ChildRun) -> dict[str, float]:
         "failed_share": len(failures) / len(receipts) if receipts else 0.0,
         "ends_in_failure": float(ends_in_failure),
         "no_calls": float(not receipts),
-        "report_chars": math.log1p(len(run.output)),
+        "report_chars": math.log1p(len(run.report)),
         "claims": math.log1p(claims),
         "hedges": math.log1p(hedges),
         "asks": float(bool(_ASKS.search(last))),
@@ -61,7 +61,7 @@ def features(run: ChildRun) -> dict[str, float]:
 
 def _unseen_names(run: ChildRun) -> float:
     """The share of the names in the end of the report that occur in no tool call, result or file."""
-    names = {(match[0] or match[1]).lower() for match in _NAMED.findall(run.output[-_LAST_CHARS:])}
+    names = {(match[0] or match[1]).lower() for match in _NAMED.findall(run.report[-_LAST_CHARS:])}
     if not names:
         return 0.0
     sources = "\n".join(

@@ -73,7 +73,7 @@ async def _json_schema(criterion: JsonSchemaCriterion, submission: Submission, c
 
 
 async def _output_as_json(submission: Submission) -> Any:
-    output = submission.run.output
+    output = submission.run.report
     return await run_in_thread_if(len(output) > LARGE_CHARS, partial(parse_json, output))
 
 
@@ -155,7 +155,7 @@ async def _regex(criterion: RegexCriterion, submission: Submission, commands: Co
     def search() -> Any:
         import regex  # loaded only where something is searched
 
-        return regex.search(criterion.pattern, submission.run.output, timeout=REGEX_SECONDS, concurrent=True)
+        return regex.search(criterion.pattern, submission.run.report, timeout=REGEX_SECONDS, concurrent=True)
 
     try:
         match = await asyncio.to_thread(search)

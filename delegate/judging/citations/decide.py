@@ -178,7 +178,7 @@ def examine(criterion: CitationsCriterion, submission: Submission) -> Examinatio
 
 def _text(criterion: CitationsCriterion, submission: Submission) -> str | CriterionResult:
     if criterion.file is None:
-        output = submission.run.output
+        output = submission.run.report
         if any(isinstance(other, JsonSchemaCriterion) for other in submission.task.criteria):
             output = json_text(output)  # around it, the child may say what it likes of its work
         return output if len(output) <= MAX_CHARS else _too_long(criterion, "the report")

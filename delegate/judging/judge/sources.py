@@ -78,7 +78,7 @@ class Sources:
         about_report = any(part.about == "report" for part in self.parts)
         sources: list[Source] = []
         if submission.has_report:
-            sources.append(Source("output", partial(_plain, run.output), about_report))
+            sources.append(Source("output", partial(_plain, run.report), about_report))
         if submission.said:
             sources.append(Source("said", partial(_plain, submission.said), about_report))
         if run.artifacts:

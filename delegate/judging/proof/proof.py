@@ -183,7 +183,7 @@ class Proof(Subject):
             return Seen(self, look, self.shown_in).shown(quote)
         match self.part.about:
             case "report":
-                if source == "output" and _says_nothing(self.submission.run.output):
+                if source == "output" and _says_nothing(self.submission.run.report):
                     return "the report says nothing"
                 if source in _OWN_WORDS or (self.part.files and self.is_source(source)):
                     return Shown(source)

@@ -88,7 +88,7 @@ class Inputs:
 def _report_of(result: TaskResult) -> str:
     with suppress(DelegateError):
         return result.report
-    return result.summary  # its record can't be read: the report is cut then
+    return result.report  # its record can't be read: the report is cut then
 
 
 def is_in_inputs(path: str) -> bool:

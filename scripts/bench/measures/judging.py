@@ -48,7 +48,7 @@ def checked(rounds: int, repeat: int) -> float:
     """Return the milliseconds of CPU time per judge's reply that is checked: the median of the rounds."""
     task = Task(goal="Report the retry caps.", acceptance_criteria=CRITERIA)
     reading = TaskReading(declared_readings(task))
-    submission = Submission(task, ChildRun(status="completed", output=OUTPUT), None, "person", None)
+    submission = Submission(task, ChildRun(status="completed", report=OUTPUT), None, "person", None)
     reply = JudgeReply(ChatReply(REPLY, "end", Usage()))
     figures: list[float] = []
     for _ in range(rounds):

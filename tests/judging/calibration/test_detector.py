@@ -19,7 +19,7 @@ NAMES = features(ChildRun(status="completed"))
 
 def run_of(report: str = "", *statuses: Any, output: str = "") -> ChildRun:
     receipts = tuple(Receipt(n=n, tool="send", status=status, output=output) for n, status in enumerate(statuses))
-    return ChildRun(status="completed", output=report, receipts=receipts)
+    return ChildRun(status="completed", report=report, receipts=receipts)
 
 
 def by_failure(weight: float = 9.0) -> Detector:

@@ -60,7 +60,7 @@ def worth(row: Json) -> list[set[str]]:
         Receipt(n=n, tool=call["tool"], args=call["args"], status="ok", output=call["result"])
         for n, call in enumerate(row["calls"], start=1)
     )
-    run = ChildRun(status="completed", output=row["report"], receipts=receipts)
+    run = ChildRun(status="completed", report=row["report"], receipts=receipts)
     tools = tuple(map(tool_of, row["tools"]))
     submission = Submission(Task(goal=row["goal"]), run, None, "person", None, tools=tools)
     found: list[set[str]] = []

@@ -280,7 +280,7 @@ async def submission_of(case: Case, folder: Path) -> Submission:
     receipts = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(case.calls, start=1))
     opened = Folder.of_existing(folder) if case.files else None
     artifacts = await opened.artifacts() if opened else ()
-    run = ChildRun(status="completed", output=case.report, receipts=receipts, artifacts=artifacts)
+    run = ChildRun(status="completed", report=case.report, receipts=receipts, artifacts=artifacts)
     return Submission(Task(goal="x", acceptance_criteria=(f"text: {case.criterion}",)), run, opened, "person", None)
 
 
@@ -505,7 +505,7 @@ def test_many_long_results_are_searched_in_time_that_grows_with_their_length() -
     result = json.dumps({"rows": [{"id": f"r{n}", "name": f"Name {n}", "value": n / 7} for n in range(500)]})
     calls = [call("get_contact" if n % 2 else "add_note", result, id=f"rec_{n}") for n in range(60)]
     receipts = tuple(Receipt.model_validate({"n": n, **one}) for n, one in enumerate(calls, start=1))
-    run = ChildRun(status="completed", output="x", receipts=receipts)
+    run = ChildRun(status="completed", report="x", receipts=receipts)
     submission = Submission(Task(goal="x"), run, None, "person", None)
     started = time.process_time()
     part = StatementPart(text="x", about="deed", tools=("add_note",), names=("Ana Ruiz", "$50"), whole=False)

@@ -38,5 +38,5 @@ async def test_a_call_with_endless_arguments_is_answered_with_an_error(
         async with Delegator() as delegator:
             report = await delegator.run(Task(goal="do the work", model=model))
     (result,) = report.results
-    assert (result.status, result.summary) == ("completed", "did the work as asked"), result.error
+    assert (result.status, result.report) == ("completed", "did the work as asked"), result.error
     assert (result.receipts.total, result.receipts.error) == (1, 1)
