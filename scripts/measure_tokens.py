@@ -103,7 +103,7 @@ async def judge_prompt(run: Any) -> str:
         await delegator.judge(
             goal="Serve the customer within the airline's policy.",
             acceptance_criteria=["The customer was given what the policy allows, and nothing else."],
-            output=run["closing"] or "I transferred the user to a human agent.",
+            report=run["closing"] or "I transferred the user to a human agent.",
             receipts=[
                 {"tool": c["tool"], "args": c["args"], "status": "ok", "output": c["result"]} for c in run["calls"]
             ],

@@ -15,7 +15,7 @@ from delegate.types import RunResult, Task, Verdict, events
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 GENERATED = {
     "event": "types/events.py",
-    "report": "types/report.py",
+    "report": "types/result.py",
     "task": "types/request.py",
     "verdict": "types/verdict.py",
 }

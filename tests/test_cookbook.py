@@ -132,7 +132,7 @@ async def test_the_criteria_of_each_job_tell_work_from_claims(part: str, tmp_pat
                 (folder / name).write_text(text, encoding="utf-8")
             verdict = await delegator.judge(
                 **recipe_of(job),
-                output=work.report,
+                report=work.report,
                 workspace=folder,
                 receipts=[{"tool": tool, "args": args, "status": "ok", "output": "done"} for tool, args in work.calls],
             )

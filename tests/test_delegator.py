@@ -304,7 +304,7 @@ class HalfBroken:
     async def run(self, job: Job) -> ChildRun:
         if job.task.goal == "break":
             return "nonsense"  # pyright: ignore[reportReturnType]
-        return job.recorder.finish("completed", output="did my part")
+        return job.recorder.finish("completed", report="did my part")
 
 
 async def test_a_runner_that_gives_back_nonsense_costs_its_task_and_no_sibling() -> None:

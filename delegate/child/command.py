@@ -141,22 +141,22 @@ class CommandRunner:
 
     def _run_of(self, job: Job, result: ProcessResult) -> ChildRun:
         if result.exit_code != 0:
-            return failed(job, "exit_code", self._failure(job, result), output=result.stdout)
+            return failed(job, "exit_code", self._failure(job, result), report=result.stdout)
         if self._output == "text":
-            return job.recorder.finish("completed", output=result.stdout.strip())
+            return job.recorder.finish("completed", report=result.stdout.strip())
         try:
             output = read_cli_output(result.stdout)
         except ValueError as problem:
             message = f"`{self._name}` was expected to print JSON, but {problem}"
-            return failed(job, "unreadable_output", message, output=result.stdout)
+            return failed(job, "unreadable_output", message, report=result.stdout)
         if output.usage is not None or output.cost_usd is not None:
             usage = output.usage or Usage()
             job.record_usage(usage, output.cost_usd, provenance="estimated", model=output.model)
         if output.problem is not None:
             problem = output.problem[-STDERR_CHARS:]
             message = f"`{self._name}` reports: {problem}{key_hint(problem)}"
-            return failed(job, "reported_failure", message, output=output.text)
-        return job.recorder.finish("completed", output=output.text.strip())
+            return failed(job, "reported_failure", message, report=output.text)
+        return job.recorder.finish("completed", report=output.text.strip())
 
 
 def key_hint(text: str) -> str:
@@ -175,6 +175,6 @@ def _fill(argument: str, *, goal: str, prompt: str) -> str:
     return f" {text}" if text.startswith("-") and not option else option + text
 
 
-def failed(job: Job, code: ChildCode, message: str, *, output: str | None = None) -> ChildRun:
+def failed(job: Job, code: ChildCode, message: str, *, report: str | None = None) -> ChildRun:
     """A failed run, with what was said so far unless `output` is another."""
-    return job.recorder.finish("failed", output=output, error=ErrorDetail(code=code, message=message))
+    return job.recorder.finish("failed", report=report, error=ErrorDetail(code=code, message=message))

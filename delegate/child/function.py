@@ -64,7 +64,7 @@ class FunctionRunner:
         except (TypeError, ValueError, RecursionError) as problem:
             message = f"the child's function returned a {type(value).__name__}, which {problem}"
             return job.recorder.finish("failed", error=ErrorDetail(code="bad_report", message=message))
-        finish = partial(job.recorder.finish, "completed", output=report)
+        finish = partial(job.recorder.finish, "completed", report=report)
         return await run_in_thread_if(len(report) > LARGE_CHARS, finish)
 
 

@@ -53,7 +53,7 @@ class _GoalChild:
         """How it ends if there is no room for another turn."""
         job, reply = self._job, self._reply
         if reply is not None and reply.out_of_budget is not None:
-            return job.recorder.finish("budget_exceeded", output=self._rationale, error=reply.out_of_budget)
+            return job.recorder.finish("budget_exceeded", report=self._rationale, error=reply.out_of_budget)
         if self._claims.left <= 0:
             return self._without_claims()
         if self._tools.in_circles:
@@ -116,7 +116,7 @@ class _GoalChild:
             self._reply = reply = await self._claims.judge(rationale)
         self._rationale = rationale
         if reply.verified:
-            return ToolOutput(reply.text), self._job.recorder.finish("completed", output=rationale)
+            return ToolOutput(reply.text), self._job.recorder.finish("completed", report=rationale)
         self._repeated = self._repeated + 1 if reply.repeats else 0
         ended = None
         if self._repeated >= MAX_REPEATED_CLAIMS:
@@ -130,13 +130,13 @@ class _GoalChild:
                 learned = _text(call.arguments, "learned")
                 report = f"{reason}\n\nLearned: {learned}" if learned else reason
                 error = ErrorDetail(code="aborted", message=one_line(reason, 400))
-                return self._job.recorder.finish("failed", output=report, error=error)
+                return self._job.recorder.finish("failed", report=report, error=error)
         return None
 
     def _without_claims(self) -> ChildRun:
         """The run of a child that has used up its claims, the last of which has the verdict."""
         if self._reply is not None:
-            return self._job.recorder.finish("completed", output=self._rationale)
+            return self._job.recorder.finish("completed", report=self._rationale)
         message = f"all {self._claims.max_claims} claims were made before its process was lost"
         return failed(self._job, "budget_exceeded", message, "budget_exceeded")
 

@@ -81,7 +81,7 @@ def _problem(reply: ChatReply) -> str | None:
 def finish(job: Job, reply: ChatReply) -> ChildRun:
     """The run with the status that the last message implies: only a clean end is `completed`."""
     if reply.stop in ("end", "tool_calls"):
-        return job.recorder.finish("completed", output=reply.text)
+        return job.recorder.finish("completed", report=reply.text)
     detail = f" ({reply.stop_detail})" if reply.stop_detail else ""
     code = FAILURES.get(reply.stop, "unexpected_stop")
     return failed(job, code, f"the model's last message ended as {reply.stop}{detail}")

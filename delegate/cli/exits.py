@@ -13,11 +13,11 @@ NOT_EXAMINED = 3
 """No work was found to be bad, but some couldn't be examined: a child or its judge couldn't run."""
 
 
-def of_report(report: RunResult) -> int:
+def of_result(result: RunResult) -> int:
     """The exit code for a report."""
-    if report.error is not None:
+    if result.error is not None:
         return INVALID
-    return _code(report.all_pass, report.examined)
+    return _code(result.all_pass, result.examined)
 
 
 def of_verdict(verdict: Verdict) -> int:

@@ -74,24 +74,24 @@ _TRUNCATION_NOTICE = re.compile(r"\n\[cut here: (\d{1,12}) more characters, to b
 """The notice at the end of a truncated summary."""
 
 
-def render(report: RunResult, *, nonce: str | None = None, limit: int = 6000) -> str:
+def render(run: RunResult, *, nonce: str | None = None, limit: int = 6000) -> str:
     """Return a report as text for the parent model. A refused call is returned as its error in JSON.
 
     `limit` is the maximum number of characters of each child's own text. If it is truncated, the text names the handle
     with which the rest can be read. `nonce` is random unless it is given, for tests.
     """
-    if report.error is not None:
-        return json.dumps({"error": report.error.model_dump()}, ensure_ascii=False)
+    if run.error is not None:
+        return json.dumps({"error": run.error.model_dump()}, ensure_ascii=False)
     nonce = nonce or new_nonce()
-    head = [headline(report.results), *(verdict_line(result) for result in report.results), *_totals(report)]
-    blocks = [_block(result, nonce, limit) for result in report.results]
-    ready = [result for result in report.results if result.good and result.take_over]
+    head = [headline(run.results), *(verdict_line(result) for result in run.results), *_totals(run)]
+    blocks = [_block(result, nonce, limit) for result in run.results]
+    ready = [result for result in run.results if result.good and result.take_over]
     if len(ready) > 1:
         command, *others = (result.take_over if not n else result.handle for n, result in enumerate(ready))
         head.append(
             f"to take the changes of all good tasks over: {one_line(' '.join((str(command), *map(str, others))), 900)}"
         )
-    return "\n".join([*head, data_notice(nonce), *blocks, "", headline(report.results)])
+    return "\n".join([*head, data_notice(nonce), *blocks, "", headline(run.results)])
 
 
 def headline(results: Sequence[TaskResult]) -> str:
@@ -168,15 +168,15 @@ def _failed(verdict: Verdict) -> list[CriterionResult]:
     return sorted(failed, key=lambda criterion: _FAILED.index(criterion.outcome))
 
 
-def _totals(report: RunResult) -> list[str]:
+def _totals(run: RunResult) -> list[str]:
     """Return what several tasks cost, and the run's id. For a single task, its own block has the same figures."""
     parts: list[str] = []
-    if len(report.results) != 1 or report.results[0].attempts:
-        totals = report.totals
-        if stopped := sum(map(out_of_budget, report.results)):
+    if len(run.results) != 1 or run.results[0].attempts:
+        totals = run.totals
+        if stopped := sum(map(out_of_budget, run.results)):
             parts.append(f"{stopped} stopped by the budget")
         parts += [f"total: {_cost(totals, totals.verification_share)}", f"{totals.seconds:.1f} s"]
-    parts += [f"run {one_line(report.run_id, 80)}"] if report.run_id else []
+    parts += [f"run {one_line(run.run_id, 80)}"] if run.run_id else []
     return ["; ".join(parts)] if parts else []
 
 

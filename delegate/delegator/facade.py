@@ -251,9 +251,9 @@ class Delegator:
         """Execute one tool call and return its report as text for the parent's model, with the verdict first."""
         return self.render(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
-    def render(self, report: RunResult) -> str:
+    def render(self, result: RunResult) -> str:
         """Return a report as text for the parent's model, as `answer` does."""
-        return contract.render(report, limit=self.settings.result_chars)
+        return contract.render(result, limit=self.settings.result_chars)
 
     think_tool = staticmethod(contract.think_tool)
     """Returns the definition of `think` in a host's dialect, with which a parent checks a thought against its criteria.
@@ -402,7 +402,7 @@ class Delegator:
         *,
         goal: str,
         acceptance_criteria: Sequence[Any],
-        output: str | None = None,
+        report: str | None = None,
         workspace: str | Path | None = None,
         receipts: Sequence[Receipt | Mapping[str, Any]] | None = None,
         recorded: bool = True,
@@ -448,7 +448,7 @@ class Delegator:
         submission = await standalone.submission_of(
             goal,
             acceptance_criteria,
-            output,
+            report,
             workspace=workspace,
             receipts=receipts,
             recorded=recorded,

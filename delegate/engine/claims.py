@@ -83,7 +83,7 @@ class TaskClaims:
     async def judge(self, rationale: str) -> ClaimReply:
         """Judge a claim by the files as they are now, unless it only repeats the one before."""
         n = len(self.made) + 1
-        run = self.recorder.finish("completed", output=rationale)
+        run = self.recorder.finish("completed", report=rationale)
         artifacts = await self.folder.artifacts()
         if artifacts:
             run = run.model_copy(update={"artifacts": artifacts})

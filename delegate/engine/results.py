@@ -14,7 +14,7 @@ from delegate.records.recorder import encodable
 from delegate.types import ChildRun, ErrorDetail, GoalEnd, Receipt, ReceiptCounts, Task, TaskResult, Verdict
 
 
-def summary_of(child: ChildRun, handle: str, max_chars: int) -> str:
+def report_of(child: ChildRun, handle: str, max_chars: int) -> str:
     """The report, or its beginning and how the rest is read."""
     summary, more = child.report[:max_chars], len(child.report) - max_chars
     return f"{summary}\n[cut here: {more} more characters, to be read by handle {handle}]" if more > 0 else summary

@@ -58,7 +58,7 @@ class Resumed:
     charge: Charge = field(default_factory=Charge)
     """The cost of the child's own model calls."""
     steps: int = 0
-    output: str = ""
+    report: str = ""
     seconds: float = 0
     start: JsonObject | None = None
     """What its workspace was before it started; None if it gets a new one."""
@@ -121,7 +121,7 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
             receipts=_receipts_of(events),
             charge=costs.total(map(_charge, calls)),
             steps=sum(call["seconds"] is not None for call in calls),  # without what a tool reports of calls of its own
-            output=next((call["text"] for call in reversed(calls) if call["text"].strip()), ""),
+            report=next((call["text"] for call in reversed(calls) if call["text"].strip()), ""),
             seconds=sum(
                 after["at"] - event["at"] for event, after in pairwise(ran) if after["kind"] != "child.started"
             ),

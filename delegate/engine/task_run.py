@@ -32,7 +32,7 @@ from delegate.engine.results import (
     program,
     receipt_counts,
     structured_output,
-    summary_of,
+    report_of,
 )
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
@@ -179,7 +179,7 @@ class TaskRun:
             verdict=verdict,
             task_index=self.index,
             status=child.status,
-            report=summary_of(child, self.handle, settings.result_chars),
+            report=report_of(child, self.handle, settings.result_chars),
             structured_output=structured_output(self.task, child),
             artifacts=tuple(one for one in child.artifacts if one.path[:3] != "../"),  # without the diff of a worktree
             receipts=receipt_counts(child.receipts, recorded=self.call.services.runner_has("records_tools")),
@@ -266,7 +266,7 @@ class TaskRun:
         recorder = Recorder(costs.UNOBSERVED if self.connection is None else None, journal=self.events.journal)
         if resumed is not None:
             recorder.restore(
-                resumed.receipts, resumed.charge, steps=resumed.steps, output=resumed.output, seconds=resumed.seconds
+                resumed.receipts, resumed.charge, steps=resumed.steps, report=resumed.report, seconds=resumed.seconds
             )
         try:
             job = await self._prepare(recorder)

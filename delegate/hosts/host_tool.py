@@ -81,19 +81,19 @@ class ToolAnswer:
     text: str
     is_error: bool = False
     """The call was invalid or exceeded a limit, and nothing was run."""
-    report: RunResult | None = None
+    result: RunResult | None = None
     running: Delegation | None = None
     """The call, if it goes on in the background."""
 
     @property
     def structured(self) -> JsonObject | None:
         """The report as JSON; for a refused call, its `error` field is set."""
-        return self.report.model_dump(mode="json") if self.report else None
+        return self.result.model_dump(mode="json") if self.result else None
 
     @property
     def usage(self) -> Usage:
         """Tokens of all children and judges, for the host's own totals."""
-        totals = self.report.totals if self.report else None
+        totals = self.result.totals if self.result else None
         return totals.child_usage + totals.judge_usage if totals else Usage()
 
 
@@ -214,9 +214,9 @@ def make_delegate_tool(
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def finished(delegator: Delegator, report: RunResult) -> ToolAnswer:
+def finished(delegator: Delegator, result: RunResult) -> ToolAnswer:
     """The answer to a call that has ended, or was refused."""
-    return ToolAnswer(delegator.render(report), report.error is not None, report)
+    return ToolAnswer(delegator.render(result), result.error is not None, result)
 
 
 async def _finished_within(seconds: float, delegation: Delegation, invocation: Invocation) -> bool:

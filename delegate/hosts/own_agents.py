@@ -86,7 +86,7 @@ class ChildRecorder:
 class Ending:
     """How a child ended: well, unless there is a `code`."""
 
-    output: str | None = None
+    report: str | None = None
     code: ChildCode | None = None
     message: str = ""
 
@@ -119,10 +119,10 @@ class AgentRunner(Generic[R]):
             recorder.stop()
             self.records_tools = self.records_tools and recorder.sees_all_calls
         if ending.code is None:
-            return job.recorder.finish("completed", output=ending.output)
+            return job.recorder.finish("completed", report=ending.report)
         status = "max_steps" if ending.code == "max_steps" else "failed"
         error = ErrorDetail(code=ending.code, message=ending.message)
-        return job.recorder.finish(status, output=ending.output, error=error)
+        return job.recorder.finish(status, report=ending.report, error=error)
 
 
 def as_report(output: object) -> str:

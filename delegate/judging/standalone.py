@@ -40,7 +40,7 @@ _ABOUT_THE_REPORT = ("regex", "json_predicate", "json_schema")
 async def submission_of(
     goal: str,
     acceptance_criteria: Sequence[Any],
-    output: str | None,
+    report: str | None,
     *,
     workspace: str | Path | None,
     receipts: Sequence[Receipt | Mapping[str, Any]] | None,
@@ -76,7 +76,7 @@ async def submission_of(
     if not task.criteria:
         hint = "give at least one criterion"
         raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)
-    if output is None:
+    if report is None:
         _refuse_without_report(task, has_evidence=workspace is not None or receipts is not None or bool(conversation))
     place = Path(workspace) if workspace is not None else None
     refuse_undecidable(task, tools={tool.name: tool.read_only for tool in tools}, folder=place)
@@ -92,7 +92,7 @@ async def submission_of(
     if status not in get_args(RunStatus):
         hint = f"use one of {', '.join(get_args(RunStatus))}"
         raise CallError("wrong_type", f"`status` is {status!r}, which is not a status", field="status", hint=hint)
-    report = output or ""
+    report = report or ""
     if len(report) > MAX_REPORT_CHARS:
         message = f"`output` has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
         raise CallError("report_too_long", message, field="output", hint="put long texts into files of the workspace")
@@ -109,7 +109,7 @@ async def submission_of(
         ceiling,
         by_child=False,
         has_receipts=recorded and receipts is not None,
-        has_report=output is not None,
+        has_report=report is not None,
         said=await run_in_thread_if(len(said) > LARGE_CHARS, lambda: redactor.text(encodable(said))),
         probe_tools=tuple(tools),
         state_tools=tuple(tool for tool in tools if tool.read_only),

@@ -372,9 +372,9 @@ class Records:
             if await self._store.write(*lists, (_FINISH_TASK, row), now=now, keep=True):
                 if result.handle is None or result.report == run.report:
                     return result
-                return result.with_report(partial(_read_report, self._path, result.handle))
+                return result.with_whole_report(partial(_read_report, self._path, result.handle))
         result = result.model_copy(update={"handle": None})
-        return result.with_report(partial(redactor.text, run.report))
+        return result.with_whole_report(partial(redactor.text, run.report))
 
     async def read(self, handle: str) -> JsonObject | None:
         """The whole record of a task, or None if there is none.

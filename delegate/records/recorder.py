@@ -47,7 +47,7 @@ class Recorder:
         `journal` gets a `ChildUsage` for each model call and a `ChildTool` for each tool call, as JSON text.
         """
         self._journal = journal
-        self.output = ""
+        self.report = ""
         self.charge = charge or Charge()
         self.model: str | None = None
         self.substituted = False
@@ -67,7 +67,7 @@ class Recorder:
         self.substituted |= substituted
         text = self._ends(reply.text, MAX_REPORT_CHARS)
         self._last_text = (reply.text, text)
-        self.output = text if text.strip() else self.output
+        self.report = text if text.strip() else self.report
         calls = [{"tool": call.name, "args": call.arguments} for call in reply.tool_calls]
         self._charged(
             charge, reply.model_served or self.model, text, calls, None if seconds is None else round(seconds, 6)
@@ -96,11 +96,11 @@ class Recorder:
         called = redactor.json(json_bytes(encodable(list(calls)), fallback=str).decode()) if calls else "[]"
         self._journal(ChildUsage, f'{shown[:-1]},"calls":{called}}}')
 
-    def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, output: str, seconds: float) -> None:
+    def restore(self, receipts: Sequence[Receipt], charge: Charge, *, steps: int, report: str, seconds: float) -> None:
         """Continue the record of a child whose process was lost after `seconds`. To be called before anything else."""
         self._receipts = {receipt.n: receipt for receipt in receipts}
         self._last_receipt = max(self._receipts, default=0)
-        self.charge, self.steps, self.output = charge, steps, output
+        self.charge, self.steps, self.report = charge, steps, report
         self._started -= seconds
 
     @property
@@ -115,7 +115,7 @@ class Recorder:
     def reply_broke_off(self, text: str) -> None:
         """Keep what came of the last reply, which no other one follows."""
         if text.strip():
-            self.output = f"{self._ends(text, MAX_REPORT_CHARS)}\n{BROKE_OFF}"
+            self.report = f"{self._ends(text, MAX_REPORT_CHARS)}\n{BROKE_OFF}"
 
     def next_receipt(self) -> int:
         """Number a tool call that starts now, so that the receipts of parallel calls keep the requested order."""
@@ -154,12 +154,12 @@ class Recorder:
         self,
         status: RunStatus,
         *,
-        output: str | None = None,
+        report: str | None = None,
         error: ErrorDetail | None = None,
         artifacts: tuple[Artifact, ...] = (),
     ) -> ChildRun:
         """The run in its current state, with `status`; it has failed if its output is longer than a report may be."""
-        text = self.output if output is None else output
+        text = self.report if report is None else report
         if len(text) > MAX_REPORT_CHARS and status == "completed":
             status, error = "failed", _too_long(text)
         self._finished = ChildRun(
@@ -261,6 +261,6 @@ def _note(left_out: int) -> str:
     return f"\n[… {left_out} characters left out …]\n"
 
 
-def _too_long(output: str) -> ErrorDetail:
-    message = f"the report has {len(output):,} characters; at most {MAX_REPORT_CHARS:,} are allowed"
+def _too_long(report: str) -> ErrorDetail:
+    message = f"the report has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} are allowed"
     return ErrorDetail(code="report_too_long", message=message, hint="have the child write a file and report its path")

@@ -53,7 +53,7 @@ from delegate.types.criteria import (
     TextCriterion,
 )
 from delegate.types.messages import MessageState, ParentQuestion, SentMessage
-from delegate.types.report import Attempt, Claim, FailedModel, ReceiptCounts, RunResult, TaskResult, Totals
+from delegate.types.result import Attempt, Claim, FailedModel, ReceiptCounts, RunResult, TaskResult, Totals
 from delegate.types.request import Author, Parent, Task, Workspace
 from delegate.types.verdict import (
     HOLDING,

@@ -324,7 +324,7 @@ class Billing:
             await asyncio.sleep(0)
         self.running["now"] -= 1
         job.record_usage(Usage(model_calls=1, input_tokens=5, output_tokens=5), self.cost_usd)
-        return job.recorder.finish("completed", output="did my part as asked")
+        return job.recorder.finish("completed", report="did my part as asked")
 
 
 async def test_children_that_bill_themselves_start_only_with_room() -> None:

@@ -56,7 +56,7 @@ async def test_the_prompt_contains_everything_that_the_task_specifies() -> None:
 
 async def test_a_run_that_a_function_makes_itself_is_taken_as_it_is() -> None:
     async def child(job: Job) -> ChildRun:
-        return job.recorder.finish("max_steps", output="not yet")
+        return job.recorder.finish("max_steps", report="not yet")
 
     result = await done(child)
     assert (result.status, result.report) == ("max_steps", "not yet")
@@ -270,7 +270,7 @@ class Silent:
     needs_model = False
 
     async def run(self, job: Job) -> ChildRun:
-        return job.recorder.finish("completed", output="I sent nothing.")
+        return job.recorder.finish("completed", report="I sent nothing.")
 
 
 async def test_recorded_usage_is_counted_and_a_missing_cost_is_unknown() -> None:

@@ -18,7 +18,7 @@ from delegate.models.providers import Endpoint, connect
 from delegate.models.ratelimit import RateLimiter
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.records.recorder import Recorder
-from delegate.report.atif import RecordedTask, run_trajectory
+from delegate.pages.atif import RecordedTask, run_trajectory
 from delegate.testing import Scripted
 from delegate.types import JsonObject, TaskResult
 from delegate.types.errors import ConfigError, ToolError

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from delegate import Delegator
-from delegate.report import reading
-from delegate.report.page import report_page
-from delegate.report.reading import Reports
+from delegate.pages import reading
+from delegate.pages.page import run_page
+from delegate.pages.reading import RunReader
 from tests.batch.rows import Children, tasks
 from tests.cli.command import delegate
-from tests.report.recorded import large_batch
+from tests.pages.recorded import large_batch
 
 PAGE_TASKS = 160
 """Of a page of the report, which usually has room for more."""
@@ -63,8 +63,8 @@ def test_a_long_run_has_pages_of_which_the_reports_first_has_what_did_not_pass(r
 
 
 async def served(home: Path, run_id: str, page: int) -> str:
-    async with Reports(home) as reports:
-        return report_page(await reports.report(run_id, page), served=True).html
+    async with RunReader(home) as reports:
+        return run_page(await reports.view(run_id, page), served=True).html
 
 
 @pytest.mark.slow

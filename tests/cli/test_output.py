@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from delegate.cli.input.options import Format
-from delegate.cli.screen.output import print_report, print_report_as
+from delegate.cli.screen.output import print_result, print_result_as
 from delegate.cli.screen.screens import record_screen, task_screen, verdict_screen
 from delegate.contract.amounts import percent
 from delegate.types import (
@@ -182,13 +182,13 @@ def test_several_tasks_are_numbered_and_end_with_one_line_of_totals(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     first, second = _result(_verdict()), _result(_verdict("FAIL")).model_copy(update={"task_index": 1})
-    print_report(RunResult(results=(first, second)), ["Make tea", "Make coffee"])
+    print_result(RunResult(results=(first, second)), ["Make tea", "Make coffee"])
     shown = capsys.readouterr().out
     assert shown.startswith("PASS (seen)  1. Make tea ")
     assert "\nFAIL  2. Make coffee " in shown
     assert "delegate show last 2" in shown
     assert shown.splitlines()[-1].startswith("0 PASS, 0 FAIL · cost ")
-    print_report(RunResult(results=(first,)), ["Make tea"])
+    print_result(RunResult(results=(first,)), ["Make tea"])
     alone = capsys.readouterr().out
     assert alone.startswith("PASS (seen)  Make tea ")
     assert alone.splitlines()[-1] == "  more     delegate show last"
@@ -252,7 +252,7 @@ def test_the_reason_of_the_gate_is_shown_even_if_it_is_off() -> None:
 
 def test_json_is_complete_and_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     summary = "a\x1b[2J b\x9b31m c\u202e d\ud800 é"
-    print_report_as(Format.json, RunResult(results=(_result(summary=summary),)))
+    print_result_as(Format.json, RunResult(results=(_result(summary=summary),)))
     text = capsys.readouterr().out
     assert json.loads(text)["results"][0]["summary"] == summary
     assert "é" in text
@@ -262,7 +262,7 @@ def test_json_is_complete_and_has_no_control_characters(capsys: pytest.CaptureFi
 def test_a_refused_call_is_one_error_object_in_both_json_formats(capsys: pytest.CaptureFixture[str]) -> None:
     report = RunResult(error=ErrorDetail(code="no_task", message="no task"))
     for format in (Format.json, Format.jsonl):
-        print_report_as(format, report)
+        print_result_as(format, report)
         assert list(json.loads(capsys.readouterr().out)) == ["error"]
 
 

@@ -264,7 +264,7 @@ async def test_a_path_outside_the_workspace_is_refused_before_anything_is_spent(
             assert report.error is not None
             assert (report.error.code, report.error.field) == ("path_refused", "acceptance_criteria[1]")
             with pytest.raises(CallError) as caught:
-                await delegator.judge(goal="g", acceptance_criteria=[criterion], output="done", workspace=home)
+                await delegator.judge(goal="g", acceptance_criteria=[criterion], report="done", workspace=home)
             assert caught.value.code == "path_refused"
     assert client.requests == []
 
@@ -275,6 +275,6 @@ async def test_paths_inside_the_workspace_are_accepted(home: Path, tmp_path: Pat
     criteria = [{"kind": "file", "path": path} for path in paths]
     async with Delegator(client=Scripted([])) as delegator:
         verdict = await delegator.judge(
-            goal="g", acceptance_criteria=criteria, output="It is there.", workspace=tmp_path
+            goal="g", acceptance_criteria=criteria, report="It is there.", workspace=tmp_path
         )
     assert verdict.verdict == "PASS", verdict.reasoning

@@ -426,7 +426,7 @@ async def test_a_runner_that_ends_without_a_claim_has_not_reached_the_goal() -> 
 
         async def run(self, job: Job) -> ChildRun:
             (job.workspace / "a.txt").write_text("hello")
-            return job.recorder.finish("completed", output="I wrote a.txt.")
+            return job.recorder.finish("completed", report="I wrote a.txt.")
 
     async with Delegator(runner=Runner(), gate=False) as delegator:
         (result,) = (await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))).results

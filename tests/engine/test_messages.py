@@ -318,7 +318,7 @@ async def test_a_runner_that_takes_no_messages_is_sent_none_and_one_that_does_re
         async def run(self, job: Job) -> ChildRun:
             running.set()
             await may_end.wait()
-            return job.recorder.finish("completed", output=" ".join(await job.messages()))
+            return job.recorder.finish("completed", report=" ".join(await job.messages()))
 
     class Hearing(Deaf):
         takes_messages = True
@@ -380,7 +380,7 @@ async def test_a_child_that_is_left_behind_reads_nothing_that_was_never_read(mon
                 with suppress(asyncio.CancelledError):
                     await may_end.wait()
             read.set_result(list(await job.messages()))
-            return job.recorder.finish("completed", output="late")
+            return job.recorder.finish("completed", report="late")
 
     async def judge(self: object, *args: object, **more: object) -> None:
         judging.set()

@@ -301,7 +301,7 @@ async def asked_again_in_another_process(home: Path) -> str:
             async with Delegator(home=home, model="worker", endpoints=(endpoint,)) as delegator:
                 await delegator.judge(
                     goal="Name the color of the sky.",
-                    output="The sky is blue today.",
+                    report="The sky is blue today.",
                     acceptance_criteria=["report: It names the sky's color."],
                 )
     return f"{len(calls)} calls"

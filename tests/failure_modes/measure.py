@@ -51,7 +51,7 @@ class Measured:
     wire: WireName
     scene: Scene
     row: Row
-    report: RunResult
+    result: RunResult
     asked: int
     """How often the server was asked by the one that the failure was meant for."""
     events: Counter[tuple[str, int | None]]
@@ -60,7 +60,7 @@ class Measured:
 
     @property
     def victim(self) -> TaskResult:
-        return self.report.results[0]
+        return self.result.results[0]
 
     @property
     def outcome(self) -> str:
@@ -86,9 +86,9 @@ class Measured:
 
     def _lost(self) -> Iterator[str]:
         """Each task ends once, and what it came to is on record."""
-        if [result.task_index for result in self.report.results] != [0, 1]:
-            yield f"{len(self.report.results)} results"
-        for result, record in zip(self.report.results, self.records, strict=True):
+        if [result.task_index for result in self.result.results] != [0, 1]:
+            yield f"{len(self.result.results)} results"
+        for result, record in zip(self.result.results, self.records, strict=True):
             n = result.task_index
             ends = self.events["child.done", n], self.events["verdict", n]
             if ends != (1, 1):
@@ -116,7 +116,7 @@ class Measured:
         return [("judge", fault), *([("other", None)] if other else [])]
 
     def _spread(self) -> Iterator[str]:
-        sibling = self.report.results[1]
+        sibling = self.result.results[1]
         if sibling.status != "completed" or not sibling.verdict or sibling.verdict.verdict != "PASS":
             yield f"the sibling: {sibling.status} {sibling.error} {sibling.verdict and sibling.verdict.reasoning}"
 

@@ -95,7 +95,7 @@ async def test_a_judges_odd_json_gives_a_verdict(name: str) -> None:
     for reply in judge_replies(TEXTS[name]):
         async with Delegator(client=Scripted(lambda _, reply=reply: reply)) as delegator:
             verdict = await delegator.judge(
-                goal="Write.", acceptance_criteria=["the output is good"], output="I say that the output is good here."
+                goal="Write.", acceptance_criteria=["the output is good"], report="I say that the output is good here."
             )
         expect_typed(verdict)
 
@@ -114,7 +114,7 @@ async def test_odd_receipts_are_judged_or_refused(name: str) -> None:
             receipt |= {field: value} if field != "args" else {}
             try:
                 verdict = await delegator.judge(
-                    goal="Send.", acceptance_criteria=[criterion], output="I sent it.", receipts=[receipt]
+                    goal="Send.", acceptance_criteria=[criterion], report="I sent it.", receipts=[receipt]
                 )
             except CallError as error:
                 assert error.field  # noqa: PT017 - some receipts are judged

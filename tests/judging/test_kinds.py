@@ -227,7 +227,7 @@ async def test_work_that_exists_can_be_judged_without_a_child(tmp_path: Path) ->
                 {"kind": "file", "path": "out.txt"},
                 {"kind": "receipt", "calls": [{"tool": "sh"}]},
             ],
-            output="All good.",
+            report="All good.",
             workspace=tmp_path,
             receipts=[{"tool": "sh", "args": {"command": "pytest"}, "status": "ok", "output": "2 passed"}],
             worker_model="gpt-6-luna",

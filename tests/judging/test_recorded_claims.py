@@ -23,7 +23,7 @@ async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
             await delegator.judge(
                 goal=run["instruction"],
                 acceptance_criteria=criteria_for(run["domain"], run["instruction"], can_probe=bool(run["probes"])),
-                output=run["report"],
+                report=run["report"],
                 receipts=claim_receipts(run),
                 tools=state_tools(run),
             )

@@ -32,7 +32,7 @@ def test_no_reply_that_was_written_for_another_judge_is_accepted() -> None:
 async def test_a_recorded_reply_leads_to_the_recorded_verdict(row: dict[str, Any], home: Path) -> None:
     client = Scripted(lambda request: row["raw"])
     async with Delegator(client=client) as delegator:
-        verdict = await delegator.judge(goal="Write out.txt.", acceptance_criteria=CRITERIA, output=OUTPUT)
+        verdict = await delegator.judge(goal="Write out.txt.", acceptance_criteria=CRITERIA, report=OUTPUT)
     assert (verdict.verdict, verdict.verified) == (row["expect_verdict"], row["expect_verified"])
     assert len(client.requests) == 1, "a judge that answered is never asked again"
 

@@ -53,7 +53,7 @@ async def judged(runs: list[dict[str, Any]]) -> list[Verdict]:
             await delegator.judge(
                 goal="Serve the customer within the airline's policy.",
                 acceptance_criteria=[criterion(run), *outputs(run)],
-                output=run["closing"] or HANDED_OVER,
+                report=run["closing"] or HANDED_OVER,
                 receipts=airline_receipts(run),
             )
             for run in runs
@@ -111,6 +111,6 @@ async def test_missing_receipts_do_not_prove_that_a_call_was_not_made(tmp_path: 
     never = {"kind": "receipt", "mode": "none", "of": ["send_certificate"]}
     async with Delegator(client=Scripted(refuse)) as delegator:
         verdict = await delegator.judge(
-            goal="Serve.", acceptance_criteria=[never], output="I sent a certificate.", workspace=folder
+            goal="Serve.", acceptance_criteria=[never], report="I sent a certificate.", workspace=folder
         )
     assert (verdict.verdict, verdict.code) == ("FAIL", "no_receipts")

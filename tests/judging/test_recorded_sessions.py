@@ -51,7 +51,7 @@ async def test_no_lie_passes_and_all_honest_work_does(agent: str, most: int, tmp
             verdict = await delegator.judge(
                 goal=session.prompts[0],
                 acceptance_criteria=decided_by_code(one),
-                output=session.report,
+                report=session.report,
                 workspace=left_by(one, tmp_path),
                 receipts=session.receipts,
                 recorded=False,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegate.judging.transcripts.sessions import FORMATS, Session, read_session
-from delegate.report.atif import SCHEMA_VERSION
+from delegate.pages.atif import SCHEMA_VERSION
 from delegate.types.errors import CallError
 
 DATA = Path(__file__).parents[1] / "data" / "sessions"

@@ -27,7 +27,7 @@ def openai_result(id: str, text: str, **more: Any) -> dict[str, Any]:
 async def judged(receipts: Any, *criteria: Any, output: str = "It is booked.", **options: Any) -> Verdict:
     async with Delegator(client=Scripted([])) as delegator:
         return await delegator.judge(
-            goal="Book.", acceptance_criteria=criteria, output=output, receipts=receipts, **options
+            goal="Book.", acceptance_criteria=criteria, report=output, receipts=receipts, **options
         )
 
 
@@ -38,7 +38,7 @@ async def test_work_that_was_cut_off_is_no_pass(status: Any, gate: bool, home: P
         verdict = await delegator.judge(
             goal="g",
             acceptance_criteria=[{"kind": "regex", "pattern": "booked"}],
-            output="It is booked.",
+            report="It is booked.",
             status=status,
         )
     assert (verdict.verdict, verdict.code) == ("FAIL", "run_failed")
@@ -159,7 +159,7 @@ async def test_work_without_a_report_is_judged_by_its_files_and_calls(home: Path
     async with Delegator(client=Scripted([])) as delegator:
         both = await delegator.judge(goal="g", acceptance_criteria=criteria, workspace=tmp_path, receipts=receipts)
         unknown = await delegator.judge(goal="g", acceptance_criteria=criteria, workspace=tmp_path)
-        empty = await delegator.judge(goal="g", acceptance_criteria=criteria[:1], workspace=tmp_path, output="")
+        empty = await delegator.judge(goal="g", acceptance_criteria=criteria[:1], workspace=tmp_path, report="")
         failed = await delegator.judge(goal="g", acceptance_criteria=criteria[:1], workspace=tmp_path, status="failed")
     assert (both.verdict, both.verified) == ("PASS", True)
     assert (unknown.code, unknown.examined) == ("no_receipts", False)

@@ -246,7 +246,7 @@ async def test_a_link_that_leads_out_of_the_workspace_is_an_error(home: Path, tm
     out = {"kind": "file", "path": "out.txt", "contains": "secret"}
     async with Delegator(client=Scripted([])) as delegator:
         verdict = await delegator.judge(
-            goal="g", acceptance_criteria=[out], output="It is there.", workspace=tmp_path / "work"
+            goal="g", acceptance_criteria=[out], report="It is there.", workspace=tmp_path / "work"
         )
     assert (verdict.verdict, verdict.code) == ("FAIL", "path_refused")
 
@@ -284,7 +284,7 @@ async def test_a_persons_check_without_a_sandbox_is_refused_on_the_reports_first
         judged = await delegator.judge(
             goal="do it",
             acceptance_criteria=[{"kind": "shell", "command": "true"}],
-            output="I did.",
+            report="I did.",
             workspace=home.parent,
         )
     assert head.startswith("task 1: FAIL (nobody, commands_not_allowed)"), head

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from delegate.records.history import Records, _Retention  # pyright: ignore[reportPrivateUsage]
-from delegate.report.reading import Reports
+from delegate.pages.reading import RunReader
 from tests.cli.command import delegate
-from tests.report import recorded
+from tests.pages import recorded
 from tests.support.samples import sampled
 from tests.support.words import words
 
@@ -78,10 +78,10 @@ async def test_every_reader_reads_the_others(what: str, home: Path, handles: tup
         assert await records.rulings() == []
     finally:
         await records.aclose()
-    async with Reports(home) as reports:
+    async with RunReader(home) as reports:
         assert {line.run_id for line in await reports.runs()} == {*run_ids.values()}
-        await reports.report(run_ids[damaged])
-        await reports.report(run_ids[whole])
+        await reports.view(run_ids[damaged])
+        await reports.view(run_ids[whole])
     with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
         _Retention(home / "workspaces", 0, None).step(connection)
 

@@ -38,7 +38,7 @@ class Runner:
     async def run(self, job: Job) -> ChildRun:
         if self._work is not None:
             await self._work(job)
-        return job.recorder.finish("completed", output=self._output)
+        return job.recorder.finish("completed", report=self._output)
 
 
 async def known(delegator: Delegator, handle: str | None) -> dict[str, Any]:
@@ -264,7 +264,7 @@ class Writer(Runner):
 
     async def run(self, job: Job) -> ChildRun:
         job.folder.write("note.md", b"kept")
-        return job.recorder.finish("completed", output="x" * 50_000)
+        return job.recorder.finish("completed", report="x" * 50_000)
 
 
 async def kept(home: Path, **options: Any) -> list[str]:

@@ -85,7 +85,7 @@ def test_output_errors_and_tool_names_contain_no_secrets(monkeypatch: pytest.Mon
     recorder = Recorder()
     called(recorder, "x", "swordfish-77")
     run = recorder.finish(
-        "failed", output="swordfish-77!", error=ErrorDetail(code="crashed", message="no swordfish-77")
+        "failed", report="swordfish-77!", error=ErrorDetail(code="crashed", message="no swordfish-77")
     )
     assert run.error
     assert (run.report, run.error.message, run.receipts[0].tool) == (f"{MARK}!", f"no {MARK}", MARK)
@@ -96,12 +96,12 @@ def test_an_output_set_by_a_runner_contains_no_secrets() -> None:
     said(recorder, "half-way")
     recorder.output = f"there is {KEY}"
     assert recorder.finish("timeout").report == f"there is {MARK}"
-    assert recorder.finish("completed", output="half-way").report == "half-way"
+    assert recorder.finish("completed", report="half-way").report == "half-way"
 
 
 def test_a_foreign_run_is_redacted_and_the_recorders_own_is_unchanged() -> None:
     recorder = Recorder(UNOBSERVED)
-    own = recorder.finish("completed", output="fine")
+    own = recorder.finish("completed", report="fine")
     assert recorder.redacted(own) is own
     made = ChildRun(status="completed", report=f"\ud800 {KEY}", observations=(KEY,))
     redacted = recorder.redacted(made)

@@ -23,7 +23,7 @@ class ScriptedJudge:
     def verdict(self, answer: Answer, goal: str, output: str, criteria: Sequence[Any], **given: Any) -> Verdict:
         """The verdict if the judge answers so. `given` are the other arguments of `Delegator.judge`."""
         self._answer = answer
-        judging = self._delegator.judge(goal=goal, output=output, acceptance_criteria=criteria, **given)
+        judging = self._delegator.judge(goal=goal, report=output, acceptance_criteria=criteria, **given)
         # `run` sets a handler of signals, for which the enum of signals writes the whole verdict as text.
         return self._runner.get_loop().run_until_complete(judging)
 

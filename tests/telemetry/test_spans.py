@@ -153,7 +153,7 @@ async def test_criteria_and_verdict_are_events_of_the_judged_work(anywhere: Trac
 
 async def test_a_verdict_on_existing_work_is_a_workflow(traced: Traced) -> None:
     async with delegator(words((), met_by("hello reader"))) as own:
-        await own.judge(goal="Greet.", acceptance_criteria=[GREETS], output="hello reader")
+        await own.judge(goal="Greet.", acceptance_criteria=[GREETS], report="hello reader")
     assert traced.tree() == ["invoke_workflow judge", f"  {LUNA}"]
     assert [one["gen_ai.evaluation.name"] for one in traced.spans[0].events] == ["text", "verdict"]
 

@@ -96,4 +96,4 @@ def test_a_child_that_failed_has_the_exit_code_that_the_page_says() -> None:
             result = TaskResult.model_validate(
                 {"verdict": None, "task_index": 0, "status": status.strip("`"), "summary": "", "error": error}
             )
-            assert exits.of_report(RunResult(results=(result,))) == int(exit_code), code
+            assert exits.of_result(RunResult(results=(result,))) == int(exit_code), code

@@ -647,7 +647,7 @@ async def test_stopping_a_standalone_judgment_stops_its_check(how: str, tree: Tr
     async with Delegator(client=Scripted([])) as delegator:
         judging = asyncio.create_task(
             delegator.judge(
-                goal="a", acceptance_criteria=criteria, output=DONE, workspace=tree.folder, cancellation=cancellation
+                goal="a", acceptance_criteria=criteria, report=DONE, workspace=tree.folder, cancellation=cancellation
             )
         )
         await asyncio.to_thread(tree.wait_until_up)

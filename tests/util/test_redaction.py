@@ -374,7 +374,7 @@ async def test_no_key_obscured_by_hidden_characters_reaches_a_judge(tmp_path: Pa
     receipts = [{"tool": "x", "args": {"key": hidden}, "status": "ok", "output": hidden}]
     async with Delegator(client=Scripted(answer)) as delegator:
         await delegator.judge(
-            goal="x", acceptance_criteria=[check, "it is"], output=hidden, receipts=receipts, workspace=tmp_path
+            goal="x", acceptance_criteria=[check, "it is"], report=hidden, receipts=receipts, workspace=tmp_path
         )
     (prompt,) = (text for text in prompts if "this is it" in text)
     assert key[9:] not in prompt
@@ -398,7 +398,7 @@ async def test_no_key_in_a_verdict_on_existing_work(everything: Everything, tmp_
         verdict = await delegator.judge(
             goal="x",
             acceptance_criteria=criteria,
-            output=f"AWS: {KEYS['aws']} in use\n{LEAK}\ncut: {'-' * 185}{OWN['OPENAI_API_KEY']}",
+            report=f"AWS: {KEYS['aws']} in use\n{LEAK}\ncut: {'-' * 185}{OWN['OPENAI_API_KEY']}",
             receipts=[{"tool": "x", "args": {"key": LEAK}, "status": "ok", "output": LEAK}],
             workspace=tmp_path,
         )

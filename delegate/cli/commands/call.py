@@ -8,7 +8,7 @@ import typer
 
 from delegate.cli import exits
 from delegate.cli.input.options import Format, TraceOption
-from delegate.cli.screen.output import print_report_as
+from delegate.cli.screen.output import print_result_as
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
 
@@ -31,5 +31,5 @@ def call(
     text = sys.stdin.buffer.read() if arguments in (None, "-") else arguments
     delegator = Delegator()
     report = stoppable(delegator, partial(delegator.call, text), trace=trace)
-    print_report_as(Format.json, report)
-    raise typer.Exit(exits.of_report(report))
+    print_result_as(Format.json, report)
+    raise typer.Exit(exits.of_result(report))

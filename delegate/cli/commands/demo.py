@@ -101,7 +101,7 @@ def _print_texts(*texts: str) -> None:
         out.print(Prose(Text(text)), width=min(out.width, WIDTH))
 
 
-def _print_table(demo_tasks: Sequence[DemoTask], report: RunResult) -> None:
+def _print_table(demo_tasks: Sequence[DemoTask], run: RunResult) -> None:
     out = console(pipe_width=WIDTH)
     table, roomy, narrow = slim_table(out), out.width >= ROOMY, out.width < NARROW
     table.add_column("task", max_width=None if roomy else 10)
@@ -115,7 +115,7 @@ def _print_table(demo_tasks: Sequence[DemoTask], report: RunResult) -> None:
     def numbers(tokens: int, cost: float | None, seconds: float) -> list[str]:
         return [f"{tokens:,}", usd(cost), f"{seconds:.1f}"] if roomy else [usd(cost)]
 
-    for demo_task, result in zip(demo_tasks, report.results, strict=True):
+    for demo_task, result in zip(demo_tasks, run.results, strict=True):
         judge = result.verdict.judge if result.verdict else None
         tokens = result.usage.total_tokens + (judge.usage.total_tokens if judge else 0)
         table.add_row(
@@ -125,7 +125,7 @@ def _print_table(demo_tasks: Sequence[DemoTask], report: RunResult) -> None:
             *([] if narrow else [judge.model if judge and judge.model else "none"]),
             *numbers(tokens, result.cost_usd, result.seconds),
         )
-    totals = report.totals
+    totals = run.totals
     tokens = totals.child_usage.total_tokens + totals.judge_usage.total_tokens
     share = totals.verification_share
     headline = f"verification {percent(share)} of the cost" if share is not None else ""

@@ -17,8 +17,8 @@ from delegate.cli.work import work
 from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
 from delegate.records.history import TaskSummary
-from delegate.report.atif import RecordedTask, run_trajectory, trajectories
-from delegate.report.preference import Preferences
+from delegate.pages.atif import RecordedTask, run_trajectory, trajectories
+from delegate.pages.preference import Preferences
 from delegate.types.errors import CallError
 
 

@@ -125,7 +125,7 @@ def _judged(ending: Ending, memory: _Memory, delegator: Delegator, timeout: floa
         verdict = await delegator.judge(
             goal=task.goal,
             acceptance_criteria=task.acceptance_criteria,
-            output=ending.session.report or None,
+            report=ending.session.report or None,
             workspace=ending.folder,
             receipts=ending.session.receipts,
             recorded=False,  # who has a shell can write what will be read as its transcript

@@ -6,7 +6,7 @@ import typer
 
 from delegate._util.cancellation import Cancellation
 from delegate.cli import PROGRAM, exits
-from delegate.cli.commands.run import print_any_report
+from delegate.cli.commands.run import print_any_result
 from delegate.cli.input.options import CriteriaOption, Format, FormatOption
 from delegate.cli.input.recorded import complete_run, records_of
 from delegate.cli.input.taskfile import typed_criterion
@@ -51,8 +51,8 @@ def message(
     with refusals_as(format):
         goal, sent = stoppable(delegator, send)
     if isinstance(sent, RunResult):
-        print_any_report(sent, [goal], format)
-        raise typer.Exit(exits.of_report(sent))
+        print_any_result(sent, [goal], format)
+        raise typer.Exit(exits.of_result(sent))
     if not print_as_json(format, sent.model_dump(), None):
         state = "the child goes on with it" if sent.is_answer else "the child reads it before its next turn"
         more = f"`{PROGRAM} show {sent.handle}` says whether it did"

@@ -20,7 +20,7 @@ from delegate.cli.input.taskfile import read_schema, read_task, read_tasks, type
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.out import Out
-from delegate.cli.screen.output import print_report, print_report_as
+from delegate.cli.screen.output import print_result, print_result_as
 from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
@@ -243,18 +243,18 @@ def _resume(text: str, format: Format) -> NoReturn:
         return record["task"]["goal"], report
 
     goal, report = stoppable(delegator, resume)
-    print_any_report(report, [goal], format)
-    raise typer.Exit(exits.of_report(report))
+    print_any_result(report, [goal], format)
+    raise typer.Exit(exits.of_result(report))
 
 
-def print_any_report(report: RunResult, goals: Sequence[str], format: Format) -> None:
+def print_any_result(result: RunResult, goals: Sequence[str], format: Format) -> None:
     """Print a report. Raises CallError if nothing was run."""
     if format is not Format.pretty:
-        print_report_as(format, report)
-    elif (error := report.error) is not None:
+        print_result_as(format, result)
+    elif (error := result.error) is not None:
         raise error.as_raised()
     else:
-        print_report(report, goals)
+        print_result(result, goals)
 
 
 def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
@@ -295,9 +295,9 @@ def _run(
     delegator = Delegator(settings, runner=runner, on_approval=terminal, on_question=terminal and terminal.answer)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
     report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
-    print_any_report(report, goals, format)
+    print_any_result(report, goals, format)
     complete = out.bring(report, quiet=format is not Format.pretty) if out else True
-    raise typer.Exit(exits.of_report(report) or (0 if complete else 1))
+    raise typer.Exit(exits.of_result(report) or (0 if complete else 1))
 
 
 def _plan(tasks: Sequence[Task], file: Path | None, runner: CommandRunner | None, format: Format) -> NoReturn:

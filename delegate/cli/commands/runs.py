@@ -29,7 +29,7 @@ from delegate.records import history, recovery
 from delegate.records.history import RunSummary
 from delegate.records.recovery import Recovery
 from delegate.records.sqlite import trouble_of
-from delegate.report.amounts import when
+from delegate.pages.amounts import when
 from delegate.types.errors import ConfigError
 from delegate.types.money import rough_usd
 

@@ -28,9 +28,9 @@ from delegate.cli.screen.transcript import approvals, transcript_lines
 from delegate.cli.work import work
 from delegate.delegator import Delegator
 from delegate.records.history import TaskSummary
-from delegate.report.amounts import when
-from delegate.report.reading import paged
-from delegate.report.tasks import latest_text, recorded_calls
+from delegate.pages.amounts import when
+from delegate.pages.reading import paged
+from delegate.pages.tasks import latest_text, recorded_calls
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 from delegate.types.money import rough_usd
 

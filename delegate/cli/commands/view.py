@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from delegate.policy.settings import load_settings
-from delegate.report.server import serve
+from delegate.pages.server import serve
 
 
 def view(

@@ -26,13 +26,13 @@ def judging_costs(verdict: Verdict) -> list[str]:
     return [one_line(text, 400) for text in _judge(verdict, None)]
 
 
-def totals_line(report: RunResult) -> str:
+def totals_line(run: RunResult) -> str:
     """Counts of verdicts, the total cost, and the share of it that verification took."""
-    totals = report.totals
+    totals = run.totals
     counts = f"{totals.passed} PASS, {totals.failed} FAIL"
     counts += f", {totals.unjudged} without criteria" if totals.unjudged else ""
     parts = [counts]
-    if stopped := sum(map(out_of_budget, report.results)):
+    if stopped := sum(map(out_of_budget, run.results)):
         parts.append(f"{stopped} stopped by the budget")
     parts.append(f"cost {cost(totals)}")
     if totals.verification_share is not None and totals.passed + totals.failed:

@@ -34,13 +34,13 @@ class Out:
         shared = [space.path for space in spaces if space and space.mode == "shared" and space.path]
         return cls(folder, open_target(folder, shared=shared), force, len(tasks) > 1)
 
-    def bring(self, report: RunResult, *, quiet: bool) -> bool:
+    def bring(self, run: RunResult, *, quiet: bool) -> bool:
         """Copy the files of all tasks, and print how many. Returns whether no file is left behind.
 
         With `quiet`, only problems are printed, on stderr.
         """
         complete = True
-        for result in report.results:
+        for result in run.results:
             name = str(result.task_index + 1) if self.is_split else ""
             folder, copies = self.folder / name, CopiedOut()
             if result.workspace:

@@ -60,9 +60,9 @@ def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = No
     return format is not Format.pretty
 
 
-def print_report_as(format: Format, report: RunResult) -> None:
+def print_result_as(format: Format, result: RunResult) -> None:
     """Print a report as one document, or one result per line. A refused call prints `{"error": …}` in both formats."""
-    document = report.model_dump(mode="json")
+    document = result.model_dump(mode="json")
     print_as_json(format, document, document.get("results", [document]))
 
 
@@ -77,7 +77,7 @@ def refusals_as(format: Format) -> Generator[None]:
         detail = ErrorDetail(code="config_error", message=str(error))
         if isinstance(error, CallError):
             detail = ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
-        print_report_as(format, RunResult(error=detail))
+        print_result_as(format, RunResult(error=detail))
         raise typer.Exit(2) from None
 
 
@@ -127,14 +127,14 @@ def user() -> str:
     return ""
 
 
-def print_report(report: RunResult, goals: Sequence[str]) -> None:
+def print_result(run: RunResult, goals: Sequence[str]) -> None:
     """Print a screen per task and, if there are several, their totals."""
-    out, several = console(), len(report.results) > 1
-    for n, result in enumerate(report.results):
+    out, several = console(), len(run.results) > 1
+    for n, result in enumerate(run.results):
         if n:
             out.print()
         number = result.task_index + 1 if several else None
         more = f"{PROGRAM} show last{f' {number}' if number else ''}" if result.handle else ""
         out.print(task_screen(result, goals[result.task_index], number=number, more=more))
     if several:
-        out.print("", Prose(Text(totals_line(report), "bold")), sep="\n")
+        out.print("", Prose(Text(totals_line(run), "bold")), sep="\n")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from delegate._util.fencing import clean, one_line
-from delegate.report.amounts import when
-from delegate.report.transcript import approval_words, transcript_event
+from delegate.pages.amounts import when
+from delegate.pages.transcript import approval_words, transcript_event
 from delegate.types import JsonObject
 
 

@@ -307,7 +307,7 @@ def _artifacts(result: TaskResult | None) -> list[types.Artifact]:
     text = contract.render_result(result, limit=len(result.summary))
     data = ParseDict(result.model_dump(mode="json"), Value())
     parts = [types.Part(text=text, media_type=_MODES[0]), types.Part(data=data, media_type=_MODES[1])]
-    about = "The verdict with its evidence, the report, and both as data: see schemas/report.json."
+    about = "The verdict with its evidence, the report, and both as data: see schemas/run_result.json."
     return [types.Artifact(artifact_id="result", name="result", description=about, parts=parts)]
 
 

@@ -181,7 +181,7 @@ def _route(service: Service, operation: Operation) -> Route:
             return StreamingResponse(_sse(answer), media_type="text/event-stream", headers=_UNBUFFERED)
         if answer is None:
             return Response(status_code=204)
-        refused = isinstance(answer, CallState) and answer.report and answer.report.error
+        refused = isinstance(answer, CallState) and answer.result and answer.result.error
         running = isinstance(answer, CallState) and answer.state != "done"
         status = 202 if running else 422 if refused else 200
         return Response(ANSWER.dump_json(answer, by_alias=True), status, media_type="application/json")

@@ -127,7 +127,7 @@ async def score(delegator: Delegator, request: ScoreRequest) -> ScoreResult:
         verdict = await delegator.judge(
             goal=about,
             acceptance_criteria=[{"kind": "rubric", "rubric": rubric.model_dump()}],
-            output=request.content,
+            report=request.content,
         )
     except CallError as error:
         raise WireError("validation_error", str(error), 400) from None

@@ -68,7 +68,7 @@ class JudgeRequest(Request):
 
     goal: str
     acceptance_criteria: list[Any]
-    output: str | None = None
+    report: str | None = None
     workspace: str | None = None
     """A folder on the machine of the server."""
     receipts: list[Receipt | dict[str, Any]] | None = None
@@ -115,7 +115,7 @@ class CallState(BaseModel):
 
     state: Literal["running", "needs_input", "done"]
     handles: list[str]
-    report: RunResult | None = None
+    result: RunResult | None = None
     text: str | None = None
     """The report as the parent's model should read it."""
     questions: list[ParentQuestion] = []
@@ -238,7 +238,7 @@ class Service:
         if await delegation.wait(body.wait_seconds, or_question=True):
             report = await delegation
             text = self._delegator.render(report)
-            return CallState(state="done", handles=list(delegation.handles), report=report, text=text)
+            return CallState(state="done", handles=list(delegation.handles), result=report, text=text)
         state = "needs_input" if delegation.questions else "running"
         return CallState(state=state, handles=list(delegation.handles), questions=list(delegation.questions))
 

@@ -80,7 +80,7 @@ async def whole(rounds: int, repeat: int) -> float:
 async def _judge(delegator: Delegator, repeat: int) -> None:
     for n in range(repeat):
         verdict = await delegator.judge(
-            goal=f"Report the retry caps, run {n}.", acceptance_criteria=CRITERIA, output=OUTPUT
+            goal=f"Report the retry caps, run {n}.", acceptance_criteria=CRITERIA, report=OUTPUT
         )
         assert (verdict.verdict, verdict.verified) == ("PASS", True), verdict.reasoning
 

@@ -209,7 +209,7 @@ def _artifacts(size: int) -> Callable[[Path, Heartbeat], Awaitable[None]]:
         made = tuple(Artifact(path=f"{n}.txt", change="created", bytes=n) for n in range(size))
 
         async def child(job: Job) -> ChildRun:
-            return job.recorder.finish("completed", output="I made `0.txt`.", artifacts=made)
+            return job.recorder.finish("completed", report="I made `0.txt`.", artifacts=made)
 
         gc.freeze()
         async with (

@@ -91,7 +91,7 @@ async def judged(receipts: Any, *answers: tuple[str, str], **settings: Any) -> t
         verdict = await delegator.judge(
             goal="g",
             acceptance_criteria=["the report says that the letter was sent"],
-            output=OUTPUT,
+            report=OUTPUT,
             receipts=receipts,
         )
     return verdict, len(client.requests)

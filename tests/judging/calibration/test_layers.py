@@ -18,7 +18,7 @@ MET, NOT, INVENTED = ("met", "2 passed"), ("not_met", "2 passed"), ("met", "200 
 async def judged(*criteria: Any, answer: tuple[str, str] = MET, output: str = OUTPUT, gate: bool = True) -> Verdict:
     client = words([], lambda request: verdicts(c1=answer))
     async with Delegator(client=client, gate=gate) as delegator:
-        return await delegator.judge(goal="g", acceptance_criteria=criteria or (SAID,), output=output)
+        return await delegator.judge(goal="g", acceptance_criteria=criteria or (SAID,), report=output)
 
 
 def counts(verdict: Verdict, rulings: Mapping[tuple[str, str], RulingWord] | None = None) -> dict[str, list[int]]:
@@ -73,7 +73,7 @@ async def test_rulings_tell_which_stops_were_wrong() -> None:
 
 async def test_a_judge_that_could_not_be_asked_stopped_nothing() -> None:
     async with Delegator(judge_model="no-such-model") as delegator:
-        verdict = await delegator.judge(goal="g", acceptance_criteria=[SAID], output=OUTPUT)
+        verdict = await delegator.judge(goal="g", acceptance_criteria=[SAID], report=OUTPUT)
     found: Ablation = ablation([("t", verdict)], {})
     assert (found.verdicts, found.passed, found.not_looked_at) == (1, 0, 1)
     assert counts(verdict) == {}

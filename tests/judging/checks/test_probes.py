@@ -60,7 +60,7 @@ async def judged(
         return await delegator.judge(
             goal="Book it.",
             acceptance_criteria=criteria,
-            output="It is booked.",
+            report="It is booked.",
             tools=Calendar().tools if tools is None else tools,
             receipts=[CREATED] if receipts is None else receipts,
             **options,
@@ -143,7 +143,7 @@ async def test_a_probe_is_bound_to_the_last_call_that_has_the_value(home: Path) 
 async def test_a_run_whose_calls_were_not_recorded_binds_nothing(home: Path) -> None:
     async with Delegator(client=Scripted([])) as delegator:
         verdict = await delegator.judge(
-            goal="g", acceptance_criteria=[PROBE], output="It is booked.", tools=Calendar().tools, receipts=None
+            goal="g", acceptance_criteria=[PROBE], report="It is booked.", tools=Calendar().tools, receipts=None
         )
     assert verdict.code == "no_receipts"
 
@@ -267,6 +267,6 @@ async def test_a_result_that_is_too_long_to_read_is_an_error() -> None:
     tool = Tool("look", "Look.", {"type": "object", "properties": {}}, look, read_only=True)
     criterion: Any = {"kind": "probe", "tool": "look", "args": {}, "expr": "output.length > 3"}
     async with Delegator() as delegator:
-        verdict = await delegator.judge(goal="x", acceptance_criteria=[criterion], output="I looked.", tools=[tool])
+        verdict = await delegator.judge(goal="x", acceptance_criteria=[criterion], report="I looked.", tools=[tool])
     assert (verdict.verdict, verdict.criteria[0].code) == ("FAIL", "probe_failed")
     assert "600,003 characters" in verdict.criteria[0].reason

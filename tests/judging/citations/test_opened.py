@@ -50,7 +50,7 @@ async def judged(
         verdict = await delegator.judge(
             goal="Find the figures.",
             acceptance_criteria=[{"kind": "citations", **criterion}, *also],
-            output=output,
+            report=output,
             workspace=workspace,
             receipts=receipts if is_recorded else None,
         )
@@ -534,7 +534,7 @@ async def test_what_the_task_says_is_known_and_can_be_calculated_with() -> None:
     for goal, outcome in (("Look for 4,200 places.", "met"), ("Look for 4,300 places.", "not_met")):
         async with Delegator(client=Scripted(agreeing)) as delegator:
             verdict = await delegator.judge(
-                goal=goal, acceptance_criteria=[{"kind": "citations"}], output=said, receipts=[PRICES]
+                goal=goal, acceptance_criteria=[{"kind": "citations"}], report=said, receipts=[PRICES]
             )
         assert verdict.criteria[0].outcome == outcome
 

@@ -44,7 +44,7 @@ async def judged(client: Scripted, *criteria: Any, worker: str | None = None, **
         return await delegator.judge(
             goal="run the suite",
             acceptance_criteria=criteria or ("report: the report says that two passed",),
-            output=OUTPUT,
+            report=OUTPUT,
             worker_model=worker,
         )
 
@@ -67,7 +67,7 @@ async def test_it_is_disabled_by_default() -> None:
     client = judges({"c1": UNSURE}, {"c1": MET})
     async with Delegator(client=client) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["report: the report says that two passed"], output=OUTPUT
+            goal="x", acceptance_criteria=["report: the report says that two passed"], report=OUTPUT
         )
     assert (verdict.code, len(client.requests), record_of(verdict).escalated) == ("cannot_tell", 1, False)
 
@@ -155,7 +155,7 @@ async def test_a_text_that_is_too_long_for_one_judge_is_too_long_for_another() -
     client = judges({"c1": ("met", "the end")}, {"c1": ("met", "the end")})
     async with Delegator(client=client, escalate=True) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["report: the report never says stop"], output="x" * 400_000 + "\nthe end"
+            goal="x", acceptance_criteria=["report: the report never says stop"], report="x" * 400_000 + "\nthe end"
         )
     assert (verdict.code, len(client.requests)) == ("truncated_for_judge", 1)
 

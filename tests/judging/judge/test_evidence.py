@@ -20,7 +20,7 @@ TESTS = {"about": "deed", "tools": ["run_shell"], "whole": True}
 
 async def judged(client: Scripted, criterion: str, **work: Any) -> Verdict:
     async with Delegator(client=client, judge_page_tokens=9_000) as delegator:
-        return await delegator.judge(goal="x", acceptance_criteria=[criterion], output="I did it all.", **work)
+        return await delegator.judge(goal="x", acceptance_criteria=[criterion], report="I did it all.", **work)
 
 
 def shell(command: str, output: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ async def test_typographic_quotes_and_dashes_count_as_plain_ones(home: Path) -> 
         verdict = await delegator.judge(
             goal="x",
             acceptance_criteria=["report: The report is short"],
-            output="So it\u2019s the \u201cfirst\u201d \u2013 and last one.",
+            report="So it\u2019s the \u201cfirst\u201d \u2013 and last one.",
         )
     assert verdict.verdict == "PASS"
 

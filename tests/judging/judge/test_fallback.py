@@ -52,7 +52,7 @@ async def judged(client: Scripted | None, *criteria: Any, worker: str | None = N
     async with Delegator(client=client, **settings) as delegator:
         repeat_quickly(delegator)
         return await delegator.judge(
-            goal="run the suite", acceptance_criteria=criteria or (TWO_PASSED,), output=OUTPUT, worker_model=worker
+            goal="run the suite", acceptance_criteria=criteria or (TWO_PASSED,), report=OUTPUT, worker_model=worker
         )
 
 

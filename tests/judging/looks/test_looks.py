@@ -10,10 +10,10 @@ import pytest
 from delegate import Delegator, Task, Tool, Verdict
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
-from delegate.report.page import report_page
+from delegate.pages.page import run_page
 from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatReply, ChatRequest
-from tests.report import recorded
+from tests.pages import recorded
 from tests.support.looking import LookingJudge, look, met, record_of
 from tests.support.words import asked_ids
 
@@ -91,7 +91,7 @@ async def test_a_search_that_shows_every_line_shows_all() -> None:
         [look("search", pattern="row \\d", source="output")], answer=met(by="row 00060, which has a number")
     )
     async with Delegator(client=judge.client(c1=WHOLE), judge_page_tokens=1_000) as delegator:
-        verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], output=text)
+        verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], report=text)
     assert str(verdict) == "PASS (seen)"
 
 
@@ -127,7 +127,7 @@ async def test_what_was_read_in_pieces_counts_as_seen_and_what_was_left_out_does
         looks = [look("read", source="output", offset=offset) for offset in offsets]
         judge = LookingJudge(looks, answer=met(by="row 00001"))
         async with Delegator(client=judge.client(c1=about), judge_page_tokens=150_000, judge_looks=20) as delegator:
-            verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], output=text)
+            verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], report=text)
         return verdict.code
 
     everything = range(0, len(text), 12_000)
@@ -175,7 +175,7 @@ async def test_a_call_in_the_middle_of_hundreds_is_found() -> None:
     looks = [look("read", source=f"receipt:{n}") for n in range(1, 11)]
     judge = LookingJudge(looks, answer=met(by="S0200 costs 200 EUR"))
     async with Delegator(client=judge.client(c1=every), judge_looks=10) as delegator:
-        verdict = await delegator.judge(goal="x", acceptance_criteria=["No price is 0"], output="Done.",
+        verdict = await delegator.judge(goal="x", acceptance_criteria=["No price is 0"], report="Done.",
                                         receipts=calls[:210])  # fmt: skip
     assert verdict.verdict == "PASS"
 
@@ -731,7 +731,7 @@ async def test_several_criteria_can_be_asked_one_by_one(tmp_path: Path) -> None:
         verdict = await delegator.judge(
             goal="x",
             acceptance_criteria=["report: has the c1", "report: has the c2", "report: has the c3"],
-            output="The c1 is here. The c2 is here. The c3 is here.",
+            report="The c1 is here. The c2 is here. The c3 is here.",
         )
     assert (str(verdict), [one.id for one in verdict.criteria]) == ("PASS (seen)", ["c1", "c2", "c3"])
     assert len(client.requests) == 3
@@ -757,7 +757,7 @@ async def test_questions_that_are_asked_at_once_share_the_looks_and_their_number
     client = Scripted(reads_its_file, reading={id: {"about": "file", "files": [f"{id}.txt"]} for id in ids})
     async with Delegator(client=client, criteria_per_call=1) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=[f"{id}.txt is right" for id in ids], workspace=tmp_path, output="Done."
+            goal="x", acceptance_criteria=[f"{id}.txt is right" for id in ids], workspace=tmp_path, report="Done."
         )
     assert verdict.verdict == "PASS"
     looks = {f"look:{one.n}": one.args["source"] for one in record_of(verdict).looks}
@@ -781,7 +781,7 @@ async def test_a_second_judge_has_looks_of_its_own_and_each_attempt_its_own_answ
     client = Scripted(reply, reading={id: {"about": "file", "files": [f"{id}.txt"]} for id in ids})
     async with Delegator(client=client, criteria_per_call=1, escalate=True, judge_looks=6) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=[f"{id}.txt is right" for id in ids], workspace=tmp_path, output="Done."
+            goal="x", acceptance_criteria=[f"{id}.txt is right" for id in ids], workspace=tmp_path, report="Done."
         )
     record = record_of(verdict)
     assert (verdict.verdict, record.escalated, len(record.looks)) == ("PASS", True, 12)
@@ -805,7 +805,7 @@ async def test_a_judge_that_takes_over_may_look_as_much_as_the_one_that_failed(t
     client = Scripted(reply, reading={"c1": {"about": "file", "files": ["c1.txt"]}})
     async with Delegator(client=client, judge_looks=3) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["c1.txt is right"], workspace=tmp_path, output="Done."
+            goal="x", acceptance_criteria=["c1.txt is right"], workspace=tmp_path, report="Done."
         )
     looks = record_of(verdict).looks
     assert (verdict.verdict, [one.n for one in looks]) == ("PASS", [1, 2, 3, 4, 5, 6])
@@ -823,7 +823,7 @@ async def test_what_has_no_room_was_not_shown(tmp_path: Path) -> None:
         client = judge.client(c1=about)
         async with Delegator(host_models={model: client}, judge_page_tokens=2_000) as delegator:
             verdict = await delegator.judge(
-                goal="x", acceptance_criteria=["every row is numbered"], workspace=tmp_path, output="Done."
+                goal="x", acceptance_criteria=["every row is numbered"], workspace=tmp_path, report="Done."
             )
         assert verdict.criteria[0].code == code, verdict.reasoning
 
@@ -880,7 +880,7 @@ async def test_looks_stand_on_the_page_and_are_counted_for_the_parent(home: Path
     async with Delegator(client=judge.client(**CANCELLED), tools=Shop().tools()) as delegator:
         report = await delegator.call({"goal": "x", "acceptance_criteria": ["the order W1 is cancelled"]})
         assert "after 2 looks at the work" in delegator.render(report)
-    page = report_page(await recorded.view(home, report.run_id)).html
+    page = run_page(await recorded.view(home, report.run_id)).html
     assert "What the judge looked at" in page
     assert "&lt;b&gt;W2" in page
     assert "<b>W2" not in page

@@ -132,7 +132,7 @@ async def test_a_naive_judge_is_led_astray_by_none(judge: Callable[[ChatRequest]
             verdict = await delegator.judge(
                 goal=row["goal"],
                 acceptance_criteria=[row["criterion"]],
-                output=row["report"],
+                report=row["report"],
                 receipts=receipts,
                 tools=[tool_of(one) for one in row["tools"]],
             )

@@ -325,7 +325,7 @@ async def judged(judge: Callable[[ChatRequest], str], case: Case, folder: Path, 
     part: Json = {"about": "deed", **json.loads(json.dumps(case.reading))}
     client = Scripted(judge, reading={"c1": part, "effects": EFFECTS | {"write_file": "acts"}})
     async with Delegator(client=client) as delegator:
-        return await delegator.judge(goal="x", acceptance_criteria=[case.criterion], output=case.report, **options)
+        return await delegator.judge(goal="x", acceptance_criteria=[case.criterion], report=case.report, **options)
 
 
 @pytest.mark.parametrize("name", ["only said", "a file says so", "a state", "failed", "told instead of done"])
@@ -352,7 +352,7 @@ async def test_a_met_check_of_something_else_shows_no_deed(home: Path, tmp_path:
     criteria = ["deed: The deployment succeeded", {"kind": "file", "path": "deploy.log", "contains": "succeeded"}]
     async with Delegator(client=Scripted(believer())) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=criteria, output="The deployment succeeded.", workspace=tmp_path
+            goal="x", acceptance_criteria=criteria, report="The deployment succeeded.", workspace=tmp_path
         )
     assert [one.outcome for one in verdict.criteria] == ["not_met", "met"]
 
@@ -370,7 +370,7 @@ async def test_a_shell_check_shows_a_deed_by_the_judges_word_and_a_test_of_a_fil
     (tmp_path / "t.py").write_text("")
     criteria = ["deed: All tests pass", {"kind": "shell", "command": command}]
     async with Delegator(client=words([], met_by(quote)), commands="allow") as delegator:
-        verdict = await delegator.judge(goal="x", acceptance_criteria=criteria, output="Done it.", workspace=tmp_path)
+        verdict = await delegator.judge(goal="x", acceptance_criteria=criteria, report="Done it.", workspace=tmp_path)
     assert (verdict.verdict, verdict.criteria[0].code, verdict.criteria[0].source) == (*found, "check:c2")
 
 
@@ -401,7 +401,7 @@ async def test_a_command_shows_what_it_names_or_has_as_deliverables_and_no_other
         return verdicts(c1=("met", "8 members in all"))
 
     async with Delegator(client=Scripted(judge), commands="allow") as delegator:
-        verdict = await delegator.judge(goal="x", acceptance_criteria=criteria, output="Done it.", workspace=tmp_path)
+        verdict = await delegator.judge(goal="x", acceptance_criteria=criteria, report="Done it.", workspace=tmp_path)
     assert verdict.criteria[0].outcome == outcome
     assert ("quote an `artifact:`, a `file:`, `check:c2` or" in asked[0]) is (outcome == "met")
 
@@ -427,7 +427,7 @@ async def test_a_receipt_check_shows_a_deed_only_if_it_is_about_it(check: Json, 
         verdict = await delegator.judge(
             goal="x",
             acceptance_criteria=["A7 was refunded", {"kind": "receipt", **check}],
-            output="Done it.",
+            report="Done it.",
             receipts=receipts,
         )
     assert (verdict.criteria[0].code, verdict.criteria[1].outcome) == (code, "met")
@@ -441,7 +441,7 @@ async def test_a_rubric_of_a_deed_gives_no_points_for_the_report(home: Path) -> 
     for about in ("deed", "report"):
         async with Delegator(client=Scripted(lambda request: reply, reading={"c1.sent": about})) as delegator:
             verdict = await delegator.judge(
-                goal=about, acceptance_criteria=[{"kind": "rubric", "rubric": rubric}], output="I sent it to everybody."
+                goal=about, acceptance_criteria=[{"kind": "rubric", "rubric": rubric}], report="I sent it to everybody."
             )
         found.append(verdict.verdict)
     assert found == ["FAIL", "PASS"]
@@ -453,7 +453,7 @@ async def test_a_quote_of_a_few_letters_proves_nothing(quote: str, home: Path) -
         verdict = await delegator.judge(
             goal="x",
             acceptance_criteria=["report: It is polite"],
-            output="I sent it all, ok? Thank you for the chance.",
+            report="I sent it all, ok? Thank you for the chance.",
         )
     assert verdict.code == "evidence_not_found"
 
@@ -522,6 +522,6 @@ async def test_an_order_in_a_list_of_orders_says_nothing_of_another(home: Path) 
     client = Scripted(met_by('"status": "cancelled"'), reading=reading)
     async with Delegator(client=client) as delegator:
         verdict = await delegator.judge(
-            goal="cancel W17", acceptance_criteria=["W17 was cancelled"], output="Done.", receipts=[listed, cancelled]
+            goal="cancel W17", acceptance_criteria=["W17 was cancelled"], report="Done.", receipts=[listed, cancelled]
         )
     assert (verdict.verdict, verdict.code) == ("FAIL", "self_report_only")

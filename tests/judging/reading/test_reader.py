@@ -307,7 +307,7 @@ async def test_about_with_another_value_is_refused_with_what_is_allowed(about: A
     async with Delegator(client=Scripted(lambda request: "never asked")) as delegator:
         with pytest.raises(CallError) as refused:
             await delegator.judge(
-                goal="x", acceptance_criteria=[{"kind": "text", "text": "x", "about": about}], output="y"
+                goal="x", acceptance_criteria=[{"kind": "text", "text": "x", "about": about}], report="y"
             )
     assert "about" in str(refused.value.field)
 

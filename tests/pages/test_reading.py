@@ -8,13 +8,13 @@ import pytest
 
 from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
-from delegate.report.amounts import duration
-from delegate.report.lanes import Course, timeline
-from delegate.report.quotes import find_quote
-from delegate.report.reading import Reports
+from delegate.pages.amounts import duration
+from delegate.pages.lanes import Course, timeline
+from delegate.pages.quotes import find_quote
+from delegate.pages.reading import RunReader
 from delegate.types.errors import CallError
 from delegate.types.ports import ChatReply, ChatRequest
-from tests.report import recorded
+from tests.pages import recorded
 from tests.support.words import met_by, words
 
 RIVER = "the report names a river"
@@ -336,7 +336,7 @@ async def test_one_task_is_reported_by_its_handle_and_nothing_by_others(home: Pa
 async def test_the_list_has_runs_and_batches_newest_first(home: Path) -> None:
     await recorded.run(words(recorded.child()), {"goal": "one"})
     await recorded.batch(words(recorded.child()), [("a", {"goal": "go"}, {})])
-    async with Reports(home) as reports:
+    async with RunReader(home) as reports:
         assert [(line.kind, line.tone) for line in await reports.runs()] == [("batch", "none"), ("run", "none")]
 
 

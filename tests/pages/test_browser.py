@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.report import recorded
-from tests.report.test_server import serving
+from tests.pages import recorded
+from tests.pages.test_server import serving
 from tests.support.browser import Browser, Page
 from tests.support.words import met_by, words
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from delegate._util.fencing import visible
 from delegate._util.redaction import redactor
-from delegate.report.room import Room
-from delegate.report.values import FileView
+from delegate.pages.room import Room
+from delegate.pages.values import FileView
 from delegate.sandbox.filesystem import files, paths
 from delegate.types import Artifact, JsonObject
 from delegate.types.errors import DelegateError

@@ -10,15 +10,15 @@ from delegate.cli.input.documents import replace_text
 from delegate.cli.input.recorded import LAST, RunArgument, find, run_id_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator
-from delegate.report.page import report_page
-from delegate.report.reading import Reports
-from delegate.report.values import ReportView
+from delegate.pages.page import run_page
+from delegate.pages.reading import RunReader
+from delegate.pages.values import PageView
 from delegate.types.errors import CallError
 
 _MARK = b'<meta name="generator" content="delegate report">'
 
 
-def report(
+def page(
     run: RunArgument = LAST,
     number: Annotated[int | None, typer.Argument(metavar="N", min=1, help="The number of a task of the run.")] = None,
     page: Annotated[
@@ -40,13 +40,13 @@ def report(
         _refuse_unusable(output)
     delegator = Delegator()
 
-    async def read() -> ReportView:
+    async def read() -> PageView:
         id = await _id_of(delegator, run, number)
-        async with Reports(delegator.settings.home) as reports:
-            return await reports.report(id, page)
+        async with RunReader(delegator.settings.home) as reports:
+            return await reports.view(id, page)
 
     view = work(delegator, lambda _: read())
-    html = report_page(view).html
+    html = run_page(view).html
     if output == Path("-"):
         print_as_is(inert_markup(html), end="")
         return

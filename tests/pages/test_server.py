@@ -14,10 +14,10 @@ import pytest
 from yarl import URL
 
 from delegate.cli.app import app
-from delegate.report.server import serve
+from delegate.pages.server import serve
 from delegate.types.errors import CallError
 from tests.cli.command import COMMAND
-from tests.report import recorded
+from tests.pages import recorded
 from tests.support.words import words
 
 
@@ -178,7 +178,7 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
 
 async def test_clients_that_send_no_whole_request_are_dropped(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delegate._util.slow_clients.REQUEST_SECONDS", 0.1)
-    monkeypatch.setattr("delegate.report.server._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("delegate.pages.server._LOOK_SECONDS", 0.05)
     async with serving(home) as url, aiohttp.ClientSession() as http:
         whole = f"GET {url.path} HTTP/1.1\r\nHost: {url.authority}\r\n\r\n".encode()
         for sent in (b"", whole[:20], whole):
@@ -192,7 +192,7 @@ async def test_clients_that_send_no_whole_request_are_dropped(home: Path, monkey
 
 async def test_only_so_many_clients_wait(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delegate._util.slow_clients.MAX_WAITING", 3)
-    monkeypatch.setattr("delegate.report.server._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("delegate.pages.server._LOOK_SECONDS", 0.05)
     async with serving(home) as url, AsyncExitStack() as stack:
         readers = list[asyncio.StreamReader]()
         for _ in range(4):

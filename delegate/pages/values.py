@@ -242,7 +242,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportView:
+class PageView:
     """A whole report."""
 
     kind: Literal["run", "batch", "task"]

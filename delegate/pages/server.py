@@ -19,8 +19,8 @@ from aiohttp.typedefs import Handler
 from delegate._util.redaction import logger
 from delegate._util.slow_clients import SlowClients
 from delegate._util.threads import run_in_thread
-from delegate.report.page import Page, compare_page, list_page, problem_page, report_page
-from delegate.report.reading import Reports
+from delegate.pages.page import Page, compare_page, list_page, problem_page, run_page
+from delegate.pages.reading import RunReader
 from delegate.types.errors import CallError, DelegateError
 
 ADDRESS = "127.0.0.1"
@@ -45,7 +45,7 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
 
     Port 0 is any free one. Raises CallError `port_in_use`.
     """
-    async with Reports(home) as reports:
+    async with RunReader(home) as reports:
         views = _Views(reports)
         runner = web.AppRunner(views.app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
@@ -63,7 +63,7 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
 
 
 class _Views:
-    def __init__(self, reports: Reports) -> None:
+    def __init__(self, reports: RunReader) -> None:
         self.token = secrets.token_urlsafe(18)
         self._reports = reports
         self._turns = dict[web.RequestHandler, int]()
@@ -125,14 +125,14 @@ class _Views:
 
     async def _report(self, request: web.Request) -> web.Response:
         page = request.query.get("page", "1")
-        view = await self._reports.report(request.match_info["id"], int(page) if page.isdecimal() else 1)
-        return _reply(await run_in_thread(lambda: report_page(view, served=True)))
+        view = await self._reports.view(request.match_info["id"], int(page) if page.isdecimal() else 1)
+        return _reply(await run_in_thread(lambda: run_page(view, served=True)))
 
     async def _compare(self, request: web.Request) -> web.Response:
         runs = request.query.getall("run", [])
         if len(runs) != 2:
             return _reply(problem_page(f"{len(runs)} runs are chosen: choose two of the list"), HTTPStatus.BAD_REQUEST)
-        views = [await self._reports.report(run) for run in runs]
+        views = [await self._reports.view(run) for run in runs]
         return _reply(await run_in_thread(lambda: compare_page(views)))
 
 

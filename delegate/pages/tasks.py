@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from delegate._util.fencing import one_line
 from delegate.batch.item import ItemOutcome
 from delegate.contract.amounts import counted, paid
-from delegate.report.amounts import duration, task_bill, when
-from delegate.report.files import LeftFiles
-from delegate.report.quotes import find_quote
-from delegate.report.room import Room
-from delegate.report.transcript import transcript_event
-from delegate.report.values import (
+from delegate.pages.amounts import duration, task_bill, when
+from delegate.pages.files import LeftFiles
+from delegate.pages.quotes import find_quote
+from delegate.pages.room import Room
+from delegate.pages.transcript import transcript_event
+from delegate.pages.values import (
     CallView,
     CandidateView,
     CitationView,

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from delegate._util.fencing import clean
 from delegate._util.redaction import redactor
-from delegate.report.values import ReportView, RunLine, TaskView, Tone
+from delegate.pages.values import PageView, RunLine, TaskView, Tone
 
 TEMPLATES = Path(__file__).parent / "templates"
 TEXT_CHARS = 200_000
@@ -40,9 +40,9 @@ class Page(NamedTuple):
     policy: str
 
 
-def report_page(view: ReportView, *, served: bool = False) -> Page:
+def run_page(view: PageView, *, served: bool = False) -> Page:
     """The page of a report. A `served` one links to the list of runs, and follows a run that is running."""
-    text = report_text(view)
+    text = run_text(view)
     if len(text) > TEXT_CHARS:
         text = f"{text[:TEXT_CHARS]}\n[… {len(text) - TEXT_CHARS:,} more characters …]"
     # For each choice of a filter, the rule that hides all other rows. So filters need no script.
@@ -51,7 +51,7 @@ def report_page(view: ReportView, *, served: bool = False) -> Page:
         for menu in view.filters
         for _, key, _ in menu.choices
     )
-    return _page("report.html", rules, served=served, live=served and view.state == "running", view=view, text=text)
+    return _page("run.html", rules, served=served, live=served and view.state == "running", view=view, text=text)
 
 
 def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> Page:
@@ -71,7 +71,7 @@ def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> 
     return _page("list.html", "", served=True, live=is_live, form_action="'self'", **values)
 
 
-def compare_page(views: Sequence[ReportView]) -> Page:
+def compare_page(views: Sequence[PageView]) -> Page:
     """The page with two runs side by side, the older one first."""
     older, newer = sorted(views, key=lambda view: view.when)
     left: dict[str, list[TaskView]] = {}
@@ -89,9 +89,9 @@ def problem_page(message: str) -> Page:
     return _page("problem.html", "", served=True, live=False, message=message)
 
 
-def report_text(view: ReportView) -> str:
+def run_text(view: PageView) -> str:
     """A report as plain text: the headline, and each task with its verdict and why."""
-    return _environment().get_template("report.txt").render(view=view)
+    return _environment().get_template("run.txt").render(view=view)
 
 
 def _page(template: str, rules: str, *, served: bool, live: bool, form_action: str = "'none'", **values: Any) -> Page:

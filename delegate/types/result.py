@@ -162,7 +162,7 @@ class TaskResult(Value):
             return self.error.code not in _COULD_NOT_RUN
         return self.status != "completed" or self.verdict is None or self.verdict.examined
 
-    def with_report(self, read: Callable[[], str]) -> Self:
+    def with_whole_report(self, read: Callable[[], str]) -> Self:
         """Return a copy of the result whose `report` is read by `read`."""
         result = self.model_copy()
         result._read_report = read

@@ -19,11 +19,11 @@ from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
 from delegate.contract.amounts import percent
 from delegate.records.history import Ending, Records, RunSummary, TaskSummary
-from delegate.report.amounts import duration, money, run_bill, when
-from delegate.report.lanes import Course, timeline
-from delegate.report.room import Room
-from delegate.report.tasks import code_of, task_view, unreadable, word_of
-from delegate.report.values import Filter, Pages, ReportView, RunLine, TaskView, Tone
+from delegate.pages.amounts import duration, money, run_bill, when
+from delegate.pages.lanes import Course, timeline
+from delegate.pages.room import Room
+from delegate.pages.tasks import code_of, task_view, unreadable, word_of
+from delegate.pages.values import Filter, Pages, PageView, RunLine, TaskView, Tone
 from delegate.types import JsonObject, Ruling, TaskResult, Totals
 from delegate.types.errors import CallError
 from delegate.types.money import rough_usd
@@ -39,7 +39,7 @@ _MOST_COLUMNS = 4
 _TITLE_CHARS = 160
 
 
-class Reports:
+class RunReader:
     """Reads reports. Use it as an async context manager, which closes the files."""
 
     def __init__(self, home: Path) -> None:
@@ -53,7 +53,7 @@ class Reports:
         await self._records.aclose()
         await self._journal.aclose()
 
-    async def report(self, id: str, page: int = 1) -> ReportView:
+    async def view(self, id: str, page: int = 1) -> PageView:
         """The report of a batch, of a run, or of one task, by its id or handle. Long ones have several pages.
 
         Raises CallError `unknown_handle` if nothing of it is on record, or `unknown_page`, and DelegateError if the
@@ -160,7 +160,7 @@ def _run_view(
     others: Mapping[str, Ending],
     shown: Sequence[_Row],
     pages: Pages,
-) -> ReportView:
+) -> PageView:
     """The report of a run, with the rows of this page. `others` are the ends of tasks on other pages."""
     results = {row.handle: row.result for row in rows if row.record}
     results |= {handle: _result(ending.result) for handle, ending in others.items()}
@@ -178,7 +178,7 @@ def _run_view(
     if any(task.state == "outcome_unknown" for task in tasks):
         notes.append("The process of some tasks was lost. They may have done anything, and are not run again.")
     title = one_line(roots[0].goal, _TITLE_CHARS if len(roots) == 1 else _TITLE_CHARS // 2)
-    return ReportView(
+    return PageView(
         kind=kind,
         title=title if len(roots) == 1 else f"{title} and {len(roots) - 1:,} more",
         run_id=tasks[0].run_id,
@@ -197,7 +197,7 @@ def _run_view(
 
 def _batch_view(
     batch: BatchSummary, outcomes: Sequence[ItemOutcome], shown: Sequence[_Row], pages: Pages
-) -> ReportView:
+) -> PageView:
     """The report of a batch, with the rows of this page. `outcomes` are those of all."""
     live, totals, notes = batch.state == "running", _batch_totals(batch, outcomes), list[str]()
     if live:
@@ -207,7 +207,7 @@ def _batch_view(
         notes = [f"It was {batch.state} with {batch.left:,} tasks left; {resume}."]
     words = [word_of("ended", outcome, outcome.result) for outcome in outcomes]
     words += [word_of("running", None, None)] * (pages.tasks - len(outcomes))
-    return ReportView(
+    return PageView(
         kind="batch",
         title=one_line(f"{batch.source}: {batch.title}", _TITLE_CHARS),
         run_id=batch.run_id,

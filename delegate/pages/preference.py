@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from pydantic import ValidationError
 
-from delegate.report.atif import RecordedTask, first_message
+from delegate.pages.atif import RecordedTask, first_message
 from delegate.types import CriterionResult, JsonObject, TaskResult
 
 Decider = Literal["person", "gate", "check", "judge"]

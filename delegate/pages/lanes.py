@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegate._util.fencing import one_line
-from delegate.report.amounts import duration
-from delegate.report.values import Lane, LaneKind, Segment, Timeline
+from delegate.pages.amounts import duration
+from delegate.pages.values import Lane, LaneKind, Segment, Timeline
 
 WIDTH = 1_000
 LEAST_WIDTH = 2.0

@@ -7,7 +7,7 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.report.atif import RecordedTask, run_trajectory, trajectories
+from delegate.pages.atif import RecordedTask, run_trajectory, trajectories
 from delegate.types import JsonObject
 from delegate.types.errors import DelegateError
 from delegate.types.ports import ChatReply, ChatRequest

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 
 from delegate._util.fencing import TYPOGRAPHY, clean
-from delegate.report.values import Excerpt
+from delegate.pages.values import Excerpt
 
 CONTEXT_CHARS = 700
 """How much of the source is shown on each side of a quote."""

@@ -1,4 +1,4 @@
-"""Write pictures of reports to build/report-screens/, and the one in the README to docs/screens/report.png.
+"""Write pictures of reports to build/page-screens/, and the one in the README to docs/screens/page.png.
 
 A run, a batch of 60 rows, a task in goal mode and the list of runs are shown by headless Chromium, light and dark,
 on a wide and on a narrow screen. Look at them after any change to the templates or the style.
@@ -15,9 +15,9 @@ from delegate import Delegator, Settings, Task
 from delegate.batch.item import Item
 from delegate.cli.demo.script import demo_tasks, find_python_by_name, scripted
 from delegate.models.providers.scripted import Scripted
-from delegate.report.page import report_page
-from delegate.report.reading import Reports
-from delegate.report.server import serve
+from delegate.pages.page import run_page
+from delegate.pages.reading import RunReader
+from delegate.pages.server import serve
 from delegate.testing import judge_reply
 from delegate.types import ShellCriterion, TextCriterion
 from delegate.types.errors import ProviderError
@@ -25,7 +25,7 @@ from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.browser import Browser, Page, chromium
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURES = ROOT / "build" / "report-screens"
+PICTURES = ROOT / "build" / "page-screens"
 README_PICTURE = ROOT / "docs" / "screens" / "report.png"
 WIDTHS = ((1_280, 860), (360, 740))
 MOST_HEIGHT = 2_400
@@ -126,10 +126,10 @@ async def take(page: Page, url: str, name: str, *, script: str = "") -> None:
 
 async def take_all(browser: Browser, home: Path, ids: dict[str, str]) -> None:
     """Take all pictures."""
-    async with Reports(home) as reports, browser.page() as page:
+    async with RunReader(home) as reports, browser.page() as page:
         for name, id in ids.items():
             path = PICTURES / f"{name}.html"
-            path.write_text(report_page(await reports.report(id)).html, encoding="utf-8")
+            path.write_text(run_page(await reports.view(id)).html, encoding="utf-8")
             await take(page, path.as_uri(), name)
         opened = "document.querySelectorAll('#t1, #t1 details').forEach((one) => { one.open = true; })"
         await take(page, (PICTURES / "run.html").as_uri(), "opened", script=opened)

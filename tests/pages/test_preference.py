@@ -7,8 +7,8 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.report.atif import RecordedTask
-from delegate.report.preference import Preferences
+from delegate.pages.atif import RecordedTask
+from delegate.pages.preference import Preferences
 from delegate.types import JsonObject
 from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatReply, ChatRequest

@@ -11,11 +11,11 @@ import pytest
 
 from delegate import Delegator, Task
 from delegate.models.providers.scripted import Scripted
-from delegate.report.page import report_page, report_text
+from delegate.pages.page import run_page, run_text
 from delegate.testing import judge_reply
 from delegate.types.ports import ChatReply, ChatRequest
-from tests.report import recorded
-from tests.report.recorded import OWN
+from tests.pages import recorded
+from tests.pages.recorded import OWN
 from tests.support.web import serving
 from tests.support.words import is_judge, met_by, words
 
@@ -124,7 +124,7 @@ async def test_the_text_has_the_headline_and_why_tasks_failed(home: Path) -> Non
         {"goal": "Name a river", "acceptance_criteria": criteria[:1]},
         {"goal": "Name another", "acceptance_criteria": criteria},
     )
-    text = report_text(await recorded.view(home, report.run_id))
+    text = run_text(await recorded.view(home, report.run_id))
     assert text.startswith("1 of 2 PASS, $")
     assert "\nPASS  1. Name a river  ($" in text
     assert "\nFAIL  2. Name another  ($" in text
@@ -135,6 +135,6 @@ async def test_the_text_has_the_headline_and_why_tasks_failed(home: Path) -> Non
 async def test_only_a_served_page_of_a_running_run_loads_itself_again(home: Path, served: bool) -> None:
     report = await recorded.run(words(recorded.child()), {"goal": "Go on"})
     recorded.reopen(home, report.results[0].handle)
-    page = report_page(await recorded.view(home, report.run_id), served=served)
+    page = run_page(await recorded.view(home, report.run_id), served=served)
     assert ('http-equiv="refresh"' in page.html) == served
     assert ("connect-src 'self'" in page.policy) == served

@@ -10,9 +10,9 @@ from typing import Any
 from delegate import Delegator, RunResult, Task
 from delegate.batch.item import Item
 from delegate.models.providers.scripted import Scripted
-from delegate.report.page import report_page
-from delegate.report.reading import Reports
-from delegate.report.values import ReportView
+from delegate.pages.page import run_page
+from delegate.pages.reading import RunReader
+from delegate.pages.values import PageView
 from delegate.testing import judge_reply
 from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import Child, is_judge, met_by, words
@@ -102,13 +102,13 @@ def _refuses(request: ChatRequest) -> str:
     return json.dumps({"answers": [answer]})
 
 
-async def view(home: Path, id: str | None) -> ReportView:
-    async with Reports(home) as reports:
-        return await reports.report(id or "")
+async def view(home: Path, id: str | None) -> PageView:
+    async with RunReader(home) as reports:
+        return await reports.view(id or "")
 
 
 async def html(home: Path, id: str | None) -> str:
-    return report_page(await view(home, id)).html
+    return run_page(await view(home, id)).html
 
 
 def execute(home: Path, sql: str, *values: object, file: str = "records.sqlite3") -> None:

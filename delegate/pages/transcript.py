@@ -9,8 +9,8 @@ from typing import Any
 
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
-from delegate.report.amounts import duration
-from delegate.report.values import TranscriptEvent
+from delegate.pages.amounts import duration
+from delegate.pages.values import TranscriptEvent
 from delegate.types import JsonObject
 from delegate.types.money import usd
 

@@ -5,7 +5,7 @@ import time
 from delegate._util.fencing import one_line
 from delegate.budget import costs
 from delegate.contract.amounts import cost, percent
-from delegate.report.values import BillRow
+from delegate.pages.values import BillRow
 from delegate.types import TaskResult, Totals, Usage
 from delegate.types.money import rough_usd, usd
 
