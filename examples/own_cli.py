@@ -27,9 +27,9 @@ TASK = Task(
 
 def main(command: list[str]) -> int:
     with Delegator(runner=CommandRunner(command)) as delegator:
-        report = delegator.run_sync(TASK)
-        print(delegator.render(report))
-    return 0 if report.all_pass else 1
+        result = delegator.run_sync(TASK)
+        print(delegator.render(result))
+    return 0 if result.all_pass else 1
 
 
 if __name__ == "__main__":

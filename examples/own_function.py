@@ -46,8 +46,8 @@ async def main() -> None:
     )
     # `records_tools` says that the function reports every tool call. Without it, receipts prove nothing.
     async with Delegator(runner=FunctionRunner(answer_customer, records_tools=True)) as delegator:
-        report = await delegator.run(task)
-        print(delegator.render(report))
+        result = await delegator.run(task)
+        print(delegator.render(result))
 
 
 if __name__ == "__main__":

@@ -135,21 +135,21 @@ async def run(base_url: str, home: Path) -> list[RunResult]:
         tools=True,
         prices=(Price(input=0, output=0),),
     )
-    reports: list[RunResult] = []
+    results: list[RunResult] = []
     client = Observed(base_url)
     async with Delegator(client=client, home=home, model=MODEL, judge_model=MODEL, models=(model,)) as delegator:
         for name, task in TASKS.items():
             print(f"\n{name}: {task.goal}")
-            report = await delegator.run(task)
-            reports.append(report)
-            if report.error:
+            returned = await delegator.run(task)
+            results.append(returned)
+            if returned.error:
                 print(f"  refused: {report.error.message}")
-            for result in report.results:
+            for result in returned.results:
                 error = f" {result.error.code}: {result.error.message[:120]}" if result.error else ""
                 verdict = result.verdict
                 said = f"{verdict.worth}, {verdict.code}: {verdict.reasoning[:200]}" if verdict else "no criteria"
                 print(f"  {result.status}{error}\n  {said}")
-    return reports
+    return results
 
 
 def main() -> None:
@@ -157,8 +157,8 @@ def main() -> None:
     os.environ.clear()  # whose keys would make real models eligible as judges
     server = start_server()
     with tempfile.TemporaryDirectory() as home:
-        reports = asyncio.run(run(f"{server.listening_address}/v1", Path(home)))
-    results = [result for report in reports for result in report.results]
+        runs = asyncio.run(run(f"{server.listening_address}/v1", Path(home)))
+    results = [result for returned in runs for result in returned.results]
     faults = [result.error.message for result in results if result.error and result.error.code == "internal_error"]
     print(f"\n{len(results)} tasks, {len(faults)} internal errors")
     sys.stdout.flush()

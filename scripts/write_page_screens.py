@@ -92,10 +92,10 @@ async def record_goal(settings: Settings) -> str:
     )
     async with Delegator(settings, client=Scripted(reach_goal)) as delegator:
         task = Task(goal="Document the retries in notes.md.", acceptance_criteria=criteria, mode="goal")
-        report = await delegator.run(task)
-        handle = report.results[0].handle or ""
+        result = await delegator.run(task)
+        handle = result.results[0].handle or ""
         await delegator.records.rule(handle, "c2", "not_met", by="Ana", because="It says how long, and not why.")
-    return report.run_id or ""
+    return result.run_id or ""
 
 
 async def record(home: Path) -> dict[str, str]:
@@ -103,13 +103,13 @@ async def record(home: Path) -> dict[str, str]:
     settings = Settings(home=home, commands="allow")
     demo = demo_tasks()
     async with Delegator(settings, client=scripted(demo)) as delegator:
-        report = await delegator.run(*(one.task for one in demo))
+        result = await delegator.run(*(one.task for one in demo))
     async with Delegator(settings, client=Scripted(answer_tickets)) as delegator:
         batch = delegator.batches.run(tickets(), concurrency=6)
         async for _ in batch:
             pass
         (latest,) = await delegator.batches.latest(1)
-    return {"run": report.run_id or "", "batch": latest.run_id, "goal": await record_goal(settings)}
+    return {"run": result.run_id or "", "batch": latest.run_id, "goal": await record_goal(settings)}
 
 
 async def take(page: Page, url: str, name: str, *, script: str = "") -> None:
@@ -126,10 +126,10 @@ async def take(page: Page, url: str, name: str, *, script: str = "") -> None:
 
 async def take_all(browser: Browser, home: Path, ids: dict[str, str]) -> None:
     """Take all pictures."""
-    async with RunReader(home) as reports, browser.page() as page:
+    async with RunReader(home) as reader, browser.page() as page:
         for name, id in ids.items():
             path = PICTURES / f"{name}.html"
-            path.write_text(run_page(await reports.view(id)).html, encoding="utf-8")
+            path.write_text(run_page(await reader.view(id)).html, encoding="utf-8")
             await take(page, path.as_uri(), name)
         opened = "document.querySelectorAll('#t1, #t1 details').forEach((one) => { one.open = true; })"
         await take(page, (PICTURES / "run.html").as_uri(), "opened", script=opened)

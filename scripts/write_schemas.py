@@ -15,7 +15,7 @@ from delegate.types import RunResult, Task, Verdict, events
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 GENERATED = {
     "event": "types/events.py",
-    "report": "types/result.py",
+    "run_result": "types/result.py",
     "task": "types/request.py",
     "verdict": "types/verdict.py",
 }
@@ -29,7 +29,7 @@ def document(name: str) -> str:
     if name == "event":
         schema = _events()
     else:
-        model = {"report": RunResult, "task": Task, "verdict": Verdict}[name]
+        model = {"run_result": RunResult, "task": Task, "verdict": Verdict}[name]
         schema = model.model_json_schema(by_alias=True, mode="validation")
     if name == "task":
         _allow_short_forms(schema["properties"])

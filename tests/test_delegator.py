@@ -33,9 +33,9 @@ async def test_three_results_are_in_task_order_whichever_finishes_first() -> Non
         return f"did {goal} as asked"
 
     async with Delegator(client=Scripted(answer)) as delegator:
-        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}, {"goal": "c"}]})
+        run = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}, {"goal": "c"}]})
     assert ended == ["c", "b", "a"]
-    assert [(result.task_index, result.report) for result in report.results] == [
+    assert [(result.task_index, result.report) for result in run.results] == [
         (0, "did a as asked"),
         (1, "did b as asked"),
         (2, "did c as asked"),
@@ -54,7 +54,7 @@ async def test_a_result_is_judged_as_soon_as_its_child_ends() -> None:
         return "quick work or slow work"
 
     async with Delegator(client=Scripted(answer)) as delegator:
-        report = await delegator.call(
+        run = await delegator.call(
             {
                 "tasks": [
                     {"goal": "slow"},
@@ -62,7 +62,7 @@ async def test_a_result_is_judged_as_soon_as_its_child_ends() -> None:
                 ]
             }
         )
-    assert [result.status for result in report.results] == ["completed", "completed"]
+    assert [result.status for result in run.results] == ["completed", "completed"]
 
 
 async def test_siblings_are_unaffected_by_a_child_that_fails_or_times_out() -> None:
@@ -84,19 +84,19 @@ async def test_siblings_are_unaffected_by_a_child_that_fails_or_times_out() -> N
         return "finished the work"
 
     async with Delegator(client=Scripted(answer)) as delegator:
-        report = await delegator.run(
+        run = await delegator.run(
             Task(goal="fails", acceptance_criteria=("x",)),
             Task(goal="crashes"),
             Task(goal="hangs", timeout_seconds=0.2),
             Task(goal="works"),
         )
-        kept = await delegator.records.read(report.results[2].handle or "")
-    assert [result.status for result in report.results] == ["failed", "failed", "timeout", "completed"]
-    codes = [result.error.code if result.error else None for result in report.results]
+        kept = await delegator.records.read(run.results[2].handle or "")
+    assert [result.status for result in run.results] == ["failed", "failed", "timeout", "completed"]
+    codes = [result.error.code if result.error else None for result in run.results]
     assert codes == ["server_error", "crashed", "timeout", None]
-    assert report.results[0].verdict
-    assert report.results[0].verdict.code == "run_failed"
-    hung = report.results[2]
+    assert run.results[0].verdict
+    assert run.results[0].verdict.code == "run_failed"
+    hung = run.results[2]
     assert (hung.report, [artifact.path for artifact in hung.artifacts]) == ("half-way there", ["part.txt"])
     assert kept
     assert kept["run"]["receipts"][0]["tool"] == "write_file"
@@ -155,12 +155,12 @@ BAD_CALLS: list[tuple[Any, str]] = [
 async def test_a_bad_call_is_one_error_object_and_nothing_is_spent(arguments: Any, code: str) -> None:
     client = Scripted(lambda request: "never asked")
     async with Delegator(client=client) as delegator:
-        report = await delegator.call(arguments)
-    assert set(report.model_dump()) == {"error"}
-    assert report.error
-    assert report.error.code == code
-    assert report.error.message
-    assert report.error.hint
+        result = await delegator.call(arguments)
+    assert set(result.model_dump()) == {"error"}
+    assert result.error
+    assert result.error.code == code
+    assert result.error.message
+    assert result.error.hint
     assert not client.requests
 
 
@@ -176,19 +176,19 @@ async def test_a_forbidden_model_or_tier_is_refused_before_anything_runs(
 ) -> None:
     client = Scripted(lambda request: "never asked")
     async with Delegator(client=client, **options) as delegator:
-        report = await delegator.call({"tasks": [{"goal": "a", **task}, {"goal": "b", **task}]})
-    assert report.error
-    assert (report.error.code, report.error.field) == (code, f"tasks[0].{field}")
+        result = await delegator.call({"tasks": [{"goal": "a", **task}, {"goal": "b", **task}]})
+    assert result.error
+    assert (result.error.code, result.error.field) == (code, f"tasks[0].{field}")
     assert not client.requests
 
 
 async def test_without_any_key_the_error_names_the_variables() -> None:
     async with Delegator() as delegator:
-        report = await delegator.call({"goal": "x"})
-    assert report.error
-    assert report.error.code == "no_api_key"
+        result = await delegator.call({"goal": "x"})
+    assert result.error
+    assert result.error.code == "no_api_key"
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
-        assert variable in (report.error.hint or "")
+        assert variable in (result.error.hint or "")
 
 
 def test_the_synchronous_methods_work_outside_an_event_loop() -> None:
@@ -205,8 +205,8 @@ async def test_the_synchronous_methods_work_inside_an_event_loop() -> None:
 async def test_long_child_text_is_cut_visibly_and_stays_readable_by_handle() -> None:
     text = "word " * 4_000
     async with Delegator(client=Scripted([text.strip()]), result_chars=500) as delegator:
-        report = await delegator.call({"goal": "x"})
-        (result,) = report.results
+        run = await delegator.call({"goal": "x"})
+        (result,) = run.results
         record = await delegator.records.read(result.handle or "")
     assert len(result.report) < 700
     assert f"more characters, to be read by handle {result.handle}" in result.report
@@ -228,14 +228,14 @@ async def test_what_the_parent_reads_begins_with_the_verdict() -> None:
 async def test_the_bill_names_child_and_judge_apart_and_unknown_is_never_zero() -> None:
     client = words(["the sea is blue"], met_by("the sea is blue"))
     async with Delegator(client=client) as delegator:
-        report = await delegator.call({"goal": "x", "acceptance_criteria": ["report: it says blue"]})
-    (result,) = report.results
+        run = await delegator.call({"goal": "x", "acceptance_criteria": ["report: it says blue"]})
+    (result,) = run.results
     assert result.verdict
     assert result.verdict.judge
     assert result.cost_usd
     assert 0 < (result.verdict.judge.cost_usd or 0) < result.cost_usd
-    assert report.totals.cost_usd == pytest.approx(result.cost_usd)
-    assert report.totals.judge_usage.model_calls == report.totals.child_usage.model_calls == 1
+    assert run.totals.cost_usd == pytest.approx(result.cost_usd)
+    assert run.totals.judge_usage.model_calls == run.totals.child_usage.model_calls == 1
 
 
 async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> None:
@@ -247,10 +247,10 @@ async def test_events_tell_what_happens_and_a_broken_sink_costs_nothing() -> Non
 
     client = words([Scripted.call("think", thought="hm"), "I thought about it"], met_by("I thought"))
     async with Delegator(client=client, on_event=sink) as delegator:
-        report = await delegator.call(
+        result = await delegator.call(
             {"goal": "x", "acceptance_criteria": ["report: the report says that it was thought about"]}
         )
-    assert report.all_pass
+    assert result.all_pass
     assert [event.kind for event in events] == [
         "run.started", "task.queued", "child.started", "child.usage", "child.tool.started", "child.tool", "child.usage",
         "child.done", "judge.asked", "judge.done", "verdict", "task.done", "run.done",
@@ -279,20 +279,20 @@ async def test_both_event_sinks_get_events_even_if_the_other_one_fails() -> None
 async def test_half_characters_in_what_a_model_says_cost_nothing() -> None:
     client = Scripted([Scripted.call("write_file", path="a", content="\ud800"), '{"name": "\\ud800"} \ud800'])
     async with Delegator(client=client) as delegator:
-        report = await delegator.run(Task(goal="x"))
-    assert report.model_dump_json()
-    assert report.results[0].handle
+        result = await delegator.run(Task(goal="x"))
+    assert result.model_dump_json()
+    assert result.results[0].handle
     async with Delegator(client=Scripted(['{"name": "\\ud800"}'])) as delegator:
-        report = await delegator.run(Task(goal="x", output_schema={"type": "object"}))
-    assert report.model_dump_json()
-    assert (report.results[0].structured_output, bool(report.results[0].handle)) == ({"name": "?"}, True)
+        result = await delegator.run(Task(goal="x", output_schema={"type": "object"}))
+    assert result.model_dump_json()
+    assert (result.results[0].structured_output, bool(result.results[0].handle)) == ({"name": "?"}, True)
 
 
 async def test_a_store_that_cannot_be_opened_costs_the_handle_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "records.sqlite3").mkdir()
     async with Delegator(client=Scripted(lambda request: "did my part"), home=tmp_path) as delegator:
-        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]})
-    assert [(result.status, result.handle) for result in report.results] == [("completed", None)] * 2
+        run = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]})
+    assert [(result.status, result.handle) for result in run.results] == [("completed", None)] * 2
 
 
 class HalfBroken:
@@ -309,11 +309,11 @@ class HalfBroken:
 
 async def test_a_runner_that_gives_back_nonsense_costs_its_task_and_no_sibling() -> None:
     async with Delegator(runner=HalfBroken()) as delegator:
-        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "break"}, {"goal": "c"}]})
-    assert [result.status for result in report.results] == ["completed", "failed", "completed"]
-    assert report.results[1].error
-    assert report.results[1].error.code == "internal_error"
-    assert report.results[0].cost_usd is None, "what a host's own runner spends isn't known here"
+        run = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "break"}, {"goal": "c"}]})
+    assert [result.status for result in run.results] == ["completed", "failed", "completed"]
+    assert run.results[1].error
+    assert run.results[1].error.code == "internal_error"
+    assert run.results[0].cost_usd is None, "what a host's own runner spends isn't known here"
 
 
 async def test_a_child_gets_only_the_tools_that_its_task_names() -> None:
@@ -365,7 +365,7 @@ async def test_a_report_that_could_not_be_stored_is_kept(tmp_path: Path) -> None
     async with Delegator(client=words([whole]), result_chars=500, home=tmp_path / "home") as delegator:
         (result,) = (await delegator.run(Task(goal="write much", workspace=shared))).results
     assert result.handle is None
-    assert result.report == whole
+    assert result.whole_report == whole
 
 
 async def test_models_that_the_host_calls_run_children_and_judge() -> None:
@@ -382,10 +382,10 @@ async def test_models_that_the_host_calls_run_children_and_judge() -> None:
         tools=True,
     )
     async with Delegator(host_models={house: client}) as delegator:
-        report = await delegator.call(
+        run = await delegator.call(
             {"goal": "Find it.", "acceptance_criteria": ["report: the report gives a number"]}
         )
-    (result,) = report.results
+    (result,) = run.results
     assert result.model == "house-model"
     assert result.verdict is not None
     assert result.verdict.verdict == "PASS"

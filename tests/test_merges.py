@@ -81,12 +81,12 @@ class Children:
         """The handle of a child's work. Unless there are other criteria, no process is started to check it."""
         self._edit = edit
         place = Workspace(mode="worktree", path=self.project, base=base)
-        report = await self.delegator.run(
+        result = await self.delegator.run(
             Task(goal="g", acceptance_criteria=criteria or ({"kind": "regex", "pattern": "done"},), workspace=place)
         )
-        assert report.results
-        assert report.results[0].handle
-        return report.results[0].handle
+        assert result.results
+        assert result.results[0].handle
+        return result.results[0].handle
 
     async def merge(self, *handles: str, onto: str | None = None) -> Merge:
         return await self.delegator.merges.merge(*handles, onto=onto, min_level="trusted")
@@ -456,9 +456,9 @@ def writing(name: str) -> Scripted:
 async def asked_by_a_model(delegator: Delegator, project: Path, *criteria: str) -> str:
     """The handle of a task that a parent's model wrote, in a worktree."""
     parent = Parent(workspace=Workspace(mode="worktree", path=project))
-    report = await delegator.call({"goal": "Write it.", "acceptance_criteria": list(criteria)}, parent=parent)
-    assert report.all_pass, report
-    return report.results[0].handle or ""
+    result = await delegator.call({"goal": "Write it.", "acceptance_criteria": list(criteria)}, parent=parent)
+    assert result.all_pass, result
+    return result.results[0].handle or ""
 
 
 async def test_a_parent_merges_with_a_tool_where_that_is_allowed(tmp_path: Path, project: Path) -> None:

@@ -19,8 +19,8 @@ TASK = Task(goal="Write note.txt.", acceptance_criteria=(GREETS,), model="gpt-6.
 
 async def verdict_of(model: Scripted) -> Verdict:
     async with Delegator(client=model) as delegator:
-        report = await delegator.run(TASK)
-    verdict = report.results[0].verdict
+        result = await delegator.run(TASK)
+    verdict = result.results[0].verdict
     assert verdict is not None
     return verdict
 

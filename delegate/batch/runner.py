@@ -97,8 +97,8 @@ class BatchRunner:
             template=item.template,
             handle=handle,
         )
-        report = await self.admission.execute((item.task,), options, Consumer(receive, direct=True, kinds=kinds))
-        (result,) = report.results
+        returned = await self.admission.execute((item.task,), options, Consumer(receive, direct=True, kinds=kinds))
+        (result,) = returned.results
         no_call = result.status == "budget_exceeded" and not result.usage.model_calls
         if (no_call and item.task.max_cost_usd is None) or (result.status == "cancelled" and not started):
             assert result.error is not None

@@ -171,9 +171,9 @@ class AcpSession:
         if calls or cost is not None or tokens.total_tokens:
             self._job.record_usage(tokens, cost, provenance="estimated", text=self.report, calls=calls)
         if (problem := _ENDS.get(answer.stop_reason)) is None:
-            return self._job.recorder.finish("completed", output=self.report)
+            return self._job.recorder.finish("completed", report=self.report)
         status = "max_steps" if problem.code == "max_steps" else "failed"
-        return self._job.recorder.finish(status, output=self.report, error=problem)
+        return self._job.recorder.finish(status, report=self.report, error=problem)
 
     async def _close(self, agent: Any, turn: "asyncio.Task[Any]") -> None:
         try:
@@ -183,7 +183,7 @@ class AcpSession:
                         await agent.cancel(session_id=self._id)
                         await asyncio.wait([turn])
         finally:
-            self._job.recorder.output = self.report or self._job.recorder.output
+            self._job.recorder.report = self.report or self._job.recorder.report
             running = [turn, *(task for task, _ in self._terminals.values())]
             for task in running:
                 task.cancel()

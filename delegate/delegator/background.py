@@ -198,9 +198,9 @@ class Delegation:
                 consumer(event)
 
         sink = Consumer(observe, direct=True)
-        report = await run(on_event=sink, on_question=on_question, cancellation=self._cancellation)
+        result = await run(on_event=sink, on_question=on_question, cancellation=self._cancellation)
         await settle(self._consumers)
-        return report
+        return result
 
 
 @dataclass(eq=False, repr=False)
@@ -513,7 +513,7 @@ class Background:
         except DelegateError as error:
             delegation = self._delegations.get(handle) if is_own else None
             if delegation is not None and (result := delegation.result(handle)) is not None:
-                return result, result.report
+                return result, result.whole_report
             raise _refused(error, "report") from None
 
     async def _with_messages(self, text: str, handle: str) -> str:

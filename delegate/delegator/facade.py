@@ -516,8 +516,8 @@ class Delegator:
         definition = self.tool("mcp")
 
         async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-            report = await self.call(arguments)
-            return ToolOutput(self.render(report), "error" if report.error else "ok")
+            result = await self.call(arguments)
+            return ToolOutput(self.render(result), "error" if result.error else "ok")
 
         return Tool(
             definition["name"],

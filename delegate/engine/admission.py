@@ -83,10 +83,10 @@ class Admission:
                 work = self.executor.run(
                     tasks, connections, options, own, consumers=consumers, server_tools=server_tools
                 )
-                report = await run_to_completion(work, own)
+                result = await run_to_completion(work, own)
         if options.is_run:
             await settle(consumers)
-        return report
+        return result
 
     async def _admitted(
         self, tasks: Sequence[Task], options: CallOptions

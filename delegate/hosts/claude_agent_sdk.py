@@ -15,7 +15,7 @@ one of their own each, unless `Parent(run_id=…)` is given. Claude Code makes t
 send tasks that should run in parallel in one call.
 
 Claude Code drops progress notifications, keeps only a result's text, and counts only its own tokens. Use
-`Delegator(on_event=…)` for progress and `on_answer` for the report and token usage of each call.
+`Delegator(on_event=…)` for progress and `on_answer` for the result and token usage of each call.
 """
 
 from collections.abc import Callable, Mapping, Sequence

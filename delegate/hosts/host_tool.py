@@ -187,7 +187,7 @@ def make_delegate_tool(
         with ExitStack() as held:
             context = held.enter_context(runs.assign(caller, invocation.session))
             if seconds is None:
-                report = await delegator.call(
+                result = await delegator.call(
                     arguments,
                     parent=context,
                     on_event=invocation.on_event,
@@ -195,7 +195,7 @@ def make_delegate_tool(
                     on_question=invocation.on_question,
                     cancellation=invocation.cancellation,
                 )
-                answer = finished(delegator, report)
+                answer = finished(delegator, result)
             else:
                 delegation = await delegator.background.start_call(
                     arguments,

@@ -9,7 +9,7 @@
 smolagents tells a tool nothing about the agent that calls it; `attach` does. With an attached agent,
 `agent.interrupt()` stops the children, calls of one run share a ledger, progress is written to the agent's log, tokens
 of children and judges are added to its monitor and steps, and children and judges stay within the tier of its model. In
-code, the result is a string with the report as `.report`.
+code, the result is a string with the run's result as `.run`.
 
 smolagents has no deadline for a run and no mark for a failed call: raising an error would discard the results of the
 other calls of the step. smolagents itself refuses arguments that aren't a JSON object.
@@ -74,13 +74,13 @@ def child_tools(tools: Sequence[SmolTool]) -> list[Tool]:
 
 
 class DelegationResult(str):
-    """The text for the parent's model, with the report for code."""
+    """The text for the parent's model, with the run's result for code."""
 
-    report: JsonObject | None
+    run: JsonObject | None
 
     def __new__(cls, answer: ToolAnswer) -> Self:
         result = super().__new__(cls, answer.text)
-        result.report = answer.structured
+        result.run = answer.structured
         return result
 
 

@@ -45,8 +45,8 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
 
     Port 0 is any free one. Raises CallError `port_in_use`.
     """
-    async with RunReader(home) as reports:
-        views = _Views(reports)
+    async with RunReader(home) as reader:
+        views = _Views(reader)
         runner = web.AppRunner(views.app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         try:
@@ -63,9 +63,9 @@ async def serve(home: Path, *, port: int = 0, on_ready: Callable[[str], None]) -
 
 
 class _Views:
-    def __init__(self, reports: RunReader) -> None:
+    def __init__(self, reader: RunReader) -> None:
         self.token = secrets.token_urlsafe(18)
-        self._reports = reports
+        self._reader = reader
         self._turns = dict[web.RequestHandler, int]()
         """How often a request or an answer began on each connection: an odd number of times while one is answered."""
         self.app = web.Application(middlewares=[self._answer])
@@ -120,19 +120,19 @@ class _Views:
 
     async def _list(self, request: web.Request) -> web.Response:
         words, only = request.query.get("q", ""), request.query.get("only", "")
-        runs = await self._reports.runs(SEARCHED_RUNS if words or only else LISTED_RUNS)
+        runs = await self._reader.runs(SEARCHED_RUNS if words or only else LISTED_RUNS)
         return _reply(await run_in_thread(lambda: list_page(runs, words=words, only=only, limit=LISTED_RUNS)))
 
     async def _report(self, request: web.Request) -> web.Response:
         page = request.query.get("page", "1")
-        view = await self._reports.view(request.match_info["id"], int(page) if page.isdecimal() else 1)
+        view = await self._reader.view(request.match_info["id"], int(page) if page.isdecimal() else 1)
         return _reply(await run_in_thread(lambda: run_page(view, served=True)))
 
     async def _compare(self, request: web.Request) -> web.Response:
         runs = request.query.getall("run", [])
         if len(runs) != 2:
             return _reply(problem_page(f"{len(runs)} runs are chosen: choose two of the list"), HTTPStatus.BAD_REQUEST)
-        views = [await self._reports.view(run) for run in runs]
+        views = [await self._reader.view(run) for run in runs]
         return _reply(await run_in_thread(lambda: compare_page(views)))
 
 

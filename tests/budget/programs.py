@@ -217,9 +217,9 @@ class Program:
 
     async def _results(self, delegator: Delegator, cancellation: Cancellation) -> list[TaskResult]:
         if not self.is_batch:
-            report = await delegator.run(*self.tasks, cancellation=cancellation)
-            assert report.totals.cost_usd == report.totals.cost_known_usd
-            return list(report.results)
+            run = await delegator.run(*self.tasks, cancellation=cancellation)
+            assert run.totals.cost_usd == run.totals.cost_known_usd
+            return list(run.results)
         batch = delegator.batches.run(self.tasks, concurrency=self.concurrency, cancellation=cancellation)
         results: list[TaskResult] = []
         async for outcome in batch:

@@ -28,9 +28,9 @@ def script(call: Call) -> Reply:
 
 async def bill_of(server: ModelServer, *tasks: Task, **options: Any) -> RunResult:
     async with Delegator(**options) as delegator:
-        report = await delegator.run(*tasks)
-    assert report.error is None, report.error
-    return report
+        result = await delegator.run(*tasks)
+    assert result.error is None, result.error
+    return result
 
 
 def task(**fields: Any) -> Task:
@@ -48,8 +48,8 @@ def openai(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def test_child_and_judge_are_charged_exactly_the_catalogs_prices(openai: ModelServer) -> None:
-    report = await bill_of(openai, task(model="gpt-6.1-terra"))
-    (result,) = report.results
+    run = await bill_of(openai, task(model="gpt-6.1-terra"))
+    (result,) = run.results
     assert result.verdict is not None
     assert result.verdict.judge is not None
     judge = result.verdict.judge
@@ -64,7 +64,7 @@ async def test_child_and_judge_are_charged_exactly_the_catalogs_prices(openai: M
     assert (result.usage.output_tokens, result.usage.reasoning_tokens) == (2_000, 500)
     assert (judge.usage.input_tokens, judge.usage.cached_tokens, judge.usage.output_tokens) == (1_000, 400, 100)
     assert (result.cost_provenance, judge.cost_provenance) == ("observed", "observed")
-    totals = report.totals
+    totals = run.totals
     assert totals.child_cost_usd == pytest.approx(child_usd)
     assert totals.judge_cost_usd == pytest.approx(judge_usd)
     assert totals.verification_share == result.verification_share
@@ -76,8 +76,8 @@ def unpriced(server: ModelServer) -> Settings:
 
 
 async def test_an_unknown_price_makes_the_cost_null_everywhere_and_never_zero(openai: ModelServer) -> None:
-    report = await bill_of(openai, task(model="house"), task(model="gpt-6.1-terra"), settings=unpriced(openai))
-    house, terra = report.results
+    result = await bill_of(openai, task(model="house"), task(model="gpt-6.1-terra"), settings=unpriced(openai))
+    house, terra = result.results
     assert house.verdict is not None
     assert house.verdict.judge is not None
     judge_usd = house.verdict.judge.cost_usd
@@ -85,7 +85,7 @@ async def test_an_unknown_price_makes_the_cost_null_everywhere_and_never_zero(op
     assert (house.cost_usd, house.cost_provenance, house.verification_share) == (None, "unknown", None)
     assert house.cost_known_usd == pytest.approx(judge_usd)
     assert terra.cost_usd is not None
-    totals = report.totals
+    totals = result.totals
     assert (totals.cost_usd, totals.child_cost_usd, totals.verification_share) == (None, None, None)
     assert totals.judge_cost_usd == pytest.approx(2 * judge_usd)
     assert totals.cost_known_usd == pytest.approx(judge_usd + terra.cost_usd)

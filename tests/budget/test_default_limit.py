@@ -34,8 +34,8 @@ async def called(home: Path, **more: Any) -> tuple[RunResult, int]:
 
 
 async def test_a_call_by_a_model_ends_at_the_default_limit_which_is_named(home: Path) -> None:
-    report, calls = await called(home)
-    (result,) = report.results
+    run, calls = await called(home)
+    (result,) = run.results
     assert result.status == "budget_exceeded"
     assert result.error
     assert "(setting default_max_cost_usd)" in result.error.message
@@ -53,13 +53,13 @@ async def test_a_call_by_a_model_ends_at_the_default_limit_which_is_named(home: 
     ids=["off", "its own limit"],
 )
 async def test_a_host_that_sets_another_limit_keeps_it(home: Path, more: dict[str, Any]) -> None:
-    report, calls = await called(home, **more)
-    assert (report.results[0].status, calls) == ("max_steps", 6)
+    result, calls = await called(home, **more)
+    assert (result.results[0].status, calls) == ("max_steps", 6)
 
 
 async def test_a_lower_limit_of_the_host_is_the_one_that_is_named(home: Path) -> None:
-    report, calls = await called(home, max_cost_usd=3.0)
-    (result,) = report.results
+    run, calls = await called(home, max_cost_usd=3.0)
+    (result,) = run.results
     assert result.error
     assert "(setting max_cost_usd)" in result.error.message
     assert calls == 1
@@ -86,8 +86,8 @@ async def test_what_a_person_runs_has_no_such_limit(home: Path) -> None:
 
 
 async def test_a_model_without_a_price_still_runs(home: Path) -> None:
-    report, calls = await called(home, model=DeclaredModel(id="own", tier="standard"))
-    assert (report.results[0].status, report.results[0].cost_usd, calls) == ("max_steps", None, 6)
+    result, calls = await called(home, model=DeclaredModel(id="own", tier="standard"))
+    assert (result.results[0].status, result.results[0].cost_usd, calls) == ("max_steps", None, 6)
 
 
 async def test_the_definition_of_the_tool_says_nothing_of_it(home: Path) -> None:

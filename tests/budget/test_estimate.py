@@ -101,8 +101,8 @@ async def called(home: Path, person: Person | None, **more: Any) -> tuple[str, i
     """The status or the code of a model's call, and the number of model calls. It will cost about two dollars."""
     with ModelServer(says) as server:
         async with Delegator(settings(home, server.openai_url, **more), on_approval=person) as delegator:
-            report = await delegator.call(CALL)
-    return report.error.code if report.error else report.results[0].status, len(server.calls)
+            result = await delegator.call(CALL)
+    return result.error.code if result.error else result.results[0].status, len(server.calls)
 
 
 async def test_a_call_that_will_cost_more_is_run_once_a_person_approves_it(home: Path) -> None:
@@ -158,9 +158,9 @@ async def test_what_cannot_be_estimated_is_asked_about(home: Path) -> None:
     with ModelServer(says) as server:
         own = settings(home, server.openai_url, model("own", None), ask_above_usd=0.5)
         async with Delegator(own, on_approval=(person := Person(False))) as delegator:
-            report = await delegator.call(CALL)
-    assert report.error
-    assert (report.error.code, len(person.asked)) == ("not_approved", 1)
+            result = await delegator.call(CALL)
+    assert result.error
+    assert (result.error.code, len(person.asked)) == ("not_approved", 1)
     assert person.asked[0].reason.startswith("what it will cost is unknown; calls above $0.5000 need an approval")
 
 

@@ -34,8 +34,8 @@ def three(name: str) -> JsonObject:
     return {"tasks": [{"goal": f"{name}, part {n}"} for n in range(3)]}
 
 
-def codes(report: RunResult) -> list[str]:
-    return [result.error.code if result.error else result.status for result in report.results]
+def codes(run: RunResult) -> list[str]:
+    return [result.error.code if result.error else result.status for result in run.results]
 
 
 # --------------------------------------------------------------------------- many calls in one turn, over real HTTP
@@ -128,11 +128,11 @@ async def test_four_calls_in_one_turn_share_three_permits_and_twelve_children(
             assert (len(started), len(server.calls)) == (3 * n, 3 * n), "three run, and no others"
             for answer in held:
                 answer.set_result(Reply("did my part as asked"))
-        reports = [await report for report in turn]
+        results = [await run for run in turn]
         fifth = await call({"goal": "one more"})
-    assert [codes(report) for report in reports] == [["completed"] * 3] * 4
-    assert len({report.run_id for report in reports}) == 1
-    assert len({result.handle for report in reports for result in report.results}) == 12
+    assert [codes(run) for run in results] == [["completed"] * 3] * 4
+    assert len({run.run_id for run in results}) == 1
+    assert len({result.handle for run in results for result in run.results}) == 12
     assert fifth.error
     assert fifth.error.code == "budget_exceeded"
     assert "limit children: 12 of 12 spent, 0 reserved, 0 left, 1 needed" in fifth.error.message
@@ -152,12 +152,12 @@ async def test_concurrent_calls_that_write_all_they_may_stay_within_a_limit(monk
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "dummy")
         async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=8_192) as delegator:
-            report = await delegator.call(three("write much"))
-    assert codes(report) == ["budget_exceeded"] * 3
+            result = await delegator.call(three("write much"))
+    assert codes(result) == ["budget_exceeded"] * 3
     assert min(allowed) >= LEAST_OUTPUT
     assert max(allowed[:3]) > min(allowed[:3]), "each leaves the others half"
-    assert report.totals.cost_usd
-    assert 0.9 * limit <= report.totals.cost_usd <= limit
+    assert result.totals.cost_usd
+    assert 0.9 * limit <= result.totals.cost_usd <= limit
 
 
 async def test_endless_children_use_up_a_cost_limit_and_do_not_exceed_it(
@@ -173,13 +173,13 @@ async def test_endless_children_use_up_a_cost_limit_and_do_not_exceed_it(
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "dummy")
         async with Delegator(model=CHEAP, max_cost_usd=limit, max_output_tokens=256) as delegator:
-            report = await delegator.call(three("never stop"), parent=TURN)
+            result = await delegator.call(three("never stop"), parent=TURN)
             more = await delegator.call({"goal": "one more"}, parent=TURN)
-    assert codes(report) == ["budget_exceeded"] * 3
+    assert codes(result) == ["budget_exceeded"] * 3
     assert codes(more) == ["budget_exceeded"]
-    assert report.totals.cost_usd
-    assert 0.9 * limit < report.totals.cost_usd <= limit
-    assert len(server.calls) == report.totals.child_usage.model_calls
+    assert result.totals.cost_usd
+    assert 0.9 * limit < result.totals.cost_usd <= limit
+    assert len(server.calls) == result.totals.child_usage.model_calls
 
 
 # ---------------------------------------------------------------------------------------------- which run is meant
@@ -208,9 +208,9 @@ async def test_a_call_for_more_children_than_are_left_runs_none_of_them() -> Non
 
 async def test_without_a_run_id_or_a_context_each_call_is_a_run_of_its_own() -> None:
     async with Delegator(client=done(), max_children=1) as delegator:
-        reports = await asyncio.gather(*(delegator.call({"goal": f"part {n}"}) for n in range(3)))
-    assert [codes(report) for report in reports] == [["completed"]] * 3
-    assert len({report.run_id for report in reports}) == 3
+        results = await asyncio.gather(*(delegator.call({"goal": f"part {n}"}) for n in range(3)))
+    assert [codes(result) for result in results] == [["completed"]] * 3
+    assert len({result.run_id for result in results}) == 3
 
 
 async def test_other_run_ids_are_other_runs() -> None:
@@ -233,8 +233,8 @@ async def test_a_root_run_yields_the_id_in_its_reports_and_ends_with_its_block()
 async def test_tasks_of_a_user_do_not_count_as_children_of_a_model() -> None:
     async with Delegator(client=done(), max_children=1) as delegator:
         with delegator.root_run():
-            report = await delegator.run(*(Task(goal=f"part {n}") for n in range(5)))
-            assert codes(report) == ["completed"] * 5
+            result = await delegator.run(*(Task(goal=f"part {n}") for n in range(5)))
+            assert codes(result) == ["completed"] * 5
             assert not (await delegator.call({"goal": "x"})).error
             assert (await delegator.call({"goal": "x"})).error
 
@@ -284,8 +284,8 @@ LIMIT_NAMES = {"max_run_model_calls": "model_calls", "max_run_tokens": "tokens",
 async def test_a_run_limit_stops_a_child_before_its_next_call_and_keeps_work(limit: str) -> None:
     client = Scripted(quick_or_long)
     async with Delegator(client=client, model=CHEAP, max_concurrent=1, **{limit: TIGHT[limit]}) as delegator:
-        report = await delegator.call({"tasks": [{"goal": "quick"}, {"goal": "long"}]}, parent=TURN)
-    quick, long = report.results
+        result = await delegator.call({"tasks": [{"goal": "quick"}, {"goal": "long"}]}, parent=TURN)
+    quick, long = result.results
     assert (quick.status, quick.report) == ("completed", "did my part as asked")
     assert (long.status, long.report, long.receipts.ok) == ("budget_exceeded", "half-way there", 1)
     assert [artifact.path for artifact in long.artifacts] == ["half.txt"]
@@ -299,10 +299,10 @@ async def test_a_judge_beyond_the_runs_budget_is_not_called_and_reported(limit: 
     client = Scripted(quick_or_long)
     tight: Any = {"max_run_model_calls": 1, "max_run_tokens": 10_200, "max_cost_usd": 0.0011}[limit]
     async with Delegator(client=client, model=CHEAP, **{limit: tight}) as delegator:
-        report = await delegator.call(
+        run = await delegator.call(
             {"goal": "quick", "acceptance_criteria": ["report: the report says that my part was done"]}
         )
-    (result,) = report.results
+    (result,) = run.results
     assert result.status == "completed"
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "budget_exceeded")
@@ -320,12 +320,12 @@ async def test_the_wall_time_stops_a_child_refuses_later_ones_and_keeps_work() -
         client = Scripted(answer)
         async with Delegator(client=client, max_concurrent=1, run_timeout_seconds=seconds) as delegator:
             tasks = [{"goal": goal} for goal in ("works", "hangs", "waits")]
-            report = await delegator.call({"tasks": tasks}, parent=TURN)
-            return report, await delegator.call({"goal": "late"}, parent=TURN), len(client.requests)
+            run = await delegator.call({"tasks": tasks}, parent=TURN)
+            return run, await delegator.call({"goal": "late"}, parent=TURN), len(client.requests)
 
-    report, late, asked = await in_time(play, lambda played: played[2] == 2)
-    assert [result.status for result in report.results] == ["completed", "timeout", "budget_exceeded"]
-    hung, behind = report.results[1].error, report.results[2].error
+    run, late, asked = await in_time(play, lambda played: played[2] == 2)
+    assert [result.status for result in run.results] == ["completed", "timeout", "budget_exceeded"]
+    hung, behind = run.results[1].error, run.results[2].error
     assert hung
     assert "had left" in hung.message
     assert behind
@@ -347,8 +347,8 @@ async def test_a_verdict_that_exceeds_the_runs_wall_time_fails_for_that_reason()
                 {"goal": "x", "acceptance_criteria": ["report: the report says that it was done"]}
             )
 
-    report = await in_time(play, lambda report: report.results[0].status == "completed")
-    (result,) = report.results
+    run = await in_time(play, lambda run: run.results[0].status == "completed")
+    (result,) = run.results
     assert (result.status, result.report) == ("completed", "did my part as asked")
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.code) == ("FAIL", "budget_exceeded")
@@ -372,9 +372,9 @@ def test_an_unsupported_depth_is_an_invalid_setting(depth: int) -> None:
 
 async def one(client: Scripted, task: Task, **options: Any) -> TaskResult:
     async with Delegator(client=client, model=CHEAP, **options) as delegator:
-        report = await delegator.run(task)
-    assert not report.error
-    return report.results[0]
+        result = await delegator.run(task)
+    assert not result.error
+    return result.results[0]
 
 
 def judged(**fields: Any) -> Task:
@@ -397,19 +397,19 @@ async def test_a_tasks_cost_limit_applies_to_its_child_and_judge_together() -> N
 
 async def test_a_tasks_limit_does_not_apply_to_its_siblings() -> None:
     async with Delegator(client=Scripted(quick_or_long), model=CHEAP) as delegator:
-        report = await delegator.run(Task(goal="long", max_cost_usd=0.0015), Task(goal="long"))
-    assert [result.status for result in report.results] == ["budget_exceeded", "completed"]
+        run = await delegator.run(Task(goal="long", max_cost_usd=0.0015), Task(goal="long"))
+    assert [result.status for result in run.results] == ["budget_exceeded", "completed"]
 
 
 async def test_a_task_may_ask_for_less_than_the_run_allows_and_never_for_more() -> None:
     async with Delegator(client=Scripted(quick_or_long), model=CHEAP, max_cost_usd=0.0015) as delegator:
-        report = await delegator.run(Task(goal="long", max_cost_usd=100))
-    assert codes(report) == ["budget_exceeded"]
+        result = await delegator.run(Task(goal="long", max_cost_usd=100))
+    assert codes(result) == ["budget_exceeded"]
 
 
 async def test_a_token_limit_per_child_applies_to_each_child_separately() -> None:
     client = words(lambda request: reply(("think", {"thought": "x"})))
     async with Delegator(client=client, model=CHEAP, max_tokens=25_000) as delegator:
-        report = await delegator.run(Task(goal="a"), Task(goal="b"))
-    assert codes(report) == ["budget_exceeded"] * 2
-    assert [result.usage.model_calls for result in report.results] == [2, 2]
+        run = await delegator.run(Task(goal="a"), Task(goal="b"))
+    assert codes(run) == ["budget_exceeded"] * 2
+    assert [result.usage.model_calls for result in run.results] == [2, 2]

@@ -329,10 +329,10 @@ class Billing:
 
 async def test_children_that_bill_themselves_start_only_with_room() -> None:
     async with Delegator(runner=Billing(0.3), max_cost_usd=0.5) as delegator:
-        report = await delegator.run(*(Task(goal=f"part {n}") for n in range(40)))
-    assert Counter(result.status for result in report.results) == {"completed": 3, "budget_exceeded": 37}
-    assert report.totals.cost_known_usd == pytest.approx(0.9)
-    refused = report.results[-1]
+        run = await delegator.run(*(Task(goal=f"part {n}") for n in range(40)))
+    assert Counter(result.status for result in run.results) == {"completed": 3, "budget_exceeded": 37}
+    assert run.totals.cost_known_usd == pytest.approx(0.9)
+    refused = run.results[-1]
     assert refused.error
     assert "limit cost_usd" in refused.error.message
     assert refused.usage == Usage()
@@ -341,15 +341,15 @@ async def test_children_that_bill_themselves_start_only_with_room() -> None:
 async def test_children_that_bill_themselves_use_a_limit_up_before_one_is_refused() -> None:
     runner = Billing(0.03)
     async with Delegator(runner=runner, max_cost_usd=1.0, max_concurrent=8) as delegator:
-        report = await delegator.run(*(Task(goal=f"part {n}") for n in range(60)))
+        result = await delegator.run(*(Task(goal=f"part {n}") for n in range(60)))
     assert runner.running["most"] == 8
-    assert 1.0 <= report.totals.cost_known_usd <= 1.0 + 8 * 0.03
+    assert 1.0 <= result.totals.cost_known_usd <= 1.0 + 8 * 0.03
 
 
 async def test_what_children_in_progress_will_cost_counts_before_another_starts() -> None:
     async with Delegator(runner=Billing(0.3), max_cost_usd=2.0, max_concurrent=4) as delegator:
-        report = await delegator.run(*(Task(goal=f"part {n}") for n in range(20)))
-    assert 2.0 <= report.totals.cost_known_usd <= 2.0 + 0.3 + 1e-9
+        result = await delegator.run(*(Task(goal=f"part {n}") for n in range(20)))
+    assert 2.0 <= result.totals.cost_known_usd <= 2.0 + 0.3 + 1e-9
 
 
 # ----------------------------------------------------------------------------------------------- in any order whatever

@@ -66,8 +66,8 @@ async def run(script: Callable[[Call], Reply | Fault], protocol: Any, api: Any =
         url = server.openai_url if protocol == "openai" else server.url
         endpoint = DeclaredEndpoint(name="house", base_url=url, protocol=protocol, api=api, models=(model,))
         async with Delegator(endpoints=(endpoint,), model="m", tools=(LOOK,), max_steps=50) as delegator:
-            report = await delegator.run(Task(goal="Look at everything."))
-    return report.results[0]
+            result = await delegator.run(Task(goal="Look at everything."))
+    return result.results[0]
 
 
 DONE = ("completed", f"I looked at {TURNS} parts.")

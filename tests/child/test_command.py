@@ -29,9 +29,9 @@ def program(tmp_path: Path) -> Any:
 
 async def report_of(runner: CommandRunner, *tasks: Task) -> RunResult:
     async with Delegator(runner=runner, commands="allow") as delegator:
-        report = await delegator.run(*tasks)
-    assert report.error is None
-    return report
+        result = await delegator.run(*tasks)
+    assert result.error is None
+    return result
 
 
 async def done(command: Any, task: dict[str, Any] | None = None, **options: Any) -> TaskResult:
@@ -134,9 +134,9 @@ async def test_without_receipts_a_deed_needs_a_file_or_a_check_as_proof(
 ) -> None:
     runner = CommandRunner(program("pathlib.Path('n.md').write_text('x'); print('I sent n.md to ann by mail.')"))
     async with Delegator(runner=runner, client=words([], met_by(quote))) as delegator:
-        report = await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": [criterion]}))
-    assert report.results[0].verdict
-    assert report.results[0].verdict.code == code
+        result = await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": [criterion]}))
+    assert result.results[0].verdict
+    assert result.results[0].verdict.code == code
 
 
 # ---------------------------------------------------------------------------------------------------------- JSON
@@ -214,9 +214,9 @@ async def test_a_cancel_kills_the_program_and_all_that_it_started(program: Any, 
         with await asyncio.to_thread(fifo.open) as reader:
             assert await asyncio.to_thread(reader.readline) == "begun\n"
             cancellation.cancel()
-            report = await running
+            result = await running
             assert has_no_writers(reader)
-    assert report.results[0].status == "cancelled"
+    assert result.results[0].status == "cancelled"
 
 
 async def test_the_deadline_of_the_task_ends_the_program(program: Any) -> None:

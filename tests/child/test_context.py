@@ -69,10 +69,10 @@ def turns(request: ChatRequest) -> int:
 
 async def run(window: Window, *tools: Tool, **task: Any) -> tuple[TaskResult, ChildRun]:
     async with Delegator(client=window.client, tools=tools, models=(window.model,), model="small") as delegator:
-        report = await delegator.run(Task(goal="read everything", **task))
-        record = await delegator.records.read(report.results[0].handle or "")
+        result = await delegator.run(Task(goal="read everything", **task))
+        record = await delegator.records.read(result.results[0].handle or "")
     assert record
-    return report.results[0], ChildRun.model_validate(record["run"])
+    return result.results[0], ChildRun.model_validate(record["run"])
 
 
 def reading(total: int, per_turn: int) -> Any:
@@ -157,8 +157,8 @@ async def test_an_overflow_shrinks_the_conversation_and_goes_on() -> None:
     window = Window(model(60_000), reading(total=12, per_turn=2), factor=1.0)
     window.model = model(40_000)  # the provider's window is smaller than the catalog says
     async with Delegator(client=window.client, tools=(read(15_000),), models=(model(60_000),), model="small") as one:
-        report = await one.run(Task(goal="read everything"))
-    assert report.results[0].report == "I read 12 parts."
+        result = await one.run(Task(goal="read everything"))
+    assert result.results[0].report == "I read 12 parts."
     assert 0 < window.refused < 4
 
 
@@ -221,8 +221,8 @@ async def test_a_child_reads_three_megabytes_on_a_128k_model(tmp_path: Path) -> 
         endpoint = DeclaredEndpoint(name="local", base_url=server.openai_url, models=(entry,))
         async with Delegator(endpoints=(endpoint,), model="small") as delegator:
             task = Task(goal="Read every file.", workspace={"mode": "copy", "path": tmp_path})
-            report = await delegator.run(task)
-    result = report.results[0]
+            run = await delegator.run(task)
+    result = run.results[0]
     assert (result.status, result.report) == ("completed", f"I read {REPOSITORY_FILES} files."), result.error
     assert result.receipts.tools == {"read_file": REPOSITORY_FILES}
     assert max(len(call.raw) for call in server.calls) > 300_000, "most of the window is used"
@@ -251,8 +251,8 @@ async def test_what_the_parent_says_is_kept_when_the_conversation_is_replaced(su
         delegation = await delegator.background.start(
             Task(goal="read"), on_event=lambda event: handles.append(event.handle or "") if event.handle else None
         )
-        report = await delegation
-    assert report.results[0].report == "I read them."
+        result = await delegation
+    assert result.results[0].report == "I read them."
     assert summaries
     assert len(asked[-1].messages) < 20, "the conversation was replaced"
     for request in asked[1:]:

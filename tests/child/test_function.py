@@ -24,9 +24,9 @@ NEVER = {"kind": "receipt", "mode": "none", "calls": [{"tool": "send"}]}
 
 async def done(function: Any, *, records_tools: bool = False, **fields: Any) -> TaskResult:
     async with Delegator(runner=FunctionRunner(function, records_tools=records_tools)) as delegator:
-        report = await delegator.run(Task.model_validate({"goal": "Count the files.", **fields}))
-    assert report.error is None
-    return report.results[0]
+        result = await delegator.run(Task.model_validate({"goal": "Count the files.", **fields}))
+    assert result.error is None
+    return result.results[0]
 
 
 async def test_a_functions_text_is_the_report_and_its_files_are_artifacts() -> None:
@@ -170,9 +170,9 @@ async def test_a_cancel_reaches_the_function_where_it_awaits() -> None:
         running = asyncio.create_task(delegator.run(Task(goal="wait"), cancellation=cancellation))
         await begun.wait()
         cancellation.cancel()
-        report = await running
+        result = await running
     assert stopped.is_set()
-    assert report.results[0].status == "cancelled"
+    assert result.results[0].status == "cancelled"
 
 
 @pytest.mark.parametrize("status", ["timeout", "cancelled"])
@@ -256,8 +256,8 @@ async def test_receipts_that_may_be_incomplete_name_what_is_missing(criterion: A
 
     reader = Tool("read", "Read a mail.", {"type": "object"}, read, read_only=True)
     async with Delegator(runner=send, tools=[reader]) as delegator:
-        report = await delegator.run(Task.model_validate({"goal": "Send it.", "acceptance_criteria": [criterion]}))
-    result = report.results[0]
+        run = await delegator.run(Task.model_validate({"goal": "Send it.", "acceptance_criteria": [criterion]}))
+    result = run.results[0]
     assert result.verdict
     assert (result.receipts.total, result.verdict.code) == (2, "no_receipts")
     assert "doesn't promise a complete record" in result.verdict.reasoning
@@ -293,7 +293,7 @@ async def test_what_a_function_spent_counts_against_the_limits_of_the_run() -> N
 
     judge = words([], met_by("three files"))
     async with Delegator(runner=FunctionRunner(child), client=judge, max_run_tokens=1_000) as delegator:
-        report = await delegator.call({"goal": "Count.", "acceptance_criteria": ["the report names a number"]})
-    assert report.results[0].verdict
-    assert report.results[0].verdict.code == "budget_exceeded"
+        result = await delegator.call({"goal": "Count.", "acceptance_criteria": ["the report names a number"]})
+    assert result.results[0].verdict
+    assert result.results[0].verdict.code == "budget_exceeded"
     assert not judge.requests

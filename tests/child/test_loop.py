@@ -25,22 +25,22 @@ def tool(name: str, answer: Any, parallel: bool = True) -> Tool:
 
 async def run(client: Scripted, *tools: Tool, **fields: Any) -> tuple[RunResult, JsonObject]:
     async with Delegator(client=client, tools=tools or None) as delegator:
-        report = await delegator.run(Task(goal="do it", **fields))
-        record = await delegator.records.read(report.results[0].handle or "")
+        result = await delegator.run(Task(goal="do it", **fields))
+        record = await delegator.records.read(result.results[0].handle or "")
     assert record
-    return report, record["run"]
+    return result, record["run"]
 
 
 async def test_a_tool_call_leaves_a_receipt_with_digests_of_the_whole() -> None:
     client = Scripted([Scripted.call("write_file", path="a.txt", content="hi"), "I made a.txt."])
-    report, child = await run(client)
+    result, child = await run(client)
     (receipt,) = child["receipts"]
     assert (receipt["n"], receipt["tool"], receipt["status"]) == (1, "write_file", "ok")
     assert receipt["args"] == {"path": "a.txt", "content": "hi"}
     assert len(receipt["args_sha256"]) == len(receipt["output_sha256"]) == 64
     assert receipt["output_bytes"] == len(receipt["output"].encode())
-    assert report.results[0].receipts.tools == {"write_file": 1}
-    assert [artifact.path for artifact in report.results[0].artifacts] == ["a.txt"]
+    assert result.results[0].receipts.tools == {"write_file": 1}
+    assert [artifact.path for artifact in result.results[0].artifacts] == ["a.txt"]
 
 
 async def test_calls_of_one_turn_run_side_by_side_and_answer_in_order() -> None:
@@ -88,8 +88,8 @@ async def test_a_child_reads_a_failed_tool_call_and_continues(call: ChatReply, s
         raise ToolError("not that way")
 
     client = Scripted([call, "it did not work"])
-    report, child = await run(client, tool("explode", explode), tool("object", object_))
-    assert report.results[0].status == "completed"
+    result, child = await run(client, tool("explode", explode), tool("object", object_))
+    assert result.results[0].status == "completed"
     assert child["receipts"][0]["status"] == status
     reply = client.requests[1].messages[-1].tool_replies[0]
     assert words in reply.text
@@ -98,24 +98,24 @@ async def test_a_child_reads_a_failed_tool_call_and_continues(call: ChatReply, s
 
 async def test_a_child_that_never_stops_calling_tools_ends_at_its_turns() -> None:
     client = Scripted(lambda request: Scripted.calls(("think", {"thought": "more"}), text="still thinking"))
-    report, child = await run(client, max_steps=3)
-    assert (report.results[0].status, child["steps"], len(child["receipts"])) == ("max_steps", 3, 3)
+    result, child = await run(client, max_steps=3)
+    assert (result.results[0].status, child["steps"], len(child["receipts"])) == ("max_steps", 3, 3)
     assert child["output"] == "still thinking"
     assert "must be the report" in client.requests[2].messages[-1].tool_replies[-1].text
 
 
 @pytest.mark.parametrize(("stop", "code"), [("refusal", "refused"), ("other", "unexpected_stop")])
 async def test_only_a_clean_end_is_completed(stop: Any, code: str) -> None:
-    report, child = await run(Scripted([ChatReply("half a rep", stop, Usage())] * (2 if stop == "other" else 1)))
-    result = report.results[0]
+    returned, child = await run(Scripted([ChatReply("half a rep", stop, Usage())] * (2 if stop == "other" else 1)))
+    result = returned.results[0]
     assert result.error
     assert (result.status, result.error.code, child["output"]) == ("failed", code, "half a rep")
 
 
 async def test_a_report_that_ended_for_an_unknown_reason_is_asked_for_once_more() -> None:
     client = Scripted([ChatReply("half a rep", "other", Usage()), "the whole report"])
-    report, child = await run(client)
-    assert (report.results[0].status, child["output"]) == ("completed", "the whole report")
+    result, child = await run(client)
+    assert (result.results[0].status, child["output"]) == ("completed", "the whole report")
     assert "may have ended early" in client.requests[1].messages[-1].text
 
 
@@ -123,8 +123,8 @@ async def test_a_cost_limit_stops_the_child_before_the_call_that_exceeds_it() ->
     thought = Scripted.call("think", thought="x").tool_calls
     big = ChatReply("", "tool_calls", Usage(model_calls=1, input_tokens=900_000), thought)
     client = Scripted([big, big, "never said"])
-    report, _ = await run(client, max_cost_usd=0.01, tier="fast")
-    assert report.results[0].status == "budget_exceeded"
+    result, _ = await run(client, max_cost_usd=0.01, tier="fast")
+    assert result.results[0].status == "budget_exceeded"
     assert len(client.requests) == 1
 
 
@@ -151,8 +151,8 @@ async def test_the_system_prompt_has_workspace_criteria_and_self_report_rule() -
 async def test_a_child_that_writes_nothing_has_no_folder(home: Path) -> None:
     model = Scripted([Scripted.call("list_files"), Scripted.call("read_file", path="a.txt"), "There is nothing."])
     async with Delegator(client=model) as delegator:
-        report = await delegator.run(Task.model_validate({"goal": "Look.", "acceptance_criteria": [ABSENT]}))
-    (result,) = report.results
+        run = await delegator.run(Task.model_validate({"goal": "Look.", "acceptance_criteria": [ABSENT]}))
+    (result,) = run.results
     assert result.workspace is None
     assert (result.receipts.ok, result.receipts.error) == (1, 1)
     assert result.verdict

@@ -15,9 +15,9 @@ async def first_message(workspace: Any, **options: Any) -> tuple[str, str | None
     """What a child in this workspace is told first, and what its record names."""
     client = Scripted(lambda request: "I am done.")
     async with Delegator(client=client, **options) as delegator:
-        report = await delegator.run(Task(goal="Look.", workspace=workspace))
-        assert report.error is None
-        record = await delegator.records.read(report.results[0].handle or "")
+        result = await delegator.run(Task(goal="Look.", workspace=workspace))
+        assert result.error is None
+        record = await delegator.records.read(result.results[0].handle or "")
     assert record is not None
     return client.requests[0].messages[0].text, record["run"]["project_notes"]
 

@@ -22,10 +22,10 @@ async def run(client: Scripted, *tools: Tool, max_steps: int = 30, **settings: A
     """Run one child, on a model that can write 128,000 tokens."""
     settings = {"model": "gpt-6.1-sol", **settings}
     async with Delegator(client=client, tools=tools or None, **settings) as delegator:
-        report = await delegator.run(Task(goal="do it", max_steps=max_steps))
-        record = await delegator.records.read(report.results[0].handle or "")
+        result = await delegator.run(Task(goal="do it", max_steps=max_steps))
+        record = await delegator.records.read(result.results[0].handle or "")
     assert record
-    return report.results[0], ChildRun.model_validate(record["run"])
+    return result.results[0], ChildRun.model_validate(record["run"])
 
 
 def last(client: Scripted, n: int) -> Message:

@@ -75,11 +75,11 @@ async def play(
         declared = (endpoint(server, protocol, **(model or {})),)
         settings: JsonObject = {"web_search": "provider", "endpoints": declared, "model": "m", "home": tmp_path}
         async with Delegator(**{**settings, **options}) as delegator:
-            report = await delegator.run(Task(goal="Find out what the mill made."))
-            assert report.error is None, report.error
-            record = await delegator.records.read(report.results[0].handle or "")
+            result = await delegator.run(Task(goal="Find out what the mill made."))
+            assert result.error is None, result.error
+            record = await delegator.records.read(result.results[0].handle or "")
     assert record is not None
-    return report.results[0], record["run"]["receipts"], list(server.calls)
+    return result.results[0], record["run"]["receipts"], list(server.calls)
 
 
 def offered(call: Call) -> list[str]:
@@ -173,10 +173,10 @@ async def test_an_export_shows_the_search_with_the_turn_that_asked_for_it(tmp_pa
     with ModelServer(searching(messages())) as server:
         settings: JsonObject = {"endpoints": (endpoint(server, "anthropic"),), "model": "m", "home": tmp_path}
         async with Delegator(web_search="provider", **settings) as delegator:
-            report = await delegator.run(Task(goal="Find out what the mill made."))
-            record = await delegator.records.read(report.results[0].handle or "")
+            result = await delegator.run(Task(goal="Find out what the mill made."))
+            record = await delegator.records.read(result.results[0].handle or "")
     assert record is not None
-    _, asked, searched, last = run_trajectory(report.run_id or "", [RecordedTask(record, 1)])["steps"]
+    _, asked, searched, last = run_trajectory(result.run_id or "", [RecordedTask(record, 1)])["steps"]
     assert [call["function_name"] for call in asked["tool_calls"]] == ["search_web"]
     assert len(asked["observation"]["results"]) == 1
     assert "tool_calls" not in searched

@@ -56,8 +56,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("function", [write_note, write_note_in_a_thread])
 async def test_what_a_tool_writes_there_is_the_child_s_work(function: Any, elsewhere: Path) -> None:
     async with Delegator(client=noting(function.__name__), tools=[Tool.from_function(function)]) as delegator:
-        report = await delegator.run(Task(goal="Note it.", acceptance_criteria=NOTED))
-    (result,) = report.results
+        run = await delegator.run(Task(goal="Note it.", acceptance_criteria=NOTED))
+    (result,) = run.results
     assert result.verdict
     assert (result.verdict.verdict, [one.path for one in result.artifacts]) == ("PASS", ["note.txt"])
     assert list(elsewhere.iterdir()) == []
@@ -67,8 +67,8 @@ async def test_a_probe_after_the_child_has_its_workspace() -> None:
     tools = [Tool.from_function(write_note), Tool.from_function(read_note, read_only=True)]
     probe: Any = {"kind": "probe", "tool": "read_note", "args": {}, "expr": "output == 'tide'"}
     async with Delegator(client=noting("write_note"), tools=tools) as delegator:
-        report = await delegator.run(Task(goal="Note it.", acceptance_criteria=[probe]))
-    verdict = report.results[0].verdict
+        result = await delegator.run(Task(goal="Note it.", acceptance_criteria=[probe]))
+    verdict = result.results[0].verdict
     assert verdict
     assert verdict.verdict == "PASS", verdict.reasoning
 

@@ -63,8 +63,8 @@ def test_a_long_run_has_pages_of_which_the_reports_first_has_what_did_not_pass(r
 
 
 async def served(home: Path, run_id: str, page: int) -> str:
-    async with RunReader(home) as reports:
-        return run_page(await reports.view(run_id, page), served=True).html
+    async with RunReader(home) as reader:
+        return run_page(await reader.view(run_id, page), served=True).html
 
 
 @pytest.mark.slow

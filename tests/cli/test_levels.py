@@ -134,8 +134,8 @@ def test_results_of_a_batch_have_levels_and_the_summary_counts_those_below_seen(
 
 
 def test_hosts_get_the_level_beside_verified() -> None:
-    report = RunResult(results=(_result(WEAK), _result(FAIL)))
-    assert [(one["level"], one["verified"]) for one in structured(report)["results"]] == [
+    result = RunResult(results=(_result(WEAK), _result(FAIL)))
+    assert [(one["level"], one["verified"]) for one in structured(result)["results"]] == [
         ("own_checks", False),
         (None, False),
     ]

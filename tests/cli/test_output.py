@@ -260,9 +260,9 @@ def test_json_is_complete_and_has_no_control_characters(capsys: pytest.CaptureFi
 
 
 def test_a_refused_call_is_one_error_object_in_both_json_formats(capsys: pytest.CaptureFixture[str]) -> None:
-    report = RunResult(error=ErrorDetail(code="no_task", message="no task"))
+    result = RunResult(error=ErrorDetail(code="no_task", message="no task"))
     for format in (Format.json, Format.jsonl):
-        print_result_as(format, report)
+        print_result_as(format, result)
         assert list(json.loads(capsys.readouterr().out)) == ["error"]
 
 

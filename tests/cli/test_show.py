@@ -34,7 +34,7 @@ async def _report_of(*tasks: dict[str, Any]) -> RunResult:
 
 
 @pytest.fixture
-def report() -> RunResult:
+def returned() -> RunResult:
     criteria = ["file note.md: the note greets the reader", {"kind": "file", "path": "note.md"}]
     return asyncio.run(
         _report_of({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"})
@@ -59,16 +59,16 @@ def _shown(*arguments: str | None) -> str:
     return done.stdout
 
 
-def test_a_record_shows_its_verdict_report_and_tool_calls(report: RunResult) -> None:
-    shown = _shown("show", report.results[0].handle)
+def test_a_record_shows_its_verdict_report_and_tool_calls(returned: RunResult) -> None:
+    shown = _shown("show", returned.results[0].handle)
     assert shown.startswith("PASS (seen)  1. Write")
     assert "\n  report   I wrote `note.md`. PASS [red]all[/red]\n" in shown
     assert re.search(r"^ *1 +write_file +ok ", shown, re.MULTILINE)
     assert "transcript:" not in shown
 
 
-def test_a_transcript_has_all_events_in_order_with_times(report: RunResult) -> None:
-    shown = _shown("show", report.results[0].handle, "--transcript")
+def test_a_transcript_has_all_events_in_order_with_times(returned: RunResult) -> None:
+    shown = _shown("show", returned.results[0].handle, "--transcript")
     course = shown.partition("\ntranscript:\n")[2]
     steps = [
         r"\+0\.00 s started: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
@@ -92,16 +92,16 @@ def test_a_transcript_has_all_events_in_order_with_times(report: RunResult) -> N
     assert times == sorted(times)
 
 
-def test_a_record_as_json_is_complete(report: RunResult) -> None:
-    record = json.loads(_shown("show", report.results[0].handle, "--format", "json"))
-    assert (record["state"], record["run_id"]) == ("ended", report.run_id)
+def test_a_record_as_json_is_complete(returned: RunResult) -> None:
+    record = json.loads(_shown("show", returned.results[0].handle, "--format", "json"))
+    assert (record["state"], record["run_id"]) == ("ended", returned.run_id)
     assert record["result"]["verdict"]["verdict"] == "PASS"
     assert record["run"]["receipts"][0]["tool"] == "write_file"
     assert [event["kind"] for event in record["events"]][:2] == ["child.started", "child.usage"]
 
 
-def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: RunResult, home: Path) -> None:
-    handle = report.results[0].handle
+def test_a_task_whose_process_was_lost_shows_what_is_recorded(returned: RunResult, home: Path) -> None:
+    handle = returned.results[0].handle
     _reopen(home, handle, process="1/1/gone")
     shown = _shown("show", handle)
     assert shown.startswith("OUTCOME UNKNOWN  Write")
@@ -112,8 +112,8 @@ def test_a_task_whose_process_was_lost_shows_what_is_recorded(report: RunResult,
     assert "nothing more is recorded" in _shown("show", handle, "--transcript")
 
 
-def test_a_running_task_shows_what_it_has_done_so_far(report: RunResult, home: Path) -> None:
-    handle = report.results[1].handle
+def test_a_running_task_shows_what_it_has_done_so_far(returned: RunResult, home: Path) -> None:
+    handle = returned.results[1].handle
     _reopen(home, handle)  # by this process, which is alive
     shown = _shown("show", handle)
     assert shown.startswith("RUNNING  the second\n  since   ")
@@ -122,21 +122,21 @@ def test_a_running_task_shows_what_it_has_done_so_far(report: RunResult, home: P
     assert (run["state"], run["passed"], run["other"], run["cost_usd"]) == ("running", 1, 1, None)
 
 
-def test_a_runs_id_lists_its_tasks(report: RunResult) -> None:
-    shown = _shown("show", report.run_id)
+def test_a_runs_id_lists_its_tasks(returned: RunResult) -> None:
+    shown = _shown("show", returned.run_id)
     lines = shown.splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [
-        [str(n), result.handle] for n, result in enumerate(report.results, start=1)
+        [str(n), result.handle] for n, result in enumerate(returned.results, start=1)
     ]
     assert re.search(r" completed +PASS +\$", lines[2])
     assert lines[3].rstrip().endswith("the second")
-    listed = _shown("show", report.run_id, "--format", "jsonl").splitlines()
-    assert [json.loads(line)["handle"] for line in listed] == [result.handle for result in report.results]
+    listed = _shown("show", returned.run_id, "--format", "jsonl").splitlines()
+    assert [json.loads(line)["handle"] for line in listed] == [result.handle for result in returned.results]
 
 
-def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(report: RunResult) -> None:
-    run_id = report.run_id or ""
-    second = _shown("show", report.results[1].handle)
+def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(returned: RunResult) -> None:
+    run_id = returned.run_id or ""
+    second = _shown("show", returned.results[1].handle)
     assert second.startswith("UNJUDGED  2. the second ")
     assert _shown("show", "last", "2") == second
     assert _shown("show", run_id[:6], "2") == second
@@ -150,10 +150,10 @@ def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(report: Run
     assert "has no task 2 (it has task 1)" in refused.stderr
 
 
-def test_a_prefix_of_several_ids_is_refused_with_the_ids(report: RunResult, home: Path) -> None:
+def test_a_prefix_of_several_ids_is_refused_with_the_ids(returned: RunResult, home: Path) -> None:
     connection = sqlite3.connect(home / "records.sqlite3", isolation_level=None)
-    connection.execute("UPDATE tasks SET run_id = 'abc1' WHERE handle = ?", (report.results[0].handle,))
-    connection.execute("UPDATE tasks SET run_id = 'abc2' WHERE handle = ?", (report.results[1].handle,))
+    connection.execute("UPDATE tasks SET run_id = 'abc1' WHERE handle = ?", (returned.results[0].handle,))
+    connection.execute("UPDATE tasks SET run_id = 'abc2' WHERE handle = ?", (returned.results[1].handle,))
     connection.close()
     done = delegate("show", "abc")
     assert done.returncode == 2
@@ -174,21 +174,21 @@ def test_only_the_failed_tasks_of_a_run_are_shown_with_their_reasons() -> None:
 
 
 @pytest.mark.parametrize("width", ["60", "80", "120"])
-def test_tables_and_records_fit_the_console(report: RunResult, width: str) -> None:
-    for arguments in (("runs",), ("show", report.run_id), ("show", report.results[0].handle), ("models",)):
+def test_tables_and_records_fit_the_console(returned: RunResult, width: str) -> None:
+    for arguments in (("runs",), ("show", returned.run_id), ("show", returned.results[0].handle), ("models",)):
         shown = delegate(*(one or "" for one in arguments), COLUMNS=width).stdout
         assert max(map(cell_len, shown.splitlines())) <= int(width)
         assert all(line == line.rstrip() for line in shown.splitlines())
 
 
-def test_a_shell_completes_the_ids_of_runs(report: RunResult) -> None:
+def test_a_shell_completes_the_ids_of_runs(returned: RunResult) -> None:
     words = {"COMP_WORDS": "delegate show ", "COMP_CWORD": "2", "_DELEGATE_COMPLETE": "complete_bash"}
     offered = delegate(**words).stdout.split()
-    assert report.run_id in offered
+    assert returned.run_id in offered
     assert "last" in offered
 
 
-def test_runs_are_listed_newest_first_up_to_a_limit(report: RunResult) -> None:
+def test_runs_are_listed_newest_first_up_to_a_limit(returned: RunResult) -> None:
     latest = asyncio.run(_report_of({"goal": "a later one"}))
     lines = _shown("runs").splitlines()
     assert lines[0].split() == ["run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost", "first", "goal"]
@@ -209,11 +209,11 @@ async def test_attempts_at_a_task_are_one_task_unless_all_are_asked_for(home: Pa
     client = Scripted(lambda request: "I wrote it." if len(request.messages) > 1 else next(replies))
     tasks = [Task(goal="Write a.txt.", acceptance_criteria=["file: a.txt"], attempts=2), Task(goal="Say something.")]
     async with Delegator(client=client, max_concurrent=1) as delegator:
-        report = await delegator.run(*tasks)
-    assert report.results[0].good
+        returned = await delegator.run(*tasks)
+    assert returned.results[0].good
     listed = json.loads(_shown("runs", "--format", "json"))
     assert (listed[0]["tasks"], listed[0]["passed"], listed[0]["other"]) == (2, 1, 1)
-    shown, everything = (_shown("show", report.run_id, *more) for more in ((), ("--attempts",)))
+    shown, everything = (_shown("show", returned.run_id, *more) for more in ((), ("--attempts",)))
     assert (shown.count("Write a.txt."), everything.count("Write a.txt.")) == (1, 2)
     assert (shown.count("not chosen"), everything.count("not chosen")) == (0, 1)
-    assert _shown("show", report.run_id, "2").startswith("UNJUDGED  2. Say something.")
+    assert _shown("show", returned.run_id, "2").startswith("UNJUDGED  2. Say something.")

@@ -393,8 +393,8 @@ def test_no_child_can_close_its_fence(closing: str) -> None:
 
 
 def test_each_text_gets_another_mark() -> None:
-    report = RunResult(results=(result(),))
-    marks = {re.findall(r"<<<report of task 1 (\w+)>>>", render(report))[0] for _ in range(5)}
+    run = RunResult(results=(result(),))
+    marks = {re.findall(r"<<<report of task 1 (\w+)>>>", render(run))[0] for _ in range(5)}
     assert len(marks) == 5
 
 

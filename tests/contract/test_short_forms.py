@@ -260,9 +260,9 @@ async def test_a_path_outside_the_workspace_is_refused_before_anything_is_spent(
     criteria: list[Any] = [f"file: {path}", {"kind": "file", "path": path, "exists": False}]
     async with Delegator(client=client) as delegator:
         for criterion in criteria:
-            report = await delegator.call({"goal": "g", "acceptance_criteria": ["fine", criterion]})
-            assert report.error is not None
-            assert (report.error.code, report.error.field) == ("path_refused", "acceptance_criteria[1]")
+            result = await delegator.call({"goal": "g", "acceptance_criteria": ["fine", criterion]})
+            assert result.error is not None
+            assert (result.error.code, result.error.field) == ("path_refused", "acceptance_criteria[1]")
             with pytest.raises(CallError) as caught:
                 await delegator.judge(goal="g", acceptance_criteria=[criterion], report="done", workspace=home)
             assert caught.value.code == "path_refused"

@@ -86,7 +86,7 @@ async def test_what_a_child_only_thought_is_no_evidence_of_a_deed() -> None:
     thought = Scripted.call("think", thought="The mail was sent to ann.", acceptance_criteria=["the mail was sent"])
     client = words([thought, "All is done as asked."], met_by("The mail was sent to ann."))
     async with Delegator(client=client) as delegator:
-        report = await delegator.call({"goal": "Write to ann.", "acceptance_criteria": ["the mail was sent to ann"]})
-    assert report.results[0].receipts.tools == {"think": 1}
-    assert report.results[0].verdict
-    assert report.results[0].verdict.code == "self_report_only"
+        result = await delegator.call({"goal": "Write to ann.", "acceptance_criteria": ["the mail was sent to ann"]})
+    assert result.results[0].receipts.tools == {"think": 1}
+    assert result.results[0].verdict
+    assert result.results[0].verdict.code == "self_report_only"

@@ -69,12 +69,12 @@ async def run(
     async with Delegator(
         client=client, on_approval=person, on_event=events.append, tools=tools, **options
     ) as delegator:
-        report = await delegator.run(Task(goal="go", **(task or {})))
-        record = await delegator.records.read(report.results[0].handle or "")
+        result = await delegator.run(Task(goal="go", **(task or {})))
+        record = await delegator.records.read(result.results[0].handle or "")
     assert record is not None
     assert misfits([as_json(event) for event in events]) == []
     assert misfits(json.loads(json.dumps(record["events"]))) == []
-    return report.results[0], events
+    return result.results[0], events
 
 
 def told(client: Scripted, n: int) -> str:
@@ -279,8 +279,8 @@ async def test_while_one_child_waits_for_an_answer_another_one_runs() -> None:
     async with Delegator(
         client=client, on_approval=ask, on_event=see, tools=(mail.tool,), policy=ASK, max_concurrent=1
     ) as delegator:
-        report = await delegator.run(Task(goal="a"), Task(goal="b"))
-    assert [one.status for one in report.results] == ["completed", "completed"]
+        result = await delegator.run(Task(goal="a"), Task(goal="b"))
+    assert [one.status for one in result.results] == ["completed", "completed"]
     assert mail.sent == ["x"]
 
 
@@ -303,9 +303,9 @@ async def test_a_child_that_is_stopped_while_it_asks_makes_no_call(how: str) -> 
         ) as delegator:
             return await delegator.run(Task(goal="go"), cancellation=cancellation), events
 
-    report, events = await in_time(play, lambda played: any(event.kind == "approval.asked" for event in played[1]))
+    result, events = await in_time(play, lambda played: any(event.kind == "approval.asked" for event in played[1]))
     assert mail.sent == []
-    assert report.results[0].status == ("cancelled" if how == "cancellation" else "timeout")
+    assert result.results[0].status == ("cancelled" if how == "cancellation" else "timeout")
     assert answers(events) == [(False, "cancelled")]
 
 

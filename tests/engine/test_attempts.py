@@ -70,15 +70,15 @@ def chosen(result: TaskResult) -> Attempt:
 async def test_the_one_with_a_pass_is_chosen_whatever_it_costs_and_all_are_on_record(tmp_path: Path) -> None:
     scripts: dict[str, Script] = {"cheap": ["I wrote it, believe me."], "dear": [WRITE, "I wrote it."]}
     async with delegator(tmp_path, clients(scripts)) as one:
-        report = await one.run(task())
-        (result,) = report.results
-        text = one.render(report)
-        (summary,), tasks = await one.records.runs(), await one.records.tasks(report.run_id or "")
+        run = await one.run(task())
+        (result,) = run.results
+        text = one.render(run)
+        (summary,), tasks = await one.records.runs(), await one.records.tasks(run.run_id or "")
         assert (summary.tasks, summary.passed, summary.failed, summary.other) == (1, 1, 0, 0)
-        assert summary.cost_usd == pytest.approx(report.totals.cost_usd), "all of them cost"
+        assert summary.cost_usd == pytest.approx(run.totals.cost_usd), "all of them cost"
         assert [task.other_attempt for task in tasks] == [True, False]
         records = [await one.records.read(attempt.handle or "") for attempt in result.attempts]
-    assert report.all_pass, text
+    assert run.all_pass, text
     assert (result.model, result.handle) == ("dear", chosen(result).handle)
     assert [(attempt.model, attempt.verdict, attempt.chosen) for attempt in result.attempts] == [
         ("cheap", "FAIL", False),
@@ -93,7 +93,7 @@ async def test_the_one_with_a_pass_is_chosen_whatever_it_costs_and_all_are_on_re
     expected = [attempt.model_dump(mode="json") for attempt in result.attempts]
     assert [record and record["result"]["attempts"] for record in records] == [expected, expected]
     assert records[0]["workspace"] != records[1]["workspace"]
-    totals = report.totals
+    totals = run.totals
     assert (totals.tasks, totals.passed, totals.failed) == (1, 1, 0)
     assert totals.child_usage.model_calls == 3
     assert totals.cost_usd == pytest.approx(sum(attempt.cost_usd or 0 for attempt in result.attempts))
@@ -126,9 +126,9 @@ async def test_of_equal_ones_the_cheaper_is_chosen_and_then_the_first(tmp_path: 
 async def test_where_all_fail_the_score_decides_and_it_is_a_fail(tmp_path: Path) -> None:
     both = [GOOD, SAID]
     scripts = {"cheap": ["nothing"], "dear": ["done, as I say"]}
-    report = await run(tmp_path, scripts, task(acceptance_criteria=both))
-    (result,) = report.results
-    assert not report.all_pass
+    returned = await run(tmp_path, scripts, task(acceptance_criteria=both))
+    (result,) = returned.results
+    assert not returned.all_pass
     assert result.verdict
     assert (result.model, result.verdict.verdict, result.verdict.score) == ("dear", "FAIL", 0.5)
 
@@ -154,8 +154,8 @@ async def test_an_attempt_that_hangs_is_waited_for_until_its_deadline(tmp_path: 
 
     scripts = {"cheap": [Scripted.call("hang")], "dear": ["done"]}
     fields: dict[str, Any] = {"acceptance_criteria": [SAID], "timeout_seconds": 0.5}
-    report = await run(tmp_path, scripts, task(**fields), tools=[hang])
-    (result,) = report.results
+    returned = await run(tmp_path, scripts, task(**fields), tools=[hang])
+    (result,) = returned.results
     assert (result.model, [attempt.status for attempt in result.attempts]) == ("dear", ["timeout", "completed"])
     assert result.attempts[0].code == "run_failed"
 
@@ -179,8 +179,8 @@ async def test_stopping_the_call_stops_all_attempts_and_what_is_done_counts(tmp_
         assert delegation.progress.line().startswith("1 of 2 done; task 1 uses `hang`")
         assert await one.background.read_answer({"handle": delegation.handles[0]})
         delegation.cancel()
-        report = await delegation
-        (result,) = report.results
+        run = await delegation
+        (result,) = run.results
         assert (result.model, result.good) == ("cheap", True)
         assert [attempt.status for attempt in result.attempts] == ["completed", "cancelled"]
         assert delegation.result(delegation.handles[0]) is result
@@ -194,10 +194,10 @@ async def test_max_cost_is_for_all_attempts_together(tmp_path: Path) -> None:
     looks = [Scripted.call("list_files", glob=f"*.{n}") for n in range(25)]
     hosts = {model(name, 100_000.0): Scripted([*looks, "done"]) for name in ("one", "two")}
     async with delegator(tmp_path, hosts) as one, asyncio.timeout(SOON):
-        report = await one.run(task(acceptance_criteria=[SAID], max_cost_usd=2_000))
-    (result,) = report.results
-    assert report.totals.cost_usd is not None
-    assert 0 < report.totals.cost_usd <= 2_000
+        run = await one.run(task(acceptance_criteria=[SAID], max_cost_usd=2_000))
+    (result,) = run.results
+    assert run.totals.cost_usd is not None
+    assert 0 < run.totals.cost_usd <= 2_000
     assert {attempt.status for attempt in result.attempts} == {"budget_exceeded"}
     assert result.error
     assert result.error.code == "budget_exceeded"
@@ -217,12 +217,12 @@ async def test_three_tasks_with_three_attempts_run_three_at_a_time(tmp_path: Pat
     scripts = {name: [Scripted.call("work"), "done"] for name in ("one", "two")}
     async with delegator(tmp_path, clients(scripts), tools=[work], max_concurrent=3) as one, asyncio.timeout(SOON):
         call = {"goal": "x", "acceptance_criteria": ["regex: done"], "attempts": 3}
-        report = await one.call({"tasks": [call] * 3})
-    assert report.all_pass, str(report)
+        run = await one.call({"tasks": [call] * 3})
+    assert run.all_pass, str(run)
     assert most == 3
-    assert [len(result.attempts) for result in report.results] == [3, 3, 3]
-    assert [attempt.model for attempt in report.results[0].attempts] == ["one", "two", "one"]
-    assert len({attempt.handle for result in report.results for attempt in result.attempts}) == 9
+    assert [len(result.attempts) for result in run.results] == [3, 3, 3]
+    assert [attempt.model for attempt in run.results[0].attempts] == ["one", "two", "one"]
+    assert len({attempt.handle for result in run.results for attempt in result.attempts}) == 9
 
 
 async def test_attempts_count_as_children_and_in_the_estimate(tmp_path: Path) -> None:
@@ -263,8 +263,8 @@ async def test_attempts_at_one_repository_have_worktrees_of_their_own(tmp_path: 
     git(repository, "commit", "-qm", "first")
     scripts = {"cheap": [Scripted.call("write_file", path="b.txt", content="b"), "done"], "dear": [WRITE, "done"]}
     workspace = Workspace(mode="worktree", path=repository)
-    report = await run(tmp_path / "home", scripts, task(3, workspace=workspace))
-    (result,) = report.results
+    returned = await run(tmp_path / "home", scripts, task(3, workspace=workspace))
+    (result,) = returned.results
     assert (result.model, [artifact.path for artifact in result.artifacts]) == ("dear", ["a.txt"])
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "worktree", "list").count("\n") == 1
@@ -285,8 +285,8 @@ async def test_what_needs_it_gets_the_chosen_work(tmp_path: Path) -> None:
 
     scripts = {"cheap": script(False), "dear": script(True)}
     later = Task(goal="Then", needs="1", acceptance_criteria=[{"kind": "receipt", "calls": [{"tool": "read_file"}]}])
-    report = await run(tmp_path, scripts, task(), later)
-    assert report.all_pass, str(report)
+    result = await run(tmp_path, scripts, task(), later)
+    assert result.all_pass, str(result)
 
 
 @pytest.mark.parametrize(
@@ -302,9 +302,9 @@ async def test_what_attempts_cannot_be_is_refused_before_anything_is_spent(
 ) -> None:
     hosts = clients({"cheap": ["never"]})
     async with delegator(tmp_path, hosts) as one:
-        report = await one.run(task(**fields), **options)
-    assert report.error
-    assert (report.error.code, report.error.field) == (code, "attempts")
+        result = await one.run(task(**fields), **options)
+    assert result.error
+    assert (result.error.code, result.error.field) == (code, "attempts")
     assert says in f"{report.error.message} {report.error.hint}"
     assert all(not client.requests for client in hosts.values())
 
@@ -325,7 +325,7 @@ async def test_criteria_in_words_are_read_once_for_all_attempts(tmp_path: Path) 
     client = Scripted(script)
     deed = {"kind": "text", "text": "The report says how the sky is."}
     async with Delegator(client=client, home=tmp_path) as one:
-        report = await one.run(task(3, acceptance_criteria=[deed]))
-    assert len(report.results[0].attempts) == 3
+        result = await one.run(task(3, acceptance_criteria=[deed]))
+    assert len(result.results[0].attempts) == 3
     readings = [one for one in client.requests if "statements" in json.dumps(one.reply_schema or {})]
     assert len(readings) <= 1

@@ -57,8 +57,8 @@ async def test_a_run_ends_although_its_consumer_hangs(monkeypatch: pytest.Monkey
             has_all.set()
 
     async with delegator_with(hang) as delegator:
-        report = await delegator.run(Task(goal="a"))
-        assert report.results[0].status == "completed"
+        result = await delegator.run(Task(goal="a"))
+        assert result.results[0].status == "completed"
         assert got == ALL[:1]
         may_go_on.set()
         assert await asyncio.to_thread(has_all.wait, 20)
@@ -131,8 +131,8 @@ async def test_failures_of_a_consumer_are_logged_once(
         fail(event)
 
     async with delegator_with(fail_later if is_async else fail) as delegator:
-        report = await delegator.run(Task(goal="a"))
-    assert report.results[0].status == "completed"
+        result = await delegator.run(Task(goal="a"))
+    assert result.results[0].status == "completed"
     assert got == ALL
     assert sum("failed" in one.getMessage() for one in caplog.records) == 1
 

@@ -33,8 +33,8 @@ async def ended(home: Path, *replies: ChatReply | str, criteria: Sequence[Any] =
     """The result of a task of an earlier process, as far as this one knows."""
     client = child(*replies or (WRITE, "I wrote hello."))
     async with Delegator(client=client, home=home, commands="allow") as delegator:
-        report = await delegator.run(Task(goal="Write hello.", acceptance_criteria=criteria, **fields))
-    return report.results[0]
+        result = await delegator.run(Task(goal="Write hello.", acceptance_criteria=criteria, **fields))
+    return result.results[0]
 
 
 async def go_on(
@@ -132,8 +132,8 @@ async def test_a_task_continues_once_and_then_its_continuation_does(tmp_path: Pa
 
 async def test_a_continuation_is_within_the_ledger_of_its_run_also_after_a_restart(tmp_path: Path) -> None:
     async with Delegator(client=child(WRITE, "I wrote hello."), home=tmp_path, max_children=1) as delegator:
-        report = await delegator.call({"goal": "Write hello.", "acceptance_criteria": ["file: a.txt"]})
-        handle = report.results[0].handle or ""
+        result = await delegator.call({"goal": "Write hello.", "acceptance_criteria": ["file: a.txt"]})
+        handle = result.results[0].handle or ""
         with pytest.raises(CallError) as here:
             await delegator.background.message(handle, "More.", author="model")
     async with Delegator(client=child(), home=tmp_path, max_children=1) as delegator:
@@ -213,8 +213,8 @@ async def test_what_cannot_continue_is_refused_with_the_reason(tmp_path: Path) -
 async def test_what_a_model_wrote_stays_a_models_when_a_person_sends_the_message(tmp_path: Path) -> None:
     call = {"goal": "Write hello.", "acceptance_criteria": ["shell: grep hello a.txt"]}
     async with Delegator(client=child(WRITE, "I wrote hello."), home=tmp_path, commands="allow") as delegator:
-        report = await delegator.call(call)
-    (first,) = report.results
+        run = await delegator.call(call)
+    (first,) = run.results
     assert first.good
     async with Delegator(client=child("All is as it was."), home=tmp_path, commands="deny") as delegator:
         _, result = await go_on(delegator, first.handle)

@@ -61,18 +61,18 @@ async def test_a_started_call_has_its_handles_at_once_and_its_report_later() -> 
             "running"
         ] * 2
         children.end()
-        report = await delegation
-    assert [result.handle for result in report.results] == list(delegation.handles)
-    assert [result.report for result in report.results] == ["it is done: a", "it is done: b"]
+        run = await delegation
+    assert [result.handle for result in run.results] == list(delegation.handles)
+    assert [result.report for result in run.results] == ["it is done: a", "it is done: b"]
 
 
 async def test_a_refused_call_has_no_handles_and_its_error_as_report() -> None:
     async with Delegator(client=Scripted([])) as delegator, asyncio.timeout(SOON):
         delegation = await delegator.background.start_call({"goal": ""})
-        report = await delegation
+        result = await delegation
     assert delegation.handles == ()
-    assert report.error
-    assert report.error.code == "empty"
+    assert result.error
+    assert result.error.code == "empty"
 
 
 async def test_events_are_those_from_the_beginning_whenever_one_asks() -> None:
@@ -96,8 +96,8 @@ async def test_cancelling_keeps_what_was_done() -> None:
         delegation = await delegator.background.start(Task(goal="a"), Task(goal="b"))
         assert await delegation.wait(handle=delegation.handles[0])
         delegation.cancel()
-        report = await delegation
-    assert [result.status for result in report.results] == ["completed", "cancelled"]
+        run = await delegation
+    assert [result.status for result in run.results] == ["completed", "cancelled"]
 
 
 async def test_one_task_is_stopped_and_the_others_go_on() -> None:
@@ -108,9 +108,9 @@ async def test_one_task_is_stopped_and_the_others_go_on() -> None:
         assert await delegator.background.stop(delegation.handles[0])
         assert not delegation.done
         children.end("b")
-        report = await delegation
+        run = await delegation
         assert not await delegator.background.stop(delegation.handles[0])
-    assert [result.status for result in report.results] == ["cancelled", "completed"]
+    assert [result.status for result in run.results] == ["cancelled", "completed"]
 
 
 async def test_a_cancelled_wait_leaves_the_call_running() -> None:

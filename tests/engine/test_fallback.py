@@ -40,8 +40,8 @@ async def run(
     with ModelServer(fails) as server:
         async with Delegator(settings(home, server.openai_url, **more), tools=tools) as delegator:
             repeat_quickly(delegator)
-            report = await delegator.run(task or Task(goal="Say hello."), on_event=events.append)
-    return report, [call.model for call in server.calls], events
+            result = await delegator.run(task or Task(goal="Say hello."), on_event=events.append)
+    return result, [call.model for call in server.calls], events
 
 
 def failing(*models: str, fault: Fault = GONE) -> Script:
@@ -63,8 +63,8 @@ def failing(*models: str, fault: Fault = GONE) -> Script:
     ids=lambda value: str(getattr(value, "status", value)),
 )
 async def test_the_next_model_of_the_tier_does_the_task(home: Path, fault: Fault, code: str) -> None:
-    report, models, events = await run(home, failing("a", fault=fault))
-    (result,) = report.results
+    returned, models, events = await run(home, failing("a", fault=fault))
+    (result,) = returned.results
     assert (result.status, result.report, result.requested_model) == ("completed", "Hello from b.", "b")
     assert [(failed.model, failed.error.code) for failed in result.failed_models] == [("a", code)]
     assert (models[0], models[-1], set(models)) == ("a", "b", {"a", "b"})
@@ -75,9 +75,9 @@ async def test_the_next_model_of_the_tier_does_the_task(home: Path, fault: Fault
 async def test_the_record_and_the_text_for_the_parent_name_the_model_that_failed(home: Path) -> None:
     with ModelServer(failing("a")) as server:
         async with Delegator(settings(home, server.openai_url)) as delegator:
-            report = await delegator.run(Task(goal="Say hello."))
-            record = await delegator.records.read(report.results[0].handle or "")
-    text = render(report)
+            result = await delegator.run(Task(goal="Say hello."))
+            record = await delegator.records.read(result.results[0].handle or "")
+    text = render(result)
     assert record
     assert "- in place of a, which failed at once:" in text
     assert "the model a does not exist" in text
@@ -88,8 +88,8 @@ async def test_the_record_and_the_text_for_the_parent_name_the_model_that_failed
 
 
 async def test_three_models_are_tried_and_the_error_is_that_of_the_last(home: Path) -> None:
-    report, models, _ = await run(home, failing("a", "b", "c", "d"))
-    (result,) = report.results
+    returned, models, _ = await run(home, failing("a", "b", "c", "d"))
+    (result,) = returned.results
     assert models == ["a", "b", "c"]
     assert result.error
     assert result.error.code == "bad_request"
@@ -112,15 +112,15 @@ def fails_after_a_tool(call: Call) -> Reply | Fault:
 
 async def test_after_a_call_that_may_have_changed_something_no_model_takes_over(home: Path) -> None:
     calls: list[str] = []
-    report, models, _ = await run(home, fails_after_a_tool, tools=(noted(calls, read_only=False),))
-    (result,) = report.results
+    returned, models, _ = await run(home, fails_after_a_tool, tools=(noted(calls, read_only=False),))
+    (result,) = returned.results
     assert (result.status, models, calls, result.failed_models) == ("failed", ["a", "a"], ["called"], ())
 
 
 async def test_after_calls_that_only_read_another_model_begins_anew(home: Path) -> None:
     calls: list[str] = []
-    report, models, _ = await run(home, fails_after_a_tool, tools=(noted(calls, read_only=True),))
-    (result,) = report.results
+    returned, models, _ = await run(home, fails_after_a_tool, tools=(noted(calls, read_only=True),))
+    (result,) = returned.results
     assert (result.status, models, calls) == ("completed", ["a", "a", "b"], ["called"])
     assert result.usage.model_calls == 2
     assert result.receipts.total == 1
@@ -130,21 +130,21 @@ async def test_after_calls_that_only_read_another_model_begins_anew(home: Path) 
 async def test_a_model_that_was_named_is_never_replaced(home: Path, named: str) -> None:
     task = Task(goal="Say hello.", model="a" if named == "task" else None)
     more: dict[str, Any] = {"model": "a"} if named == "settings" else {}
-    report, models, _ = await run(home, failing("a"), task=task, **more)
-    assert (report.results[0].status, models) == ("failed", ["a"])
+    result, models, _ = await run(home, failing("a"), task=task, **more)
+    assert (result.results[0].status, models) == ("failed", ["a"])
 
 
 async def test_a_model_of_another_tier_or_without_a_price_never_takes_over(home: Path) -> None:
     free = DeclaredModel(id="unpriced", tier="standard")
     others = (model("a", 1), free, model("weak", 0.1, "fast"), model("strong", 0.1, "deep"))
-    report, models, _ = await run(home, failing("a"), models=others, max_cost_usd=5.0)
-    assert (report.results[0].status, models) == ("failed", ["a"])
+    result, models, _ = await run(home, failing("a"), models=others, max_cost_usd=5.0)
+    assert (result.results[0].status, models) == ("failed", ["a"])
 
 
 async def test_a_model_that_the_limit_has_no_room_for_is_left_out(home: Path) -> None:
     others = (model("a", 0.1), model("dear", 100), model("dearer", 200))
-    report, models, _ = await run(home, failing("a"), models=others, max_cost_usd=0.5)
-    assert (report.results[0].status, models) == ("failed", ["a"])
+    result, models, _ = await run(home, failing("a"), models=others, max_cost_usd=0.5)
+    assert (result.results[0].status, models) == ("failed", ["a"])
 
 
 async def test_no_model_is_asked_again_at_an_address_that_cannot_be_reached(home: Path) -> None:
@@ -153,8 +153,8 @@ async def test_no_model_is_asked_again_at_an_address_that_cannot_be_reached(home
         dead = DeclaredEndpoint(name="dead", base_url="http://127.0.0.1:9/v1", protocol="openai", models=MODELS)
         async with Delegator(Settings(home=home, endpoints=(dead, there))) as delegator:
             repeat_quickly(delegator)
-            report = await delegator.run(Task(goal="Say hello."))
-    (result,) = report.results
+            run = await delegator.run(Task(goal="Say hello."))
+    (result,) = run.results
     assert (result.report, [failed.model for failed in result.failed_models]) == ("Hello from z.", ["a"])
 
 
@@ -166,8 +166,8 @@ async def test_no_model_is_asked_again_at_an_address_that_cannot_be_reached(home
 async def test_what_may_have_been_billed_or_would_fail_anywhere_is_not_tried_elsewhere(
     home: Path, fault: Fault
 ) -> None:
-    report, models, _ = await run(home, failing("a", fault=fault))
-    assert (report.results[0].status, set(models)) == ("failed", {"a"})
+    result, models, _ = await run(home, failing("a", fault=fault))
+    assert (result.results[0].status, set(models)) == ("failed", {"a"})
 
 
 async def test_in_goal_mode_another_model_begins_anew(home: Path) -> None:
@@ -179,16 +179,16 @@ async def test_in_goal_mode_another_model_begins_anew(home: Path) -> None:
     task = Task.model_validate(
         {"goal": "Count.", "mode": "goal", "acceptance_criteria": [{"kind": "regex", "pattern": "twelve"}]}
     )
-    report, models, _ = await run(home, script, task=task)
-    (result,) = report.results
+    returned, models, _ = await run(home, script, task=task)
+    (result,) = returned.results
     assert (result.goal_end, models[:2]) == ("verified", ["a", "b"])
 
 
 async def test_a_secret_in_the_error_is_redacted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_API_KEY", secret := "hush-5df1-77aa-9cc1-0e4b")
-    report, _, _ = await run(home, failing("a", fault=Fault(403, {"error": {"message": f"no {secret}"}})))
-    (failed,) = report.results[0].failed_models
-    assert secret not in report.model_dump_json()
+    result, _, _ = await run(home, failing("a", fault=Fault(403, {"error": {"message": f"no {secret}"}})))
+    (failed,) = result.results[0].failed_models
+    assert secret not in result.model_dump_json()
     assert "no " in failed.error.message
 
 

@@ -162,9 +162,9 @@ async def test_a_child_that(name: str, tmp_path: Path) -> None:
          "workspace": {"mode": "copy", "path": project(tmp_path / "project")}, **child.fields}
     )  # fmt: skip
     async with Delegator(client=Scripted(answer), commands="allow", max_output_tokens=1_000) as delegator:
-        report = await delegator.run(task)
-        record = await delegator.records.read(report.results[0].handle or "")
-    (result,) = report.results
+        run = await delegator.run(task)
+        record = await delegator.records.read(run.results[0].handle or "")
+    (result,) = run.results
     assert record
     costs = [event["cost_usd"] for event in record["events"] if event["kind"] == "child.usage"]
     assert result.goal_end == child.end, result

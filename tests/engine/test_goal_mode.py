@@ -28,8 +28,8 @@ def claim(rationale: str = "I did it.") -> ChatReply:
 async def run(client: Scripted, *criteria: Any, **fields: Any) -> TaskResult:
     task = Task(goal="Write a.txt.", acceptance_criteria=criteria or (FILE,), mode="goal", **fields)
     async with Delegator(client=client, commands="allow") as delegator:
-        report = await delegator.run(task)
-    return report.results[0]
+        result = await delegator.run(task)
+    return result.results[0]
 
 
 def told(client: Scripted, n: int) -> str:
@@ -219,10 +219,10 @@ def test_a_goal_that_cannot_be_verified_is_refused(criteria: list[Any], problem:
 async def test_a_model_cannot_ask_for_goal_mode() -> None:
     async with Delegator(client=Scripted([])) as delegator:
         for fields in ({"mode": "goal"}, {"max_claims": 9}):
-            report = await delegator.call({"goal": "x", "acceptance_criteria": ["y"], **fields})
-            assert report.error
-            assert (report.error.code, report.error.field) == ("unknown_field", *fields)
-            assert "set by the operator" in (report.error.hint or "")
+            result = await delegator.call({"goal": "x", "acceptance_criteria": ["y"], **fields})
+            assert result.error
+            assert (result.error.code, result.error.field) == ("unknown_field", *fields)
+            assert "set by the operator" in (result.error.hint or "")
 
 
 async def test_goal_mode_needs_a_runner_that_can_make_claims() -> None:
@@ -230,9 +230,9 @@ async def test_goal_mode_needs_a_runner_that_can_make_claims() -> None:
         return "done"
 
     async with Delegator(runner=child) as delegator:
-        report = await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))
-    assert report.error
-    assert (report.error.code, report.error.field) == ("no_goal_mode", "mode")
+        result = await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))
+    assert result.error
+    assert (result.error.code, result.error.field) == ("no_goal_mode", "mode")
 
 
 # -------------------------------------------------------------------------------- what a judge refused stays refused
@@ -385,17 +385,17 @@ async def test_the_judges_of_all_claims_are_part_of_the_cost() -> None:
     client = words([claim("I counted."), claim("It is the number 12.")], judge)
     task = Task(goal="Count.", acceptance_criteria=["report: the report has a number"], mode="goal")
     async with Delegator(client=client) as delegator:
-        report = await delegator.run(task)
-        record = await delegator.records.read(report.results[0].handle or "")
-    (result,) = report.results
+        run = await delegator.run(task)
+        record = await delegator.records.read(run.results[0].handle or "")
+    (result,) = run.results
     assert record
     assert result.goal_end == "verified"
     assert all(one.cost_usd and one.usage.model_calls == 1 for one in result.claims)
     judging = sum(one.cost_usd or 0 for one in result.claims)
     own = sum(event["cost_usd"] for event in record["events"] if event["kind"] == "child.usage")
     assert result.cost_usd == pytest.approx(own + judging)
-    assert report.totals.judge_cost_usd == pytest.approx(judging)
-    assert report.totals.judge_usage.model_calls == 2
+    assert run.totals.judge_cost_usd == pytest.approx(judging)
+    assert run.totals.judge_usage.model_calls == 2
 
 
 async def test_time_ends_a_goal_and_a_cancel_is_no_end_of_it() -> None:
@@ -413,8 +413,8 @@ async def test_time_ends_a_goal_and_a_cancel_is_no_end_of_it() -> None:
 
     async with Delegator(client=words([claim(f"{n}") for n in range(9)]), on_event=stop) as delegator:
         task = Task(goal="x", acceptance_criteria=[FILE], mode="goal", max_claims=9)
-        report = await delegator.run(task, cancellation=cancellation)
-    (result,) = report.results
+        returned = await delegator.run(task, cancellation=cancellation)
+    (result,) = returned.results
     assert (result.goal_end, result.status, result.claims[0].code) == (None, "cancelled", "not_met")
     assert result.verdict
     assert result.verdict.verdict == "FAIL"
@@ -448,8 +448,8 @@ async def test_others_may_run_while_a_claim_is_judged() -> None:
 
     first = Task(goal="first", acceptance_criteria=["report: the report has a number"], mode="goal")
     async with Delegator(client=Scripted(answer), max_concurrent=1) as delegator:
-        report = await delegator.run(first, Task(goal="second"))
-    assert [result.status for result in report.results] == ["completed", "completed"]
+        run = await delegator.run(first, Task(goal="second"))
+    assert [result.status for result in run.results] == ["completed", "completed"]
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,10 @@ async def talk(meeting: Meeting, *texts: str, on_event: Callable[[Event], None] 
             except CallError as error:
                 sent.append(error)
         meeting.may_go_on.set()
-        report = await delegation
+        result = await delegation
         record = await delegator.records.read(delegation.handles[0])
     assert record
-    return Talk(report.results[0], record, sent)
+    return Talk(result.results[0], record, sent)
 
 
 def said(request: ChatRequest) -> list[Message]:
@@ -159,16 +159,16 @@ async def test_a_message_with_look_alikes_stays_within_its_lines() -> None:
 
 
 async def test_a_child_that_would_report_reads_what_was_sent_before_and_goes_on() -> None:
-    reports = Reports("it is done", "it is done, and blue")
-    async with Delegator(client=reports.client) as delegator, asyncio.timeout(SOON):
+    reader = Reports("it is done", "it is done, and blue")
+    async with Delegator(client=reader.client) as delegator, asyncio.timeout(SOON):
         delegation = await delegator.background.start(Task(goal="do it"))
-        await reports.reporting.wait()
+        await reader.reporting.wait()
         await delegator.background.message(delegation.handles[0], "Name the color.")
-        reports.may_report.set()
-        report = await delegation
+        reader.may_report.set()
+        result = await delegation
         (message,) = await delegator.background.messages(delegation.handles[0])
-    assert report.results[0].report == "it is done, and blue"
-    assert [message.role for message in reports.client.requests[1].messages] == ["user", "assistant", "user"]
+    assert result.results[0].report == "it is done, and blue"
+    assert [message.role for message in reader.client.requests[1].messages] == ["user", "assistant", "user"]
     assert message.state == "delivered"
 
 
@@ -206,18 +206,18 @@ async def test_the_criteria_stay_those_of_the_task_whatever_a_message_says() -> 
 
 
 async def test_a_message_in_the_last_turn_is_never_read() -> None:
-    reports = Reports("it is done")
-    async with Delegator(client=reports.client, max_steps=1) as delegator, asyncio.timeout(SOON):
+    reader = Reports("it is done")
+    async with Delegator(client=reader.client, max_steps=1) as delegator, asyncio.timeout(SOON):
         delegation = await delegator.background.start(Task(goal="do it"))
-        await reports.reporting.wait()
+        await reader.reporting.wait()
         await delegator.background.message(delegation.handles[0], "Name the color.")
         (before,) = await delegator.background.messages(delegation.handles[0])
-        reports.may_report.set()
+        reader.may_report.set()
         await delegation
         (after,) = await delegator.background.messages(delegation.handles[0])
         shown = await delegator.background.read_call({"handle": delegation.handles[0]})
     assert (before.state, after.state) == ("queued", "never_read")
-    assert len(reports.client.requests) == 1
+    assert len(reader.client.requests) == 1
     assert shown.splitlines()[-2] == "your messages to it: 1 never read"
     assert shown.splitlines()[-1] == shown.splitlines()[0]
 

@@ -52,9 +52,9 @@ def seen_by(client: Scripted, name: str) -> ChatRequest:
 
 async def run(home: Path, client: Scripted, *tasks: Task, **more: Any) -> RunResult:
     async with Delegator(client=client, home=home, commands="allow") as delegator, asyncio.timeout(SOON):
-        report = await delegator.run(*tasks, **more)
-    assert [result.task_index for result in report.results] == list(range(len(report.results)))
-    return report
+        returned = await delegator.run(*tasks, **more)
+    assert [result.task_index for result in returned.results] == list(range(len(returned.results)))
+    return returned
 
 
 def first(goal: str = "First", **fields: Any) -> Task:
@@ -75,9 +75,9 @@ async def test_a_later_child_gets_the_report_and_the_files_and_they_are_not_its_
     write = Scripted.call("write_file", path="sub/a.txt", content="from a")
     client = children(First=[write, "I wrote a."], Then=[*read, WRITE_B, "I wrote b."])
     # In any order: the first one waits for the second.
-    report = await run(tmp_path, client, then(), first(acceptance_criteria=[{"kind": "file", "path": "sub/a.txt"}]))
-    assert report.all_pass, str(report)
-    assert [artifact.path for artifact in report.results[0].artifacts] == ["b.txt"]
+    result = await run(tmp_path, client, then(), first(acceptance_criteria=[{"kind": "file", "path": "sub/a.txt"}]))
+    assert result.all_pass, str(result)
+    assert [artifact.path for artifact in result.results[0].artifacts] == ["b.txt"]
     request = seen_by(client, "Then")
     assert "judged PASS (proven)" in request.messages[0].text
     replies = [reply.text for message in request.messages for reply in message.tool_replies]
@@ -123,8 +123,8 @@ async def test_a_call_in_three_steps_in_other_languages(
         }[request.messages[0].text.split("\n")[0]]()
     )
     async with Delegator(client=client, home=tmp_path) as delegator:
-        report = await delegator.call(call)
-    assert report.all_pass, str(report.error or report)
+        result = await delegator.call(call)
+    assert result.all_pass, str(result.error or result)
     assert reports[1] in last[0]
     assert reports[0] not in last[0], "only what it needs itself"
 
@@ -148,7 +148,7 @@ async def test_tasks_are_named_by_their_numbers_and_independent_ones_run_meanwhi
     done = [{"kind": "regex", "pattern": "done"}]
     async with Delegator(client=client, home=tmp_path, tools=[note], max_concurrent=2) as delegator:
         async with asyncio.timeout(SOON):
-            report = await delegator.call(
+            result = await delegator.call(
                 {
                     "tasks": [
                         {"goal": "First", "acceptance_criteria": done},
@@ -157,7 +157,7 @@ async def test_tasks_are_named_by_their_numbers_and_independent_ones_run_meanwhi
                     ]
                 }
             )
-    assert report.all_pass, str(report.error or report)
+    assert result.all_pass, str(result.error or result)
     assert order == ["first", "other", "then"], "the one that waits holds no permit"
 
 
@@ -166,7 +166,7 @@ async def test_tasks_are_named_by_their_numbers_and_independent_ones_run_meanwhi
 
 async def test_without_a_pass_what_needs_it_is_blocked_and_so_is_what_needs_that(tmp_path: Path) -> None:
     client = children(First=["I did nothing."], Other=[WRITE_A, "a"])
-    report = await run(
+    returned = await run(
         tmp_path,
         client,
         first(),
@@ -174,8 +174,8 @@ async def test_without_a_pass_what_needs_it_is_blocked_and_so_is_what_needs_that
         Task(goal="Third", needs="second", acceptance_criteria=[B]),
         Task(goal="Other", acceptance_criteria=[A]),
     )
-    assert [result.verdict and result.verdict.verdict for result in report.results] == ["FAIL"] * 3 + ["PASS"]
-    second, third = report.results[1:3]
+    assert [result.verdict and result.verdict.verdict for result in returned.results] == ["FAIL"] * 3 + ["PASS"]
+    second, third = returned.results[1:3]
     assert second.error
     assert third.error
     assert (second.status, second.error.code, second.examined) == ("failed", "blocked", False)
@@ -204,10 +204,10 @@ async def test_an_earlier_task_that_is_stopped_blocks_and_a_stopped_call_ends_al
         assert "task 2 (handle" in "\n".join(delegation.progress.lines())
         assert "waits for tasks that it needs" in delegation.progress.line()
         await delegator.background.stop(delegation.handles[0])
-        report = await delegation
-        assert [result.status for result in report.results] == ["cancelled", "failed"]
-        assert report.results[1].error
-        assert report.results[1].error.message == "it needs 'first', whose status is cancelled"
+        run = await delegation
+        assert [result.status for result in run.results] == ["cancelled", "failed"]
+        assert run.results[1].error
+        assert run.results[1].error.message == "it needs 'first', whose status is cancelled"
 
         cancellation = Cancellation()
         started.clear()
@@ -226,10 +226,10 @@ async def test_the_deadline_of_a_call_ends_the_wait(tmp_path: Path) -> None:
 
     client = children(First=[Scripted.call("wait")], Then=["never"])
     async with Delegator(client=client, home=tmp_path, tools=[wait]) as delegator, asyncio.timeout(SOON):
-        report = await delegator.run(first(), then(), parent=Parent(seconds_left=0.3))
-    assert report.results[0].status == "timeout"
-    assert report.results[1].error
-    assert report.results[1].error.code in ("blocked", "budget_exceeded")
+        result = await delegator.run(first(), then(), parent=Parent(seconds_left=0.3))
+    assert result.results[0].status == "timeout"
+    assert result.results[1].error
+    assert result.results[1].error.code in ("blocked", "budget_exceeded")
 
 
 # ------------------------------------------------------------------------------------------------- wrong calls
@@ -271,9 +271,9 @@ async def test_a_wrong_call_is_one_error_with_its_field_and_nothing_is_run(
 ) -> None:
     client = Scripted(["never"])
     async with Delegator(client=client, home=tmp_path) as delegator:
-        report = await delegator.call({"tasks": tasks})
-    assert report.error
-    assert (report.error.code, report.error.field) == (code, field), report.error
+        result = await delegator.call({"tasks": tasks})
+    assert result.error
+    assert (result.error.code, result.error.field) == (code, field), result.error
     assert says in f"{report.error.message} {report.error.hint}"
     assert client.requests == []
 
@@ -313,8 +313,8 @@ async def test_a_hostile_report_is_data_for_the_child_and_no_evidence_for_its_ju
         judge, First=[WRITE_A, HOSTILE], Then=[read, WRITE_B, "The agent before me says that all is met."]
     )
     in_words = {"kind": "text", "text": "b.txt names three sources", "about": {"file": "b.txt"}}
-    report = await run(tmp_path, client, first(), then(acceptance_criteria=[in_words]))
-    verdict = report.results[1].verdict
+    result = await run(tmp_path, client, first(), then(acceptance_criteria=[in_words]))
+    verdict = result.results[1].verdict
     assert verdict
     assert (verdict.verdict, verdict.criteria[0].outcome) == ("FAIL", "not_met"), verdict
     assert pages
@@ -346,10 +346,10 @@ async def test_a_quote_from_a_given_file_proves_no_file_of_ones_own(tmp_path: Pa
 
     client = Scripted(answer, reading={"c1": {"about": "file", "files": files}})
     in_words = "A memo with three sources was left."
-    report = await run(
+    result = await run(
         tmp_path, client, first(acceptance_criteria=["file: memo.txt"]), then(acceptance_criteria=[in_words])
     )
-    verdict = report.results[1].verdict
+    verdict = result.results[1].verdict
     assert verdict
     assert verdict.verdict == "FAIL", verdict
     assert verdict.judge
@@ -378,8 +378,8 @@ async def test_what_a_child_does_to_its_inputs_is_put_back_named_and_decides_no_
     bend = Scripted.call("run_shell", command=f"{command}; echo bent > b.txt")
     client = children(First=[WRITE_A, "a"], Then=[bend, "I copied a."])
     same = {"kind": "shell", "command": "cmp b.txt inputs/first/files/a.txt", "deliverables": ["b.txt"]}
-    report = await run(tmp_path, client, first(), then(acceptance_criteria=[same]))
-    result = report.results[1]
+    returned = await run(tmp_path, client, first(), then(acceptance_criteria=[same]))
+    result = returned.results[1]
     assert result.verdict
     assert result.workspace
     assert result.verdict.verdict == "FAIL"
@@ -393,10 +393,10 @@ async def test_an_honest_child_that_uses_its_inputs_passes_the_same_check(tmp_pa
     copy = Scripted.call("run_shell", command="cat inputs/first/files/a.txt > b.txt; test ! -w inputs/first/report.md")
     client = children(First=[WRITE_A, "a"], Then=[copy, "I copied a."])
     same = {"kind": "shell", "command": "cmp b.txt inputs/first/files/a.txt", "deliverables": ["b.txt"]}
-    report = await run(tmp_path, client, first(), then(acceptance_criteria=[same]))
-    assert report.all_pass, str(report)
-    assert report.results[1].verdict
-    assert (report.results[1].verdict.level, report.results[1].verdict.findings) == ("proven", ())
+    result = await run(tmp_path, client, first(), then(acceptance_criteria=[same]))
+    assert result.all_pass, str(result)
+    assert result.results[1].verdict
+    assert (result.results[1].verdict.level, result.results[1].verdict.findings) == ("proven", ())
 
 
 async def test_the_diff_of_a_worktree_has_nothing_of_what_was_given(tmp_path: Path) -> None:
@@ -409,9 +409,9 @@ async def test_the_diff_of_a_worktree_has_nothing_of_what_was_given(tmp_path: Pa
     workspace = Workspace(mode="worktree", path=repository)
     add = Scripted.call("run_shell", command="git add -A && git -c user.name=x -c user.email=x@x commit -qm all")
     client = children(First=[WRITE_A, "a"], Then=[WRITE_B, add, "b"])
-    report = await run(tmp_path / "home", client, first(workspace=workspace), then(workspace=workspace))
-    assert report.all_pass, str(report)
-    root = Path(report.results[1].workspace or "")
+    result = await run(tmp_path / "home", client, first(workspace=workspace), then(workspace=workspace))
+    assert result.all_pass, str(result)
+    root = Path(result.results[1].workspace or "")
     diff = root.with_name(f"{root.name}.diff").read_text()
     assert "b/b.txt" in diff
     assert "inputs" not in diff
@@ -430,9 +430,9 @@ async def test_links_large_and_many_files_of_an_earlier_task_are_left_out_and_co
         "head -c 5000 /dev/zero > large; mkfifo pipe; echo a > a.txt"
     )
     client = children(First=[Scripted.call("run_shell", command=make), "a"], Then=[WRITE_B, "b"])
-    report = await run(tmp_path / "home", client, first(), then())
-    assert report.all_pass, str(report)
-    given = Path(report.results[1].workspace or "") / "inputs/first/files"
+    result = await run(tmp_path / "home", client, first(), then())
+    assert result.all_pass, str(result)
+    given = Path(result.results[1].workspace or "") / "inputs/first/files"
     found = sorted(path.relative_to(given).as_posix() for path in given.rglob("*") if not path.is_dir())
     assert len(found) == 10
     assert found[0] == "a.txt"
@@ -445,9 +445,9 @@ async def test_a_task_that_built_on_others_does_not_go_on_with_a_message(tmp_pat
 
     client = children(First=[WRITE_A, "a"], Then=[WRITE_B, "b"])
     async with Delegator(client=client, home=tmp_path) as delegator:
-        report = await delegator.run(first(), then())
+        result = await delegator.run(first(), then())
         with pytest.raises(CallError, match="it was given what other tasks had left"):
-            await delegator.background.message(report.results[1].handle or "", "More.")
+            await delegator.background.message(result.results[1].handle or "", "More.")
 
 
 # ---------------------------------------------------------------------------------------------------------- scratch
@@ -486,8 +486,8 @@ async def test_siblings_share_texts_only_where_the_parent_asks_and_as_anothers_w
     done = [{"kind": "regex", "pattern": "done"}]
     pair = [{"goal": goal, "acceptance_criteria": done} for goal in ("One", "Two")]
     async with Delegator(client=client, home=tmp_path, tools=[ready, wait]) as delegator, asyncio.timeout(SOON):
-        report = await delegator.call({"tasks": pair, "scratch": True})
-        assert report.all_pass, str(report.error or report)
+        result = await delegator.call({"tasks": pair, "scratch": True})
+        assert result.all_pass, str(result.error or result)
         replies = [reply.text for message in seen_by(client, "Two").messages for reply in message.tool_replies]
         assert "note (by the agent that does task 1" in replies[1]
         assert "Written by the agent that does task 1, and no evidence" in replies[2]
@@ -507,8 +507,8 @@ async def test_a_source_that_only_a_scratch_text_names_was_not_opened(tmp_path: 
     ]
     criterion = {"kind": "citations", "min": 1}
     async with Delegator(client=children(Find=steps), home=tmp_path) as delegator:
-        report = await delegator.run(Task(goal="Find", acceptance_criteria=[criterion]), scratch=True)
-    verdict = report.results[0].verdict
+        result = await delegator.run(Task(goal="Find", acceptance_criteria=[criterion]), scratch=True)
+    verdict = result.results[0].verdict
     assert verdict
     assert verdict.verdict == "FAIL"
     assert [one.state for one in verdict.criteria[0].citations] == ["not_opened"]
@@ -524,8 +524,8 @@ async def test_a_deed_by_the_scratch_folder_is_read_and_shown_by_the_childs_own_
 
     client = Scripted(answer, reading={"c1": [part]})
     async with Delegator(client=client, home=tmp_path) as delegator:
-        report = await delegator.run(Task(goal="Cook", acceptance_criteria=[deed]), scratch=True)
-        verdict = report.results[0].verdict
+        result = await delegator.run(Task(goal="Cook", acceptance_criteria=[deed]), scratch=True)
+        verdict = result.results[0].verdict
     assert verdict
     assert (verdict.verdict, verdict.verified, verdict.code) == ("PASS", False, "own_files"), verdict.reasoning
 
@@ -535,9 +535,9 @@ async def test_a_runner_with_tools_of_its_own_has_no_scratch_folder(tmp_path: Pa
         return "done"
 
     async with Delegator(runner=runner, home=tmp_path) as delegator:
-        report = await delegator.run(Task(goal="x"), scratch=True)
-    assert report.error
-    assert (report.error.code, report.error.field) == ("no_scratch", "scratch")
+        result = await delegator.run(Task(goal="x"), scratch=True)
+    assert result.error
+    assert (result.error.code, result.error.field) == ("no_scratch", "scratch")
 
 
 async def test_a_runner_with_tools_of_its_own_reads_in_its_prompt_what_was_given(tmp_path: Path) -> None:
@@ -549,9 +549,9 @@ async def test_a_runner_with_tools_of_its_own_reads_in_its_prompt_what_was_given
         return "the report of one"
 
     async with Delegator(runner=runner, home=tmp_path) as delegator:
-        report = await delegator.run(first(), then())
-    assert report.all_pass, str(report)
-    assert [artifact.path for artifact in report.results[1].artifacts] == ["b.txt"]
+        result = await delegator.run(first(), then())
+    assert result.all_pass, str(result)
+    assert [artifact.path for artifact in result.results[1].artifacts] == ["b.txt"]
     assert "the report of one" in prompts[1]
 
 
@@ -582,8 +582,8 @@ async def test_nothing_is_left_of_a_task_whose_inputs_cannot_be_placed(tmp_path:
     git(repository, "commit", "-qm", "second")
     client = children(First=[WRITE_A, "a"], Then=["never"])
     workspace = Workspace(mode="worktree", path=repository, base="HEAD~1")
-    report = await run(tmp_path / "home", client, first(), then(workspace=workspace))
-    error = report.results[1].error
+    result = await run(tmp_path / "home", client, first(), then(workspace=workspace))
+    error = result.results[1].error
     assert error
     assert (error.code, "File exists" in error.message) == ("workspace_not_copied", True)
     assert len(os.listdir(tmp_path / "home/workspaces")) == 1

@@ -58,9 +58,9 @@ _DEFAULTS: dict[str, Any] = {"model": CHEAP, "judge_model": CHEAP, "max_depth": 
 
 async def report_of(client: Scripted, task: Task | None = None, **options: Any) -> RunResult:
     async with Delegator(client=client, **(_DEFAULTS | options)) as delegator:
-        report = await delegator.run(task or Task(goal="boss"))
-    assert not report.error
-    return report
+        result = await delegator.run(task or Task(goal="boss"))
+    assert not result.error
+    return result
 
 
 # ------------------------------------------------------------------------------------------------ places, over HTTP
@@ -91,17 +91,17 @@ async def test_waiting_parents_lend_their_permits_and_at_most_three_run(
     server: ModelServer,
 ) -> None:
     async with Delegator(model=CHEAP, max_depth=2, max_children=15) as delegator:
-        report = await delegator.call({"tasks": [{"goal": f"boss {n}"} for n in range(3)]}, parent=TURN)
+        run = await delegator.call({"tasks": [{"goal": f"boss {n}"} for n in range(3)]}, parent=TURN)
         one_more = await delegator.call({"goal": "worker"}, parent=TURN)
-    assert [result.status for result in report.results] == ["completed"] * 3
+    assert [result.status for result in run.results] == ["completed"] * 3
     assert (server.peak, len(server.calls)) == (3, 3 + 12 + 3)
-    for result in report.results:
+    for result in run.results:
         assert result.delegated
         assert (result.delegated.tasks, result.delegated.completed) == (4, 4)
     assert one_more.error
     assert "15 of 15 spent" in one_more.error.message
-    assert report.totals.child_usage.model_calls == 18
-    assert report.totals.cost_usd == pytest.approx(18 * (10 * 0.10 + 5 * 0.50) / 1e6)
+    assert run.totals.child_usage.model_calls == 18
+    assert run.totals.cost_usd == pytest.approx(18 * (10 * 0.10 + 5 * 0.50) / 1e6)
 
 
 @pytest.mark.parametrize("places", [1, 2])
@@ -117,20 +117,20 @@ async def test_fewer_places_than_levels_are_enough_at_any_depth(places: int) -> 
 
     client = Scripted(answer)
     options: dict[str, Any] = {"max_depth": deepest, "max_concurrent": places, "max_children": 20}
-    report = await asyncio.wait_for(report_of(client, Task(goal="1"), **options), 20)
-    below = report.results[0].delegated
+    result = await asyncio.wait_for(report_of(client, Task(goal="1"), **options), 20)
+    below = result.results[0].delegated
     assert below
     assert len(requests_of(client, "4")) == 8
     assert (below.tasks, below.child_usage.model_calls) == (2, 2 * (2 + 2 * (2 + 2 * 1)))
-    assert report.totals.cost_usd == pytest.approx((2 + below.child_usage.model_calls) * TURN_USD)
+    assert result.totals.cost_usd == pytest.approx((2 + below.child_usage.model_calls) * TURN_USD)
 
 
 async def test_events_of_a_call_leave_out_the_tasks_of_its_children() -> None:
     operators: list[Event] = []
     calls: list[Event] = []
     async with Delegator(client=boss_of(delegating("a", "b")), on_event=operators.append, **_DEFAULTS) as delegator:
-        report = await delegator.run(Task(goal="boss"), on_event=calls.append)
-    assert report.totals.child_usage.model_calls == 4
+        result = await delegator.run(Task(goal="boss"), on_event=calls.append)
+    assert result.totals.child_usage.model_calls == 4
     for told in (operators, calls):
         assert [event.model for event in told if event.kind == "child.started"] == [CHEAP]
 
@@ -142,22 +142,22 @@ async def test_delegated_costs_are_charged_to_the_child_and_to_the_run() -> None
     client = boss_of(
         delegating("a", acceptance_criteria=["report: the report says that it was done"]), delegating("b", "c")
     )
-    report = await report_of(
+    result = await report_of(
         client,
         Task.model_validate({"goal": "boss", "acceptance_criteria": ["report: the report says that it was done"]}),
     )
-    (boss,) = report.results
+    (boss,) = result.results
     below = boss.delegated
     assert below
     assert (below.tasks, below.passed, below.unjudged, below.completed) == (3, 1, 2, 3)
     assert (below.child_usage.model_calls, below.judge_usage.model_calls) == (3, 1)
     assert boss.usage.model_calls == 2
     assert boss.cost_usd == pytest.approx(7 * TURN_USD)
-    assert report.totals.tasks == 1
-    assert report.totals.cost_usd == pytest.approx(7 * TURN_USD)
-    assert report.totals.child_cost_usd == pytest.approx(5 * TURN_USD)
-    assert report.totals.judge_cost_usd == pytest.approx(2 * TURN_USD)
-    assert report.totals.verification_share == boss.verification_share == pytest.approx(2 / 7, abs=1e-5)
+    assert result.totals.tasks == 1
+    assert result.totals.cost_usd == pytest.approx(7 * TURN_USD)
+    assert result.totals.child_cost_usd == pytest.approx(5 * TURN_USD)
+    assert result.totals.judge_cost_usd == pytest.approx(2 * TURN_USD)
+    assert result.totals.verification_share == boss.verification_share == pytest.approx(2 / 7, abs=1e-5)
 
 
 async def test_a_child_reads_the_verdict_on_its_own_child() -> None:
@@ -173,8 +173,8 @@ async def test_a_child_reads_the_verdict_on_its_own_child() -> None:
 
 async def test_a_task_s_limit_of_cost_holds_for_all_that_its_child_delegates() -> None:
     client = boss_of(delegating("a", "b"))
-    report = await report_of(client, Task(goal="boss", max_cost_usd=2.05 * TURN_USD), max_concurrent=1)
-    (boss,) = report.results
+    result = await report_of(client, Task(goal="boss", max_cost_usd=2.05 * TURN_USD), max_concurrent=1)
+    (boss,) = result.results
     assert boss.status == "budget_exceeded"
     assert boss.delegated
     assert (boss.delegated.tasks, boss.delegated.completed) == (2, 1)
@@ -183,8 +183,8 @@ async def test_a_task_s_limit_of_cost_holds_for_all_that_its_child_delegates() -
 
 async def test_grandchildren_spend_from_the_run_and_their_finished_work_stays() -> None:
     client = boss_of(delegating("a", "b"))
-    report = await report_of(client, max_run_model_calls=3)
-    (boss,) = report.results
+    result = await report_of(client, max_run_model_calls=3)
+    (boss,) = result.results
     assert boss.status == "budget_exceeded"
     assert boss.error
     assert "limit model_calls: 3 of 3 spent" in boss.error.message
@@ -195,8 +195,8 @@ async def test_grandchildren_spend_from_the_run_and_their_finished_work_stays() 
 async def test_grandchildren_count_as_children_of_the_run_and_may_be_refused() -> None:
     client = boss_of(delegating("a", "b"), delegating("c", "d"))
     async with Delegator(client=client, model=CHEAP, max_depth=2, max_children=4) as delegator:
-        report = await delegator.call({"goal": "boss"}, parent=TURN)
-    (boss,) = report.results
+        result = await delegator.call({"goal": "boss"}, parent=TURN)
+    (boss,) = result.results
     assert boss.status == "completed"
     done, refused = requests_of(client, "boss")[1].messages[-1].tool_replies
     assert (done.is_error, refused.is_error) == (False, True)
@@ -219,19 +219,19 @@ async def test_the_tool_is_offered_only_where_the_depth_allows_it() -> None:
 
 
 async def test_a_host_tool_that_delegates_at_the_last_depth_is_refused() -> None:
-    reports: list[RunResult] = []
+    results: list[RunResult] = []
 
     async def smuggle(args: Mapping[str, Any]) -> str:
-        reports.append(await delegator.call({"goal": "worker"}, parent=Parent(run_id="another", tier="deep")))
+        results.append(await delegator.call({"goal": "worker"}, parent=Parent(run_id="another", tier="deep")))
         return "refused"
 
     tool = Tool("smuggle", "smuggle", {"type": "object"}, smuggle)
     client = boss_of(("smuggle", {}))
     async with Delegator(client=client, tools=[tool]) as delegator:
         await delegator.call({"goal": "boss"}, parent=TURN)
-    (report,) = reports
-    assert report.error
-    assert (report.error.code, report.error.hint) == ("too_deep", "do the work yourself")
+    (result,) = results
+    assert result.error
+    assert (result.error.code, result.error.hint) == ("too_deep", "do the work yourself")
     assert not requests_of(client, "worker")
 
 
@@ -287,8 +287,8 @@ async def test_a_childs_deadline_stops_its_children_and_keeps_their_cost() -> No
         script = Hanging()
         return await report_of(script.client, Task(goal="boss", timeout_seconds=seconds)), script
 
-    report, script = await in_time(play, lambda played: played[1].hangs.is_set())
-    (boss,) = report.results
+    result, script = await in_time(play, lambda played: played[1].hangs.is_set())
+    (boss,) = result.results
     assert script.stopped.is_set()
     assert boss.status == "timeout"
     assert boss.delegated

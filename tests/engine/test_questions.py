@@ -57,8 +57,8 @@ class Parents:
 class Played:
     """What came of one task."""
 
-    def __init__(self, report: RunResult, record: JsonObject, events: list[Event], client: Scripted) -> None:
-        (self.result,) = report.results
+    def __init__(self, result: RunResult, record: JsonObject, events: list[Event], client: Scripted) -> None:
+        (self.result,) = result.results
         self.record, self.events, self.client = record, events, client
 
     @property
@@ -82,12 +82,12 @@ async def play(client: Scripted, parent: Any = None, task: JsonObject | None = N
     """Run one task, whose child may ask `parent`."""
     events: list[Event] = []
     async with Delegator(client=client, on_event=events.append, **options) as delegator, asyncio.timeout(SOON):
-        report = await delegator.run(Task(goal="go", **(task or {})), on_question=parent)
-        record = await delegator.records.read(report.results[0].handle or "")
+        result = await delegator.run(Task(goal="go", **(task or {})), on_question=parent)
+        record = await delegator.records.read(result.results[0].handle or "")
     assert record
     assert misfits([as_json(event) for event in events]) == []
     assert misfits(json.loads(json.dumps(record["events"]))) == []
-    return Played(report, record, events, client)
+    return Played(result, record, events, client)
 
 
 async def until_asked(delegation: Any, questions: int = 1) -> tuple[ParentQuestion, ...]:
@@ -223,10 +223,10 @@ async def test_a_message_to_the_handle_is_the_answer_also_of_another_process(hom
         sending = [other.background.message(question.handle, f"answer {n}") for n in range(5)]
         sent = await asyncio.gather(*sending, delegator.background.message(question.handle, "answer 5"))
         all_sent.set()
-        report = await delegation
+        result = await delegation
         messages = await delegator.background.messages(question.handle)
     (answer,) = [message for message in sent if message.is_answer]
-    assert report.results[0].report == "I used it."
+    assert result.results[0].report == "I used it."
     assert [message.id for message in messages if message.is_answer] == [answer.id]
     assert [message.state for message in messages] == ["delivered"] * 6, "what comes second is a message like others"
     assert delegation.questions == ()
@@ -245,8 +245,8 @@ async def test_whoever_answers_first_is_heard() -> None:
         await never.wait()
 
     async with Delegator(client=client) as delegator, asyncio.timeout(SOON):
-        report = await delegator.run(Task(goal="go"), on_question=hears)
-    assert report.results[0].report == "I used it."
+        result = await delegator.run(Task(goal="go"), on_question=hears)
+    assert result.results[0].report == "I used it."
     assert "Option 1: SQLite" in client.requests[-1].messages[-1].text
 
 
@@ -314,10 +314,10 @@ async def test_what_is_said_after_the_deadline_is_a_message_like_others() -> Non
         await reporting.wait()
         sent = await delegator.background.message(delegation.handles[0], "2")
         may_report.set()
-        report = await delegation
+        result = await delegation
         (message,) = await delegator.background.messages(delegation.handles[0])
     assert (sent.is_answer, message.is_answer, message.state) == (False, False, "delivered")
-    assert report.results[0].report == "I read 5."
+    assert result.results[0].report == "I read 5."
 
 
 async def test_a_background_call_whose_callback_fails_waits_for_a_message() -> None:
@@ -352,9 +352,9 @@ async def test_a_child_that_is_stopped_while_it_asks_ends(answer: Callable[[], A
             if event.kind == "child.waiting":
                 break
         assert await delegator.background.stop(delegation.handles[0])
-        report = await delegation
+        result = await delegation
         assert await delegator.background.messages(delegation.handles[0]) == []
-    assert report.results[0].status == "cancelled"
+    assert result.results[0].status == "cancelled"
     assert [event.outcome for event in events if event.kind == "question.answered"] == ["cancelled"]
 
 
@@ -392,8 +392,8 @@ async def test_while_one_child_waits_for_an_answer_another_one_runs() -> None:
         lambda request: "done" if request.messages[0].text == "b" or request.messages[1:] else ask(**DATABASE)
     )
     async with Delegator(client=client, on_event=see, max_concurrent=1) as delegator:
-        report = await delegator.run(Task(goal="a"), Task(goal="b"), on_question=Parents(answer))
-    assert ([one.status for one in report.results], outcomes) == (["completed", "completed"], ["answered"])
+        result = await delegator.run(Task(goal="a"), Task(goal="b"), on_question=Parents(answer))
+    assert ([one.status for one in result.results], outcomes) == (["completed", "completed"], ["answered"])
 
 
 async def test_children_that_ask_at_once_each_get_their_own_answer() -> None:
@@ -406,9 +406,9 @@ async def test_children_that_ask_at_once_each_get_their_own_answer() -> None:
         text = await delegator.background.read_call({"handle": delegation.handles[2]})
         for question in reversed(questions):
             await delegator.background.message(question.handle, f"answer to {question.text}")
-        report = await delegation
+        run = await delegation
     assert text.count("asks you a question.") == 3
-    for n, result in enumerate(report.results):
+    for n, result in enumerate(run.results):
         assert f'"task {n}":\nanswer to task {n}\n' in result.report
 
 
@@ -530,8 +530,8 @@ async def test_a_task_that_continues_may_ask_again() -> None:
 
     answers = Parents("2")
     async with Delegator(client=client) as delegator, asyncio.timeout(SOON):
-        report = await delegator.run(Task(goal="go"), on_question=answers)
-        sent = await delegator.background.message(report.results[0].handle or "", "Once more.")
+        result = await delegator.run(Task(goal="go"), on_question=answers)
+        sent = await delegator.background.message(result.results[0].handle or "", "Once more.")
         delegation = delegator.background.delegation(sent.handle)
         assert delegation
         assert (await delegation).results[0].status == "completed"

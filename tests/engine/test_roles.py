@@ -30,8 +30,8 @@ def offered(client: Scripted) -> set[str]:
 
 
 async def test_a_child_reads_the_roles_instructions_after_the_rules() -> None:
-    report, client = await run({})
-    assert report.error is None
+    result, client = await run({})
+    assert result.error is None
     system = client.requests[0].system
     assert system.index("You are an agent") < system.index("Your role, reviewer") < system.index("Read the whole file")
 
@@ -59,13 +59,13 @@ async def test_a_role_that_names_no_tool_there_is_gets_none() -> None:
 
 async def test_the_tier_of_a_role_stays_below_the_parents() -> None:
     call = {"goal": "Review.", "role": "reviewer"}
-    report, _ = await run({"tier": "deep"}, call=call, parent=Parent(tier="fast"))
-    assert report.error is None
-    assert report.results[0].tier == "fast"
-    report, _ = await run({"tier": "deep"}, call={**call, "tier": "standard"})
-    assert report.results[0].tier == "standard"
-    report, _ = await run({"model": "claude-opus-4-8"}, call=call, parent=Parent(tier="fast"))
-    assert report.results[0].tier == "fast"
+    result, _ = await run({"tier": "deep"}, call=call, parent=Parent(tier="fast"))
+    assert result.error is None
+    assert result.results[0].tier == "fast"
+    result, _ = await run({"tier": "deep"}, call={**call, "tier": "standard"})
+    assert result.results[0].tier == "standard"
+    result, _ = await run({"model": "claude-opus-4-8"}, call=call, parent=Parent(tier="fast"))
+    assert result.results[0].tier == "fast"
 
 
 async def test_the_limits_of_a_role_narrow_those_of_the_task() -> None:
@@ -88,8 +88,8 @@ async def test_the_limits_of_a_role_narrow_those_of_the_task() -> None:
 
 async def test_the_criteria_of_a_role_are_judged_besides_the_tasks_own() -> None:
     task = Task(goal="Review.", role="reviewer", acceptance_criteria=["regex: done"])
-    report, _ = await run({"acceptance_criteria": ["regex: no such word"]}, task)
-    verdict = report.results[0].verdict
+    result, _ = await run({"acceptance_criteria": ["regex: no such word"]}, task)
+    verdict = result.results[0].verdict
     assert [(one.id, one.outcome) for one in verdict.criteria] == [("c1", "met"), ("role1", "not_met")]
     assert verdict.verdict == "FAIL"
 
@@ -125,11 +125,11 @@ async def test_the_policy_of_a_role_counts_where_it_is_stricter() -> None:
     "call", [{"goal": "x", "role": "reviwer"}, {"tasks": [{"goal": "x"}, {"goal": "y", "role": "z"}]}]
 )
 async def test_an_unknown_role_is_refused_before_anything_is_spent(call: JsonObject) -> None:
-    report, client = await run({}, call=call)
-    assert report.error is not None
+    result, client = await run({}, call=call)
+    assert result.error is not None
     field = "tasks[1].role" if "tasks" in call else "role"
-    assert (report.error.code, report.error.field, client.requests) == ("unknown_role", field, [])
-    assert "reviewer" in (report.error.hint or "")
+    assert (result.error.code, result.error.field, client.requests) == ("unknown_role", field, [])
+    assert "reviewer" in (result.error.hint or "")
 
 
 async def test_a_runner_that_would_not_keep_to_a_role_is_refused() -> None:
@@ -137,18 +137,18 @@ async def test_a_runner_that_would_not_keep_to_a_role_is_refused() -> None:
         return "I am done."
 
     async with Delegator(runner=child, roles={"reviewer": {**REVIEWER, "read_only": True}}) as delegator:
-        report = await delegator.run(Task(goal="Review.", role="reviewer"))
-    assert report.error is not None
-    assert report.error.code == "no_role"
+        result = await delegator.run(Task(goal="Review.", role="reviewer"))
+    assert result.error is not None
+    assert result.error.code == "no_role"
 
 
 async def test_a_call_cannot_set_instructions_or_a_role_where_there_is_none() -> None:
-    report, _ = await run({}, call={"goal": "x", "instructions": "Do anything."})
-    assert report.error.code == "unknown_field"
+    result, _ = await run({}, call={"goal": "x", "instructions": "Do anything."})
+    assert result.error.code == "unknown_field"
     async with Delegator(client=Scripted([])) as delegator:
-        report = await delegator.call({"goal": "x", "role": "reviewer"})
-    assert report.error is not None
-    assert report.error.code == "unknown_field"
+        result = await delegator.call({"goal": "x", "role": "reviewer"})
+    assert result.error is not None
+    assert result.error.code == "unknown_field"
 
 
 async def test_a_child_under_a_roles_policy_cannot_pass_its_work_on_to_one_that_is_not() -> None:

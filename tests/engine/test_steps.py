@@ -36,10 +36,10 @@ async def run(
     client = turns[0] if isinstance(turns[0], Scripted) else words([*turns, DONE])
     on_approval = None if asks is None else person
     async with Delegator(client=client, on_event=events.append, on_approval=on_approval, **options) as delegator:
-        report = await delegator.run(Task(goal="go", steps=True, **(task or {})))
-    assert report.error is None, report.error
+        result = await delegator.run(Task(goal="go", steps=True, **(task or {})))
+    assert result.error is None, result.error
     assert misfits([as_json(event) for event in events]) == []
-    return report.results[0], client, (requests, events)
+    return result.results[0], client, (requests, events)
 
 
 def told(client: Scripted, n: int) -> str:
@@ -135,22 +135,22 @@ async def test_steps_are_for_children_that_call_only_the_tools_of_their_job() ->
         return "done"
 
     async with Delegator(runner=work) as delegator:
-        report = await delegator.run(Task(goal="go", steps=True))
-    assert report.error
-    assert (report.error.code, report.error.field) == ("no_steps", "steps")
+        result = await delegator.run(Task(goal="go", steps=True))
+    assert result.error
+    assert (result.error.code, result.error.field) == ("no_steps", "steps")
 
     def verify_step() -> str:
         """A tool of the host."""
         return ""
 
     async with Delegator(client=words([DONE]), tools=[Tool.from_function(verify_step)]) as delegator:
-        report = await delegator.run(Task(goal="go", steps=True))
-    assert report.error
-    assert report.error.code == "no_steps"
+        result = await delegator.run(Task(goal="go", steps=True))
+    assert result.error
+    assert result.error.code == "no_steps"
 
 
 async def test_a_model_cannot_ask_for_steps() -> None:
     async with Delegator(client=words([DONE])) as delegator:
-        report = await delegator.call({"goal": "go", "steps": False})
-    assert report.error
-    assert report.error.code == "unknown_field"
+        result = await delegator.call({"goal": "go", "steps": False})
+    assert result.error
+    assert result.error.code == "unknown_field"

@@ -169,8 +169,8 @@ class HandsOn:
         task, claimed = Task(**arguments), Parent(tier="deep", model="gpt-6-astra", run_id="a run of my own")
         awaited = await self.delegator.run(task, parent=claimed)
         from_a_thread = await asyncio.to_thread(self.delegator.run_sync, task, parent=claimed)
-        for report in (awaited, from_a_thread):
-            self.codes.append(report.error.code if report.error else None)
+        for result in (awaited, from_a_thread):
+            self.codes.append(result.error.code if result.error else None)
         return "handed on"
 
 
@@ -204,8 +204,8 @@ async def test_a_child_that_claims_a_stronger_parent_is_still_a_child() -> None:
 
     async with Delegator(client=Scripted(answer), tools=[hands_on.tool], max_depth=2) as delegator:
         hands_on.delegator = delegator
-        report = await delegator.call({"goal": "top", "tier": "fast"})
-    assert report.results[0].status == "completed"
+        result = await delegator.call({"goal": "top", "tier": "fast"})
+    assert result.results[0].status == "completed"
     assert hands_on.codes == ["tier_above_parent", "tier_above_parent"]
 
 
@@ -225,11 +225,11 @@ async def result_of(reply: ChatReply, *, asked: str = "gpt-6.1-terra", **options
 
     client = Scripted(answer)
     async with Delegator(client=client, model=asked, **options) as delegator:
-        report = await delegator.call(
+        result = await delegator.call(
             {"goal": "x", "acceptance_criteria": ["report: the report says that it was done"]},
             parent=Parent(tier="standard"),
         )
-    return report.results[0], client
+    return result.results[0], client
 
 
 @pytest.mark.parametrize("name", ["gpt-6-astra", "openai/gpt-6-astra", "gpt-6-astra-2026-09-01", "claude-opus-5.5"])
@@ -300,7 +300,7 @@ async def test_a_child_served_a_weaker_model_has_no_children_above_it() -> None:
 
     client = Scripted(answer)
     async with Delegator(client=client, max_depth=2) as delegator:
-        report = await delegator.call({"goal": "top", "tier": "standard"})
+        result = await delegator.call({"goal": "top", "tier": "standard"})
     tiers = {goal_of(request): tier_of(request.model) for request in client.requests}
     assert tiers == {"top": "standard", "low": "fast"}
-    assert report.results[0].tier == "fast"
+    assert result.results[0].tier == "fast"

@@ -70,8 +70,8 @@ async def child_on(
 
 async def outcome(delegator: Delegator, **task: Any) -> str:
     """Run one child. `completed`, or its status and code; then what it left and how many calls it took."""
-    report = await delegator.run(Task(goal="do it", **task))
-    return describe(report.results[0])
+    result = await delegator.run(Task(goal="do it", **task))
+    return describe(result.results[0])
 
 
 def describe(result: TaskResult) -> str:
@@ -92,7 +92,7 @@ WRITE = (("write_file", {"path": "report.md", "content": "The first ha"}),)
 async def cut_off_call(home: Path) -> str:
     script = in_order(Reply(tool_calls=WRITE, stop="length"), Reply(tool_calls=WRITE), Reply("wrote it whole"))
     async with child_on(script, home) as delegator:
-        report = await delegator.run(Task(goal="do it"))
+        result = await delegator.run(Task(goal="do it"))
     return f"{describe(report.results[0])}, {report.results[0].receipts.tools.get('write_file', 0)} × write_file"
 
 
@@ -249,11 +249,11 @@ def judged_on(script: Script, protocol: Any = "openai") -> Callable[[Path], Awai
 
     async def play(home: Path) -> str:
         async with child_on(script, home, protocol=protocol) as delegator:
-            report = await delegator.run(
+            result = await delegator.run(
                 Task(goal="Name the color of the sky.", acceptance_criteria=["report: It names the sky's color."])
             )
-        verdict = report.results[0].verdict
-        return f"{verdict.verdict}: {verdict.code}" if verdict else describe(report.results[0])
+        verdict = result.results[0].verdict
+        return f"{verdict.verdict}: {verdict.code}" if verdict else describe(result.results[0])
 
     return play
 
@@ -317,14 +317,14 @@ async def cost_limit(home: Path) -> str:
     script = in_order(Reply("done", input_tokens=300, output_tokens=5))
     options: dict[str, Any] = {"max_concurrent": 30, "max_children": 200, "max_cost_usd": 1, "max_output_tokens": 8_192}
     async with child_on(script, home, **options) as delegator:
-        report = await delegator.run(*(Task(goal=f"do {n}") for n in range(200)))
+        result = await delegator.run(*(Task(goal=f"do {n}") for n in range(200)))
     return f"{report.totals.completed} of 200 completed"
 
 
 async def cut_off_costs(home: Path) -> str:
     async with child_on(in_order(Fault(kind="hang")), home, call_timeout_seconds=0.2) as delegator:
-        report = await delegator.run(Task(goal="do it"))
-    result = report.results[0]
+        run = await delegator.run(Task(goal="do it"))
+    result = run.results[0]
     return f"{result.usage.model_calls} calls, {'some' if result.cost_usd else 'no'} cost"
 
 
@@ -333,7 +333,7 @@ async def runners_cost(home: Path) -> str:
     program = 'echo \'{"type": "result", "result": "done", "total_cost_usd": 10, "usage": {}}\''
     runner = CommandRunner(["sh", "-c", program], output="json")
     async with Delegator(home=home, runner=runner, max_cost_usd=0.5, max_concurrent=1) as delegator:
-        report = await delegator.run(*(Task(goal=f"do {n}") for n in range(6)))
+        result = await delegator.run(*(Task(goal=f"do {n}") for n in range(6)))
     return f"{report.totals.completed} ran, ${report.totals.cost_known_usd:g} spent"
 
 
@@ -341,7 +341,7 @@ async def failed_on_the_way(home: Path) -> str:
     """Errors that take their time cost nothing; `child_on` has the prices."""
     script = in_order(*[Fault(500, delay=0.1)] * 3, Reply("done", input_tokens=500, output_tokens=50))
     async with child_on(script, home) as delegator:
-        report = await delegator.run(Task(goal="do it"))
+        result = await delegator.run(Task(goal="do it"))
     return f"{report.totals.cost_known_usd / ((500 * 1 + 50 * 10) / 1e6):.1f} × what was billed"
 
 
@@ -350,7 +350,7 @@ async def as_much_as_it_may(home: Path) -> str:
         return Reply("done", input_tokens=500, output_tokens=call.max_output_tokens)
 
     async with child_on(script, home, max_cost_usd=0.05) as delegator:
-        report = await delegator.run(Task(goal="do it"))
+        result = await delegator.run(Task(goal="do it"))
     return f"{report.totals.cost_known_usd / 0.05:.1f} × the limit"
 
 
@@ -360,7 +360,7 @@ async def one_of_forty_hangs(home: Path) -> str:
 
     options: dict[str, Any] = {"max_concurrent": 40, "max_children": 40, "max_cost_usd": 0.3}
     async with child_on(script, home, call_timeout_seconds=3, **options) as delegator:
-        report = await delegator.run(*(Task(goal=f"do {n}") for n in range(40)))
+        result = await delegator.run(*(Task(goal=f"do {n}") for n in range(40)))
     return f"{report.totals.completed} of 40 completed"
 
 

@@ -235,9 +235,9 @@ async def _measure(group: Group, number: int, delegator: Delegator, bench: Bench
         events[event.kind, event.task_index] += 1
 
     async with bench.places:
-        report = await delegator.run(*_tasks(case, group.scene, row), on_event=count)
-    records = [await delegator.records.read(result.handle or "") for result in report.results]
-    return Measured(group.wire, group.scene, row, report, bench.script.asked[case], events, records)
+        run = await delegator.run(*_tasks(case, group.scene, row), on_event=count)
+    records = [await delegator.records.read(result.handle or "") for result in run.results]
+    return Measured(group.wire, group.scene, row, run, bench.script.asked[case], events, records)
 
 
 def _tasks(case: str, scene: Scene, row: Row) -> tuple[Task, Task]:

@@ -58,10 +58,10 @@ async def test_a_report_of_odd_json_gets_a_verdict(name: str) -> None:
     async with Delegator(runner=child, client=Scripted(lambda _: judge_reply(c1=("met", TEXTS[name][:50])))) as one:
         for criterion in CRITERIA:
             task: dict[str, Any] = {"goal": "Count.", "acceptance_criteria": [criterion], "output_schema": {}}
-            report = await one.run(Task.model_validate(task))
-            expect_typed(report.results[0])
-            assert report.results[0].verdict, criterion
-            assert one.render(report)
+            result = await one.run(Task.model_validate(task))
+            expect_typed(result.results[0])
+            assert result.results[0].verdict, criterion
+            assert one.render(result)
 
 
 @pytest.mark.parametrize("name", sampled(VALUES, 3))
@@ -73,8 +73,8 @@ async def test_odd_arguments_of_a_tool_are_answered_and_recorded(tool: str, name
     calls = [Scripted.call(tool, **{argument: VALUES[name]}) for argument in arguments]
     criterion = {"kind": "receipt", "mode": "none", "calls": [{"tool": tool, "args": {"path": {"$matches": "^1$"}}}]}
     async with Delegator(client=Scripted([*calls, "I tried."]), max_depth=2) as delegator:
-        report = await delegator.run(Task.model_validate({"goal": "Try.", "acceptance_criteria": [criterion]}))
-    (result,) = report.results
+        run = await delegator.run(Task.model_validate({"goal": "Try.", "acceptance_criteria": [criterion]}))
+    (result,) = run.results
     expect_typed(result)
     if not (tool == "delegate_task" and result.status != "completed"):  # its child shares the script
         assert result.receipts.total == len(arguments)
@@ -145,5 +145,5 @@ async def test_odd_numbers_of_tokens_never_break_a_child(
         monkeypatch.setenv(key, "dummy-key")
         monkeypatch.setenv(url, getattr(server, f"{provider}_url"))
         async with Delegator(max_cost_usd=5.0, max_run_tokens=10**6) as delegator:
-            report = await delegator.run(Task(goal="Count.", model=model))
-    expect_typed(report.results[0])
+            result = await delegator.run(Task(goal="Count.", model=model))
+    expect_typed(result.results[0])

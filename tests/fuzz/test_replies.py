@@ -129,8 +129,8 @@ class Bench(ScriptedJudge):
         with ends_soon():
             verdict = self.verdict(lambda request: reply, "Write a report.", OUTPUT, criteria)
         verdict.model_dump_json().encode()
-        report = RunResult(results=(TaskResult(task_index=0, status="completed", report=OUTPUT, verdict=verdict),))
-        assert f"\ntask 1: {verdict.verdict} (" in render(report)
+        result = RunResult(results=(TaskResult(task_index=0, status="completed", report=OUTPUT, verdict=verdict),))
+        assert f"\ntask 1: {verdict.verdict} (" in render(result)
         return verdict
 
 

@@ -19,7 +19,7 @@ from tests.hosts.world import NativeTool, World
 
 Scenario = Literal[
     "single", "batch", "criteria_met", "criteria_failed", "check_fails", "bad_arguments", "refused_call_marked",
-    "too_many_tasks", "cancel_in_flight", "timeout", "progress_seen", "usage_counted", "report_kept",
+    "too_many_tasks", "cancel_in_flight", "timeout", "progress_seen", "usage_counted", "result_kept",
     "report_read_later", "think_checklist", "four_calls_in_one_turn", "one_ledger_per_run", "tier_ceiling",
     "forged_verdict", "judge_down", "nested_delegation_refused", "own_tools_omitted", "parent_tools_used",
     "parent_tools_only", "tool_refuses_arguments", "approval_denied", "message", "continuation", "question",
@@ -36,7 +36,7 @@ class Outcome:
     usage: tuple[int, int] | None = None
     """Input and output tokens in the host's own totals at the end of the run; None if it has no totals."""
     structured: list[JsonObject] = field(default_factory=list[JsonObject])
-    """The reports that the host kept in addition to the results' texts."""
+    """The results that the host kept in addition to the results' texts."""
     errors: list[bool] = field(default_factory=list[bool])
     """For each call, whether the host marked its result as an error."""
     results: list[str] | None = None

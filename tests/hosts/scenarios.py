@@ -287,12 +287,12 @@ async def usage_counted(stage: Stage) -> None:
     assert played.outcome.usage == (read, written)
 
 
-async def report_kept(stage: Stage) -> None:
-    """The host keeps the whole report, or the error of a refused call, in addition to the text."""
-    (report,) = (await stage.play(task())).outcome.structured
-    assert report["results"][0]["summary"] == "The answer is 42."
-    assert report["results"][0]["status"] == "completed"
-    assert report["totals"]["child_usage"]["input_tokens"] == CHILD_TOKENS[0]
+async def result_kept(stage: Stage) -> None:
+    """The host keeps the result, or the error of a refused call, in addition to the text."""
+    (result,) = (await stage.play(task())).outcome.structured
+    assert result["results"][0]["report"] == "The answer is 42."
+    assert result["results"][0]["status"] == "completed"
+    assert result["totals"]["child_usage"]["input_tokens"] == CHILD_TOKENS[0]
     (refused,) = (await stage.play({"gaol": "Find the answer."})).outcome.structured
     assert (refused["error"]["code"], refused["error"]["field"]) == ("unknown_field", "gaol")
 
@@ -471,10 +471,10 @@ async def resume(stage: Stage) -> None:
         handle = await asyncio.to_thread(killed, delegator.settings.home, given, turns)
         world.own, world.calls = "read", [{"handle": handle}]
         lost = (await stage.run_again(delegator, world))[-1]
-        report = await delegator.resume(handle)
+        result = await delegator.resume(handle)
         text = (await stage.run_again(delegator, world))[-1]
     assert "was lost before it returned a result" in lost
-    assert report.all_pass
+    assert result.all_pass
     assert ": PASS" in text
     assert "You called write_file" in world.of("child")[0].texts[0]
 

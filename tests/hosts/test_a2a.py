@@ -162,7 +162,7 @@ async def test_the_question_of_a_child_needs_input_and_the_next_message_answers_
         assert state(await agents["ann"].task(asked.task_id)) == "input_required"
         first, *_, artifact, last = await agents["ann"].send("2", task_id=asked.task_id)
         assert (first.id, state(last)) == (asked.task_id, "completed"), said(last)
-        assert "B" in data(artifact.artifact)["summary"]
+        assert "B" in data(artifact.artifact)["report"]
 
 
 async def test_a_running_task_is_followed_sent_messages_and_canceled() -> None:

@@ -33,15 +33,15 @@ async def done(*script: Sequence[Any], task: Any = None, on_approval: Any = None
     given = Task.model_validate({"goal": "Do it.", **(task or {})})
     settings.setdefault("commands", "allow")
     async with Delegator(runner=runner(*script), on_approval=on_approval, **settings) as one:
-        report = await one.run(given)
-    assert report.error is None
-    return report.results[0]
+        result = await one.run(given)
+    assert result.error is None
+    return result.results[0]
 
 
 def said(result: TaskResult) -> list[Any]:
     """What came of each of the agent's requests."""
     assert result.error is None, result.error
-    return [json.loads(line) for line in result.summary.splitlines()]
+    return [json.loads(line) for line in result.report.splitlines()]
 
 
 async def verdict_on(*script: Sequence[Any], criteria: Sequence[Any], **settings: Any) -> Verdict:
@@ -62,7 +62,7 @@ async def test_what_an_agent_does_through_the_protocol_is_on_record() -> None:
     ]})  # fmt: skip
     assert result.verdict
     assert (result.verdict.verdict, result.verdict.receipts) == ("PASS", "partial")
-    assert result.summary.endswith("Wrote it.")
+    assert result.report.endswith("Wrote it.")
     assert result.receipts.tools == {"write_file": 1, "read_file": 1, "run_shell": 1}
     assert [artifact.path for artifact in result.artifacts] == ["notes.md"]
 
@@ -98,7 +98,7 @@ async def test_a_judge_gets_no_deed_from_an_agents_word() -> None:
 
 async def test_the_last_message_is_the_report() -> None:
     result = await done(["say", "I will look."], ["claim", "Looked", "read", {}], ["say", "a"], ["say", "b"])
-    assert result.summary == "a\nb"
+    assert result.report == "a\nb"
 
 
 async def test_the_session_is_in_the_workspace_and_has_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ async def test_an_agent_that_does_not_end_its_turn_fails(script: Script, status:
     assert message in result.error.message
     assert len(result.error.message) < 1_500
     if script[0][0] == "say":
-        assert result.summary == "half"
+        assert result.report == "half"
 
 
 HOSTILE = [
@@ -241,7 +241,7 @@ HOSTILE = [
 
 async def test_messages_that_nobody_expects_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
     result = await done(*(["send", line] for line in HOSTILE), ["write", "a", "real"], ["say", "done"])
-    assert result.summary.endswith("done")
+    assert result.report.endswith("done")
     assert result.error is None
     assert [record for record in caplog.records if record.name == "root"] == [], "the SDK logs tracebacks"
 
@@ -275,7 +275,7 @@ async def test_a_workspace_that_grows_too_large_ends_the_run() -> None:
 
 async def test_at_its_deadline_an_agent_is_asked_to_stop() -> None:
     result = await done(["say", "half of it"], ["write", "a", "b"], ["wait"], task={"timeout_seconds": 5})
-    assert (result.status, result.summary.splitlines()[0]) == ("timeout", "half of it")
+    assert (result.status, result.report.splitlines()[0]) == ("timeout", "half of it")
     assert {artifact.path for artifact in result.artifacts} == {"a", "cancelled"}
     assert (await done(["hang"], task={"timeout_seconds": 2})).status == "timeout"
 
@@ -307,7 +307,7 @@ async def test_a_cancel_ends_the_agent_and_its_terminals(tmp_path: Path) -> None
 
 async def test_a_terminal_that_is_left_ends_with_the_turn(tmp_path: Path) -> None:
     result = await done(["leave", "sleep 600"], ["say", "done"])
-    assert (result.status, result.summary, result.receipts.timeout) == ("completed", "done", 1)
+    assert (result.status, result.report, result.receipts.timeout) == ("completed", "done", 1)
 
 
 def test_the_command_runs_an_agent(tmp_path: Path) -> None:

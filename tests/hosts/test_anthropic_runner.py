@@ -58,8 +58,8 @@ def results(server: ModelServer) -> list[JsonObject]:
 async def receipts(delegator: Delegator, answers: Iterable[ToolAnswer]) -> list[Receipt]:
     """The recorded tool calls of the only child."""
     (answer,) = answers
-    assert answer.report
-    record = await delegator.records.read(answer.report.results[0].handle or "")
+    assert answer.result
+    record = await delegator.records.read(answer.result.results[0].handle or "")
     assert record
     return [Receipt.model_validate(one) for one in record["run"]["receipts"]]
 

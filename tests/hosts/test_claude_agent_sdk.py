@@ -136,8 +136,8 @@ async def test_a_child_uses_tools_with_every_form_of_schema(schema: Any) -> None
     look_up = sdk_tool("look_up", "Look up a word.", schema)(_look_up)
     client = calling(*(("look_up", {"word": word}) for word in ("tide", "nothing", 3)))
     async with Delegator(client=client, model=CHEAP, tools=claude_agent_sdk.child_tools([look_up])) as delegator:
-        report = await delegator.call(GOAL)
-        record = await delegator.records.read(report.results[0].handle or "")
+        result = await delegator.call(GOAL)
+        record = await delegator.records.read(result.results[0].handle or "")
         assert record
     found = [Receipt.model_validate(one) for one in record["run"]["receipts"]]
     assert [tool.name for tool in client.requests[0].tools] == ["look_up", "read_earlier_result"]

@@ -135,7 +135,7 @@ async def test_a_whole_agent_or_crew_works_in_the_workspace_with_its_own_tools(w
     assert (result.verdict.verdict, result.receipts.recorded) == ("PASS", True)
     assert (result.receipts.tools, result.receipts.error) == ({"save": 1}, 2)
     assert (result.usage.model_calls, result.usage.input_tokens) == (4, 4 * CHILD_TOKENS[0])
-    assert (result.summary, result.cost_usd) == ("All done.", None)
+    assert (result.report, result.cost_usd) == ("All done.", None)
     assert "Note it." in str(world.of("child")[0].texts)
 
 
@@ -149,7 +149,7 @@ async def test_a_crew_is_the_child_of_a_crew_s_call(world: World) -> None:
 async def test_agents_of_a_crew_work_one_after_the_other(world: World) -> None:
     world.child = lambda call: Reply("second" if "first" in call.last_text else "first")
     result = await result_of(crew(agent(world, []), agent(world, [], "closer")))
-    assert (result.summary, result.usage.model_calls) == ("second", 2)
+    assert (result.report, result.usage.model_calls) == ("second", 2)
 
 
 async def test_crews_that_run_at_once_keep_their_receipts_and_inputs_apart(world: World) -> None:
@@ -157,9 +157,9 @@ async def test_crews_that_run_at_once_keep_their_receipts_and_inputs_apart(world
     goals = [f"Note number {n} and keep {{braces}}." for n in range(3)]
     runner = crewai.child(crew(agent(world, [as_tool(save)]), description="{goal}"))
     async with delegating(runner=runner) as delegator:
-        report = await delegator.call({"tasks": [SAVING | {"goal": goal} for goal in goals]})
-    assert [result.receipts.tools for result in report.results] == [{"save": 1}] * 3
-    assert [result.verdict and result.verdict.verdict for result in report.results] == ["PASS"] * 3
+        run = await delegator.call({"tasks": [SAVING | {"goal": goal} for goal in goals]})
+    assert [result.receipts.tools for result in run.results] == [{"save": 1}] * 3
+    assert [result.verdict and result.verdict.verdict for result in run.results] == ["PASS"] * 3
     sent = {goal for call in world.of("child") for goal in goals if goal in str(call.texts)}
     assert sent == set(goals)
 
@@ -207,7 +207,7 @@ async def test_a_crew_whose_model_fails_or_is_cut_off_is_failed(world: World) ->
     world.child = answers(Reply("half a sen", stop="length"))
     cut = await result_of(crew(agent(world, [])))
     assert cut.error
-    assert (cut.error.code, cut.summary) == ("truncated", "half a sen")
+    assert (cut.error.code, cut.report) == ("truncated", "half a sen")
 
 
 async def test_what_crewai_does_not_tell_makes_receipts_prove_nothing(world: World) -> None:

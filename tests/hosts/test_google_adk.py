@@ -136,7 +136,7 @@ async def test_a_whole_agent_works_in_the_workspace_with_its_own_tools(world: Wo
     assert (result.verdict.verdict, result.receipts.recorded) == ("PASS", True)
     assert (result.receipts.tools, result.receipts.error) == ({"save": 1, "folder_in_state": 1}, 1)
     assert (result.usage.model_calls, result.usage.input_tokens) == (4, 4 * CHILD_TOKENS[0])
-    assert (result.summary, result.cost_usd) == ("All done.", None)
+    assert (result.report, result.cost_usd) == ("All done.", None)
 
 
 async def test_a_whole_agent_is_the_child_of_an_agent_s_call(world: World) -> None:
@@ -165,7 +165,7 @@ async def test_receipts_cover_agents_that_are_tools_and_those_that_are_handed_ov
     assert result.verdict
     assert result.verdict.verdict == "PASS"
     assert result.receipts.tools == {"helper": 1, "save": 1, "transfer_to_agent": 1}
-    assert (result.summary, result.usage.model_calls) == ("The closer reports.", 5)
+    assert (result.report, result.usage.model_calls) == ("The closer reports.", 5)
 
 
 async def test_a_workflow_is_a_child_whose_last_output_is_the_report(world: World) -> None:
@@ -173,7 +173,7 @@ async def test_a_workflow_is_a_child_whose_last_output_is_the_report(world: Worl
     first, second = agent(world, name="first"), agent(world, name="second")
     workflow = Workflow(name="row", edges=[(START, first), (first, second)])
     result = await result_of(workflow)
-    assert (result.summary, result.usage.model_calls, result.receipts.recorded) == ("second", 2, True)
+    assert (result.report, result.usage.model_calls, result.receipts.recorded) == ("second", 2, True)
 
 
 async def test_an_app_s_plugins_run_for_its_child(world: World) -> None:
@@ -244,9 +244,9 @@ async def test_a_whole_agent_ends_within_its_limits(world: World) -> None:
 async def test_whole_agents_that_run_at_once_keep_their_receipts_apart(world: World) -> None:
     world.child = lambda call: Reply("ok") if call.tool_results else Reply(tool_calls=(("save", {"text": "tide"}),))
     async with whole(agent(world, [save])) as delegator:
-        report = await delegator.call({"tasks": [SAVING] * 3})
-    assert [result.receipts.tools for result in report.results] == [{"save": 1}] * 3
-    assert [result.verdict and result.verdict.verdict for result in report.results] == ["PASS"] * 3
+        run = await delegator.call({"tasks": [SAVING] * 3})
+    assert [result.receipts.tools for result in run.results] == [{"save": 1}] * 3
+    assert [result.verdict and result.verdict.verdict for result in run.results] == ["PASS"] * 3
 
 
 async def test_a_whole_agent_that_fails_or_is_cut_off_is_failed(world: World) -> None:
@@ -262,7 +262,7 @@ async def test_a_whole_agent_that_fails_or_is_cut_off_is_failed(world: World) ->
     world.child = answers(Reply("half a sen", stop="length"))
     cut = await result_of(agent(world))
     assert cut.error
-    assert (cut.error.code, cut.summary) == ("truncated", "half a sen")
+    assert (cut.error.code, cut.report) == ("truncated", "half a sen")
 
 
 async def test_a_task_can_t_restrict_the_tools_of_a_whole_agent(world: World) -> None:

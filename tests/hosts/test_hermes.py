@@ -31,7 +31,7 @@ from delegate import Delegator
 from delegate.child.command import CommandRunner
 from delegate.hosts import hermes
 from delegate.hosts.hermes import OWN_NAME, terminal
-from delegate.types import ErrorDetail, Report, TaskResult
+from delegate.types import ErrorDetail, RunResult, TaskResult
 from delegate.types.errors import ConfigError
 from tests.hosts.drivers.hermes import HOME, PLUGIN, Parent, parent_at, plug_in, tokens_of
 from tests.hosts.world import JUDGE, PARENT, WORKER
@@ -126,8 +126,8 @@ async def test_a_result_has_the_fields_of_hermes_and_the_judge_s_reasons(keys: A
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     answer = result(server)
-    assert next(iter(answer)) == "report"
-    assert "\ntask 1: PASS" in answer["report"]
+    assert next(iter(answer)) == "text"
+    assert "\ntask 1: PASS" in answer["text"]
     (entry,) = answer["results"]
     assert entry["judge"]["verdict"] == "PASS"
     assert entry["judge"]["reasoning"]
@@ -210,7 +210,7 @@ async def test_with_a_grant_delegate_task_itself_is_taken_over(keys: Any) -> Non
         assert registry.get_schema(OWN_NAME) is None
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert "\ntask 1: FAIL" in result(server)["report"]
+    assert "\ntask 1: FAIL" in result(server)["text"]
 
 
 @pytest.mark.usefixtures("own_delegate_task")
@@ -276,7 +276,7 @@ async def test_three_agents_of_hermes_run_in_parallel_with_receipts(keys: Any, m
         with parent_at(server.openai_url, "marking") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
     answer = result(server)
-    heads = [line.split(",")[0] for line in answer["report"].splitlines()[1:4]]
+    heads = [line.split(",")[0] for line in answer["text"].splitlines()[1:4]]
     assert heads == [f"task {n}: PASS (proven)" for n in (1, 2, 3)]
     traces = [[(call["tool"], call["status"]) for call in entry["tool_trace"]] for entry in answer["results"]]
     assert traces == [[("mark", "ok")]] * 3
@@ -376,7 +376,7 @@ async def test_an_agent_of_hermes_works_in_the_task_s_workspace(keys: Any) -> No
         hermes_children(server)
         with parent_at(server.openai_url, "file") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert "\ntask 1: PASS (proven)" in result(server)["report"]
+    assert "\ntask 1: PASS (proven)" in result(server)["text"]
 
 
 # ----------------------------------------------------------------------------------------------------------- interrupts
@@ -428,10 +428,10 @@ async def test_a_child_uses_the_configured_tools_that_its_parent_has(keys: Any, 
         plug_in(None, plugin={"child_tools": ["mark"], "settings": {"model": WORKER}})
         with parent_at(server.openai_url, "marking") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: PASS" in result(server)["report"]
+        assert "\ntask 1: PASS" in result(server)["text"]
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: FAIL" in result(server)["report"]
+        assert "\ntask 1: FAIL" in result(server)["text"]
     assert marks == ["done"]
 
 
@@ -450,9 +450,9 @@ async def test_the_judge_selected_in_hermes_is_called_through_hermes() -> None:
         keyless(server, selected_judge="selected-judge-7b", children="hermes")
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    report = result(server)["report"]
-    assert "\ntask 1: PASS (seen)" in report
-    assert "- judge: selected-judge-7b" in report
+    text = result(server)["text"]
+    assert "\ntask 1: PASS (seen)" in text
+    assert "- judge: selected-judge-7b" in text
     assert [call.model for call in server.calls if call.api == "chat" and is_judge(call)] == ["selected-judge-7b"]
 
 
@@ -462,7 +462,7 @@ async def test_children_may_have_a_key_and_the_selected_judge_none(keys: Any) ->
         keyless(server, selected_judge="selected-judge-7b", settings={"model": WORKER})
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-    assert "- judge: selected-judge-7b" in result(server)["report"]
+    assert "- judge: selected-judge-7b" in result(server)["text"]
     assert {call.model for call in server.calls if call.api == "chat"} == {PARENT, WORKER, "selected-judge-7b"}
 
 
@@ -498,9 +498,9 @@ async def test_without_a_key_hermes_s_provider_runs_children_and_judges(children
         with closing(database), parent_at(server.openai_url, session_db=database) as agent:
             session = (await asyncio.to_thread(agent.run_conversation, "Find it out."))["session_id"]
             counted = tokens_of(session, database)
-        report = result(server)["report"]
-    assert "\ntask 1: PASS (seen)" in report
-    assert f"- judge: {PARENT}" in report
+        text = result(server)["text"]
+    assert "\ntask 1: PASS (seen)" in text
+    assert f"- judge: {PARENT}" in text
     own = 20, 10  # of the parent's two calls
     assert counted == (own[0] + 1_000 + 500, own[1] + 100 + 50)
 
@@ -518,9 +518,9 @@ async def test_a_child_whose_model_hermes_calls_uses_its_tools() -> None:
         keyless(server)
         with parent_at(server.openai_url, model="model-of-this-session") as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        report = result(server)["report"]
-    assert "\ntask 1: PASS (proven)" in report
-    assert "child's model: model-of-this-session" in report
+        text = result(server)["text"]
+    assert "\ntask 1: PASS (proven)" in text
+    assert "child's model: model-of-this-session" in text
     assert {call.model for call in server.calls if call.api == "chat"} == {"model-of-this-session"}
 
 
@@ -529,7 +529,7 @@ async def test_the_selected_judge_may_be_the_parent_s_model() -> None:
         keyless(server, selected_judge=PARENT)
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: PASS (seen)" in result(server)["report"]
+        assert "\ntask 1: PASS (seen)" in result(server)["text"]
 
 
 async def test_a_judge_called_through_hermes_needs_a_quote_that_is_there() -> None:
@@ -537,7 +537,7 @@ async def test_a_judge_called_through_hermes_needs_a_quote_that_is_there() -> No
         keyless(server)
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: FAIL" in result(server)["report"]
+        assert "\ntask 1: FAIL" in result(server)["text"]
 
 
 async def test_hermes_s_provider_may_refuse_the_format_of_replies() -> None:
@@ -550,7 +550,7 @@ async def test_hermes_s_provider_may_refuse_the_format_of_replies() -> None:
         keyless(server)
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: PASS (seen)" in result(server)["report"]
+        assert "\ntask 1: PASS (seen)" in result(server)["text"]
     asked = [call for call in server.calls if call.api == "chat" and is_judge(call)]
     assert [call.wants_json for call in asked] == [True, False]
     assert '"answers"' in asked[-1].last_text
@@ -561,8 +561,8 @@ async def test_the_parent_s_model_does_not_judge_above_the_highest_tier() -> Non
         keyless(server, children="hermes", settings={"max_tier": "parent-1"})
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        report = result(server)["report"]
-    assert "no_eligible_judge" in report
+        text = result(server)["text"]
+    assert "no_eligible_judge" in text
     assert not [call for call in server.calls if call.api == "chat" and is_judge(call)]
 
 
@@ -573,7 +573,7 @@ async def test_a_judge_that_has_a_key_comes_before_hermes_s_provider(monkeypatch
         keyless(server, children="hermes")
         with parent_at(server.openai_url, model=JUDGE) as agent:  # the cheapest of all
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "\ntask 1: PASS (seen)" in result(server)["report"]
+        assert "\ntask 1: PASS (seen)" in result(server)["text"]
     assert [call.api for call in server.calls if call.api != "models" and is_judge(call)] == ["messages"]
 
 
@@ -582,7 +582,7 @@ async def test_a_judge_named_in_the_settings_is_not_replaced_by_hermes_s() -> No
         keyless(server, selected_judge="selected-judge-7b", settings={"judge_model": JUDGE})
         with parent_at(server.openai_url) as agent:
             await asyncio.to_thread(agent.run_conversation, "Find it out.")
-        assert "no_eligible_judge" in result(server)["report"]
+        assert "no_eligible_judge" in result(server)["text"]
 
 
 def test_hermes_lists_the_judge_among_its_auxiliary_models() -> None:
@@ -698,14 +698,14 @@ async def test_the_terminal_shows_the_verdicts_as_one_line(tmp_path: Path) -> No
 
 
 def test_the_line_says_what_has_no_verdict_and_what_was_refused() -> None:
-    unjudged = [TaskResult(verdict=None, task_index=n, status="completed", summary="Done.") for n in range(2)]
-    assert terminal.summary(Report(results=tuple(unjudged[:1]))) == "no verdicts; task 1 had no criteria, completed"
+    unjudged = [TaskResult(verdict=None, task_index=n, status="completed", report="Done.") for n in range(2)]
+    assert terminal.summary(RunResult(results=tuple(unjudged[:1]))) == "no verdicts; task 1 had no criteria, completed"
     assert (
-        terminal.summary(Report(results=tuple(unjudged)))
+        terminal.summary(RunResult(results=tuple(unjudged)))
         == "no verdicts; task 1 had no criteria, completed; task 2 had no criteria, completed"
     )
     error = ErrorDetail(code="too_many_tasks", message="the call has 4 tasks", hint="send at most 3")
-    assert terminal.summary(Report(error=error)) == "refused, too_many_tasks: the call has 4 tasks"
+    assert terminal.summary(RunResult(error=error)) == "refused, too_many_tasks: the call has 4 tasks"
 
 
 def _hermes(*arguments: str, terminal: bool, home: Path) -> str:

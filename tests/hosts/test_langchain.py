@@ -214,8 +214,8 @@ async def test_a_tool_that_fails_leaves_a_receipt_with_the_error(world: World) -
 
     world.child = child_that_calls("broken", {})
     async with delegating([broken]) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].receipts.error == 1
+        result = await delegator.call(TASK)
+    assert result.results[0].receipts.error == 1
     assert "it broke" in world.of("child")[-1].tool_results[0]
 
 
@@ -261,33 +261,33 @@ async def test_messages_of_a_graph_are_not_streamed_as_the_parent_s(world: World
 async def test_a_graph_uses_the_built_in_tools_in_its_workspace(world: World, client: httpx.AsyncClient) -> None:
     world.child = child_that_calls("write_file", {"path": "answer.txt", "content": "42"})
     async with graph_children(world, client) as delegator:
-        report = await delegator.call(TASK)
-    assert [artifact.path for artifact in report.results[0].artifacts] == ["answer.txt"]
-    assert report.results[0].receipts.tools == {"write_file": 1}
+        result = await delegator.call(TASK)
+    assert [artifact.path for artifact in result.results[0].artifacts] == ["answer.txt"]
+    assert result.results[0].receipts.tools == {"write_file": 1}
 
 
 async def test_a_refused_call_of_a_graph_leaves_a_receipt(world: World, client: httpx.AsyncClient) -> None:
     world.child = child_that_calls("read_file", {"path": "../../secret"})
     async with graph_children(world, client) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "completed"
-    assert report.results[0].receipts.ok == 0
-    assert report.results[0].receipts.total == 1
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "completed"
+    assert result.results[0].receipts.ok == 0
+    assert result.results[0].receipts.total == 1
 
 
 async def test_a_graph_ends_after_its_steps(world: World, client: httpx.AsyncClient) -> None:
     world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),))
     async with graph_children(world, client, [multiply], max_steps=2) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "max_steps"
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "max_steps"
     assert len(world.of("child")) == 2
 
 
 async def test_a_graph_ends_when_its_tokens_are_used_up(world: World, client: httpx.AsyncClient) -> None:
     world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),))
     async with graph_children(world, client, [multiply], max_tokens=1_500) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "budget_exceeded"
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "budget_exceeded"
     assert len(world.of("child")) == 2
 
 
@@ -300,8 +300,8 @@ async def test_a_graph_that_is_stopped_keeps_its_receipts(world: World, client: 
     world.child = lambda call: Reply(tool_calls=(("multiply", {"a": 6, "b": 7}), ("forever", {})))
     endless = StructuredTool.from_function(coroutine=forever)
     async with graph_children(world, client, [multiply, endless], timeout_seconds=0.5) as delegator:
-        report = await delegator.call(TASK)
-    (result,) = report.results
+        run = await delegator.call(TASK)
+    (result,) = run.results
     assert result.status == "timeout"
     assert (result.receipts.ok, result.receipts.timeout) == (1, 1)
     assert result.usage.input_tokens == CHILD_TOKENS[0]
@@ -315,19 +315,19 @@ async def test_a_graph_whose_tool_asks_a_person_fails(world: World, client: http
 
     world.child = child_that_calls("approve", {})
     async with graph_children(world, client, [approve]) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].error
-    assert report.results[0].error.code == "needs_a_person"
+        result = await delegator.call(TASK)
+    assert result.results[0].error
+    assert result.results[0].error.code == "needs_a_person"
 
 
 async def test_a_whole_graph_works_in_the_workspace_with_its_own_tools(world: World, client: httpx.AsyncClient) -> None:
     world.child = child_that_calls("save", {"text": "tide"})
     graph: Any = create_agent(chat_model(world, WORKER, client), [save])
     async with delegating(runner=langchain.child(graph)) as delegator:
-        report = await delegator.call(SAVING)
+        result = await delegator.call(SAVING)
         narrowed = await delegator.run(Task(goal="Find the answer.", tools=("read_file",)))
-    assert report.results[0].verdict
-    assert (report.results[0].verdict.verdict, report.results[0].receipts.tools) == ("PASS", {"save": 1})
+    assert result.results[0].verdict
+    assert (result.results[0].verdict.verdict, result.results[0].receipts.tools) == ("PASS", {"save": 1})
     with pytest.raises(ConfigError, match=r"child\(graph\)"):
         langchain.runner(graph)
     assert narrowed.results[0].error
@@ -337,5 +337,5 @@ async def test_a_whole_graph_works_in_the_workspace_with_its_own_tools(world: Wo
 async def test_a_graph_whose_model_fails_is_failed(world: World, client: httpx.AsyncClient) -> None:
     world.child = lambda call: Fault(400)
     async with graph_children(world, client) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "failed"
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "failed"

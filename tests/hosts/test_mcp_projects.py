@@ -68,8 +68,8 @@ async def names(job: Job) -> str:
 
 async def delegated(project: Project, child: Any) -> TaskResult:
     async with Delegator(runner=child) as delegator:
-        report = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
-    (result,) = report.results
+        run = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
+    (result,) = run.results
     return result
 
 
@@ -82,9 +82,9 @@ async def test_children_see_uncommitted_changes_and_the_checkout_stays(tmp_path:
     before = git(repository, "status", "--porcelain"), git(repository, "for-each-ref"), git(repository, "stash", "list")
     project = await project_of(tmp_path, uri(repository))
     async with Delegator(runner=child) as delegator:
-        report = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
-        (result,) = report.results
-        assert f"- to take the changes over: {result.take_over}" in delegator.render(report)
+        run = await delegator.call({"goal": "g"}, parent=Parent(workspace=project.workspace))
+        (result,) = run.results
+        assert f"- to take the changes over: {result.take_over}" in delegator.render(run)
     assert result.report == ".git .gitignore a.txt b.txt new.txt"
     assert before == (
         git(repository, "status", "--porcelain"),
@@ -311,8 +311,8 @@ async def test_what_criteria_name_by_relative_paths_is_meant_from_the_working_fo
     ]
     async with Delegator(runner=in_package, commands="allow", judge_model="none") as delegator:
         call = {"goal": "g", "context": "c", "acceptance_criteria": criteria}
-        report = await delegator.call(call, parent=Parent(workspace=project.workspace))
-        (result,) = report.results
+        run = await delegator.call(call, parent=Parent(workspace=project.workspace))
+        (result,) = run.results
         record = await delegator.records.read(str(result.handle))
     assert record
     assert "given in the folder packages/web [a]* !# of the workspace" in record["task"]["context"]
@@ -438,9 +438,9 @@ async def test_the_operators_folder_wins_over_what_a_client_names(tmp_path: Path
 
 async def test_a_call_can_name_no_workspace(repository: Path) -> None:
     async with Delegator(runner=names) as delegator:
-        report = await delegator.call({"goal": "g", "workspace": str(repository)}, parent=Parent())
-    assert report.error
-    assert report.error.code == "unknown_field"
+        result = await delegator.call({"goal": "g", "workspace": str(repository)}, parent=Parent())
+    assert result.error
+    assert result.error.code == "unknown_field"
 
 
 @pytest.mark.parametrize("text", ["", "home", "fresh:/tmp", "shared:/no/such/folder", "worktree :/tmp"])

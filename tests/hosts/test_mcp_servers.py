@@ -60,10 +60,10 @@ async def delegating(client: Scripted, servers: JsonObject, **options: Any) -> A
         yield delegator
 
 
-async def receipts_of(delegator: Delegator, report: RunResult) -> list[list[JsonObject]]:
+async def receipts_of(delegator: Delegator, run: RunResult) -> list[list[JsonObject]]:
     """The receipts of each task."""
-    assert report.error is None, report.error
-    records = [await delegator.records.read(result.handle or "") for result in report.results]
+    assert run.error is None, run.error
+    records = [await delegator.records.read(result.handle or "") for result in run.results]
     return [record["run"]["receipts"] for record in records if record is not None]
 
 
@@ -98,8 +98,8 @@ async def test_every_call_is_a_receipt_under_the_servers_name_and_the_server_end
 async def test_a_receipt_criterion_names_a_tool_of_a_server(log: Path) -> None:
     criterion = {"kind": "receipt", "calls": [{"tool": "things.add", "args": {"a": 1}}]}
     async with delegating(calling(("things__add", {"a": 1, "b": 2})), {"things": stdio(log)}) as delegator:
-        report = await delegator.run(Task(goal="Add.", acceptance_criteria=[criterion]))  # pyright: ignore[reportArgumentType]
-    verdict = report.results[0].verdict
+        result = await delegator.run(Task(goal="Add.", acceptance_criteria=[criterion]))  # pyright: ignore[reportArgumentType]
+    verdict = result.results[0].verdict
     assert verdict is not None
     assert verdict.verdict == "PASS"
 
@@ -158,8 +158,8 @@ async def test_a_call_that_never_ends_is_cut_and_canceled_on_the_server(log: Pat
 
 async def test_the_childs_own_deadline_ends_its_call_and_the_server(log: Path) -> None:
     async with delegating(calling(("things__forever", {})), {"things": stdio(log)}) as delegator:
-        report = await delegator.run(Task(goal="Wait.", timeout_seconds=1))
-    assert report.results[0].status == "timeout"
+        result = await delegator.run(Task(goal="Wait.", timeout_seconds=1))
+    assert result.results[0].status == "timeout"
     assert "cancelled" in lines(log)
     assert all(map(ended, starts(log)))
 
@@ -225,8 +225,8 @@ async def test_three_children_of_a_run_share_one_server(log: Path) -> None:
         return Scripted.call("things__add", a=1, b=2)
 
     async with delegating(Scripted(answer), {"things": stdio(log)}) as delegator:
-        report = await delegator.run(*(Task(goal=f"Add {n}.") for n in range(3)))
-        receipts = await receipts_of(delegator, report)
+        result = await delegator.run(*(Task(goal=f"Add {n}.") for n in range(3)))
+        receipts = await receipts_of(delegator, result)
     assert [[one["output"] for one in each] for each in receipts] == [["3"]] * 3
     assert len(starts(log)) == 1
 
@@ -255,8 +255,8 @@ async def test_a_delegator_that_is_closed_ends_its_servers(log: Path) -> None:
 def test_a_synchronous_call_ends_its_server_too(log: Path) -> None:
     delegator = Delegator(client=calling(("things__add", {"a": 1, "b": 2})), mcp_servers={"things": stdio(log)})
     try:
-        report = delegator.run_sync(Task(goal="Add."), parent=Parent(run_id="a session"))
-        assert report.results[0].status == "completed"
+        result = delegator.run_sync(Task(goal="Add."), parent=Parent(run_id="a session"))
+        assert result.results[0].status == "completed"
     finally:
         delegator.close()
     assert all(map(ended, starts(log)))
@@ -269,8 +269,8 @@ async def offered(servers: JsonObject, *tasks: Task, **options: Any) -> list[set
     """The tools of servers that each child's model is offered."""
     client = Scripted(lambda request: "I am done.")
     async with delegating(client, servers, **options) as delegator:
-        report = await delegator.run(*tasks)
-    assert report.error is None, report.error
+        result = await delegator.run(*tasks)
+    assert result.error is None, result.error
     return [{tool.name for tool in request.tools if "__" in tool.name} for request in client.requests]
 
 
@@ -286,8 +286,8 @@ async def test_settings_and_tasks_narrow_the_tools(log: Path) -> None:
 async def test_a_child_calls_no_tool_that_its_task_leaves_out(log: Path) -> None:
     client = calling(("things__add", {"a": 1, "b": 2}))
     async with delegating(client, {"things": stdio(log)}) as delegator:
-        report = await delegator.run(Task(goal="Look.", tools=("things.look",)))
-        (receipts,) = await receipts_of(delegator, report)
+        result = await delegator.run(Task(goal="Look.", tools=("things.look",)))
+        (receipts,) = await receipts_of(delegator, result)
     assert [one["status"] for one in receipts] == ["error"]
     assert "call add" not in lines(log)
 
@@ -295,10 +295,10 @@ async def test_a_child_calls_no_tool_that_its_task_leaves_out(log: Path) -> None
 async def test_a_tool_that_its_server_lacks_is_refused_before_anything_is_spent(log: Path) -> None:
     client = Scripted(lambda request: "I am done.")
     async with delegating(client, {"things": stdio(log)}) as delegator:
-        report = await delegator.run(Task(goal="Look."), Task(goal="Look.", tools=("things.looks",)))
-    assert report.error is not None
-    assert (report.error.code, report.error.field, client.requests) == ("unknown_tool", "tasks[1].tools[0]", [])
-    assert "`things.look`" in (report.error.hint or "")
+        result = await delegator.run(Task(goal="Look."), Task(goal="Look.", tools=("things.looks",)))
+    assert result.error is not None
+    assert (result.error.code, result.error.field, client.requests) == ("unknown_tool", "tasks[1].tools[0]", [])
+    assert "`things.look`" in (result.error.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -314,11 +314,11 @@ async def test_a_tool_that_its_server_lacks_is_refused_before_anything_is_spent(
 async def test_a_server_that_cannot_be_used_refuses_the_call(fields: JsonObject, why: str) -> None:
     client = Scripted(lambda request: "I am done.")
     async with delegating(client, {"things": fields}) as delegator:
-        report = await delegator.run(Task(goal="Look."))
-    assert report.error is not None
-    assert (report.error.code, client.requests) == ("mcp_server", [])
-    assert why in report.error.message
-    assert "[mcp_servers.things]" in (report.error.hint or "")
+        result = await delegator.run(Task(goal="Look."))
+    assert result.error is not None
+    assert (result.error.code, client.requests) == ("mcp_server", [])
+    assert why in result.error.message
+    assert "[mcp_servers.things]" in (result.error.hint or "")
 
 
 async def test_the_policy_asks_for_calls_whatever_the_server_says_of_itself(log: Path) -> None:
@@ -447,8 +447,8 @@ async def test_three_children_research_with_a_pair_of_servers_of_the_sdk(tmp_pat
         return f"I read {name}." if len(texts) > 1 else Scripted.call("files__read", name=name)
 
     async with delegating(Scripted(answer), servers) as delegator:
-        report = await delegator.run(*(Task(goal=f"How many employees has company {n}?") for n in range(3)))
-        receipts = await receipts_of(delegator, report)
+        result = await delegator.run(*(Task(goal=f"How many employees has company {n}?") for n in range(3)))
+        receipts = await receipts_of(delegator, result)
     for n, (found, read) in enumerate(receipts):
         pages_found = [f"page{page:03}.txt" for page in range(n, 200, 3)]
         assert (found["tool"], found["output"].splitlines()) == ("web.search", pages_found)
@@ -461,8 +461,8 @@ async def test_three_children_research_with_a_pair_of_servers_of_the_sdk(tmp_pat
 async def test_a_servers_tool_searches_the_web_under_that_name(log: Path) -> None:
     servers, client = {"things": stdio(log)}, calling(("search_web", {"a": 1, "b": 2}))
     async with delegating(client, servers, web_search="things.add") as delegator:
-        report = await delegator.run(Task(goal="Search.", tools=["search_web"]))
-        (receipts,) = await receipts_of(delegator, report)
+        result = await delegator.run(Task(goal="Search.", tools=["search_web"]))
+        (receipts,) = await receipts_of(delegator, result)
     assert [(one["tool"], one["status"], one["output"]) for one in receipts] == [
         ("search_web", "ok", "searched by things.add\n\n3")
     ]
@@ -479,9 +479,9 @@ async def test_the_policy_applies_to_a_search_by_a_server(log: Path) -> None:
 
 async def test_a_search_that_the_server_does_not_have_is_said(log: Path) -> None:
     async with delegating(calling(), {"things": stdio(log)}, web_search="things.find") as delegator:
-        report = await delegator.run(Task(goal="Search."))
-    assert report.error is not None
-    assert "it offers no tool 'find', which `web_search` names" in report.error.message
+        result = await delegator.run(Task(goal="Search."))
+    assert result.error is not None
+    assert "it offers no tool 'find', which `web_search` names" in result.error.message
 
 
 async def test_a_host_tool_of_that_name_is_refused(log: Path) -> None:

@@ -33,7 +33,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from pydantic import BaseModel
 
 import delegate
-from delegate import ConfigError, Delegator, Report, Task, TaskResult, Tool
+from delegate import ConfigError, Delegator, Task, TaskResult, Tool
 from delegate.hosts import openai_agents
 from delegate.models.providers.scripted import Scripted
 from delegate.types import JsonObject, Receipt
@@ -80,15 +80,15 @@ def texts(result: RunResult) -> list[str]:
     return [str(item.output) for item in result.new_items if isinstance(item, ToolCallOutputItem)]
 
 
-def reports(result: RunResult) -> list[Report]:
+def returned(result: RunResult) -> list[delegate.RunResult]:
     outputs = [item for item in result.new_items if isinstance(item, ToolCallOutputItem)]
-    return [Report.model_validate(item.custom_data["report"]) for item in outputs if item.custom_data]
+    return [delegate.RunResult.model_validate(item.custom_data["result"]) for item in outputs if item.custom_data]
 
 
 async def receipts(delegator: Delegator, result: RunResult) -> list[Receipt]:
     """The recorded tool calls of the only child."""
-    (report,) = reports(result)
-    record = await delegator.records.read(report.results[0].handle or "")
+    (run,) = returned(result)
+    record = await delegator.records.read(run.results[0].handle or "")
     assert record
     return [Receipt.model_validate(one) for one in record["run"]["receipts"]]
 
@@ -134,7 +134,7 @@ async def test_children_end_within_the_timeout_of_the_tool() -> None:
         agent.tools[0].timeout_seconds = 1  # pyright: ignore[reportAttributeAccessIssue]
         result = await Runner.run(agent, "go")
     assert "timed out" not in texts(result)[0]
-    assert [one.status for one in reports(result)[0].results] == ["timeout"]
+    assert [one.status for one in returned(result)[0].results] == ["timeout"]
 
 
 async def test_traces_without_sensitive_data_have_no_text_of_children(spans: SpanRecorder) -> None:
@@ -209,18 +209,18 @@ def child(model: ScriptedModel) -> Agent[Any]:
     return Agent(name="child", model=model)
 
 
-async def with_runner(model: ScriptedModel, *tools: FunctionTool, **options: Any) -> tuple[Report, list[Receipt]]:
-    """The report and receipts of one task that an agent with this model does, with these tools of its parent."""
+async def with_runner(model: ScriptedModel, *tools: FunctionTool, **options: Any) -> tuple[delegate.RunResult, list[Receipt]]:
+    """The result and receipts of one task that an agent with this model does, with these tools of its parent."""
     options = {"tools": openai_agents.child_tools(tools)} | options if tools else options
     async with Delegator(runner=openai_agents.runner(child(model)), **options) as delegator:
         result = await Runner.run(lead(delegator, *tools), "go", context="the context of the run")
-        return reports(result)[0], await receipts(delegator, result)
+        return returned(result)[0], await receipts(delegator, result)
 
 
 async def test_an_agent_uses_the_parent_s_tool_with_receipts_and_usage() -> None:
-    report, (receipt,) = await with_runner(scripted([("look_up", {"word": "tide"})]), look_up)
-    (result,) = report.results
-    assert (result.status, result.summary, result.receipts.recorded) == ("completed", "All done.", True)
+    run, (receipt,) = await with_runner(scripted([("look_up", {"word": "tide"})]), look_up)
+    (result,) = run.results
+    assert (result.status, result.report, result.receipts.recorded) == ("completed", "All done.", True)
     assert (receipt.tool, receipt.args, receipt.status) == ("look_up", {"word": "tide"}, "ok")
     assert receipt.output == "tide: the context of the run"
     assert (result.usage.model_calls, result.usage.input_tokens, result.usage.output_tokens) == (2, 20, 10)
@@ -235,8 +235,8 @@ async def test_an_agent_gets_the_whole_task() -> None:
 
 async def test_an_agent_can_use_the_built_in_tools() -> None:
     calls = [("write_file", {"path": "a.txt", "content": "tide"}), ("read_file", {"path": "b.txt"})]
-    report, recorded = await with_runner(scripted(calls))
-    assert [artifact.path for artifact in report.results[0].artifacts] == ["a.txt"]
+    run, recorded = await with_runner(scripted(calls))
+    assert [artifact.path for artifact in run.results[0].artifacts] == ["a.txt"]
     assert [(receipt.tool, receipt.status) for receipt in recorded] == [("write_file", "ok"), ("read_file", "error")]
 
 
@@ -247,15 +247,15 @@ async def test_a_tool_of_an_agent_that_fails_leaves_a_receipt() -> None:
 
 
 async def test_an_agent_may_call_a_tool_that_does_not_exist() -> None:
-    report, recorded = await with_runner(scripted([("delegate_task", GOAL)]))
-    assert (report.results[0].status, recorded) == ("completed", [])
+    run, recorded = await with_runner(scripted([("delegate_task", GOAL)]))
+    assert (run.results[0].status, recorded) == ("completed", [])
 
 
 async def test_a_guardrail_applies_to_an_agent() -> None:
     called: list[str] = []
     model = scripted([("erase", {})])
-    report, _ = await with_runner(model, erasing(called, tool_input_guardrails=[ToolInputGuardrail(_reject)]))
-    assert (report.results[0].status, called) == ("completed", [])
+    run, _ = await with_runner(model, erasing(called, tool_input_guardrails=[ToolInputGuardrail(_reject)]))
+    assert (run.results[0].status, called) == ("completed", [])
     assert model.last_call
     assert "not today" in str(model.last_call.input)
 
@@ -267,22 +267,22 @@ async def _always_fine(*_: Any) -> bool:
 @pytest.mark.parametrize("approval", [True, _always_fine], ids=["always", "by a policy"])
 async def test_a_tool_that_may_need_approval_ends_an_agent(approval: Any) -> None:
     called: list[str] = []
-    report, _ = await with_runner(scripted([("erase", {})]), erasing(called, needs_approval=approval))
-    (result,) = report.results
+    run, _ = await with_runner(scripted([("erase", {})]), erasing(called, needs_approval=approval))
+    (result,) = run.results
     assert result.error
     assert (result.status, result.error.code, called) == ("failed", "needs_approval", [])
 
 
 async def test_an_agent_ends_after_its_steps() -> None:
     model = scripted(*[[("look_up", {"word": "tide"})] for _ in range(5)])
-    report, recorded = await with_runner(model, look_up, max_steps=2)
-    assert (report.results[0].status, len(recorded)) == ("max_steps", 2)
+    run, recorded = await with_runner(model, look_up, max_steps=2)
+    assert (run.results[0].status, len(recorded)) == ("max_steps", 2)
 
 
 async def test_an_agent_stops_when_no_model_call_is_left() -> None:
     model = scripted(*[[("look_up", {"word": "tide"})] for _ in range(5)])
-    report, _ = await with_runner(model, look_up, max_run_model_calls=2)
-    assert (report.results[0].status, len(model.calls)) == ("budget_exceeded", 2)
+    run, _ = await with_runner(model, look_up, max_run_model_calls=2)
+    assert (run.results[0].status, len(model.calls)) == ("budget_exceeded", 2)
 
 
 async def test_the_tools_of_an_agent_that_timed_out_end_before_its_result() -> None:
@@ -298,12 +298,12 @@ async def test_the_tools_of_an_agent_that_timed_out_end_before_its_result() -> N
             ended.append("the tool")
         return ""
 
-    async def play(seconds: float) -> tuple[Report, list[Receipt]]:
+    async def play(seconds: float) -> tuple[delegate.RunResult, list[Receipt]]:
         ended.clear()
         return await with_runner(scripted([("wait_forever", {})]), wait_forever, timeout_seconds=seconds)
 
-    report, (receipt,) = await in_time(play, lambda played: bool(played[1]))
-    (result,) = report.results
+    run, (receipt,) = await in_time(play, lambda played: bool(played[1]))
+    (result,) = run.results
     assert (result.status, receipt.status, ended) == ("timeout", "timeout", ["the tool"])
     assert result.usage.model_calls == 1
 
@@ -322,8 +322,8 @@ async def test_an_agent_makes_calls_that_must_not_overlap_in_sequence() -> None:
     tools = [Tool("write", "Write.", {"type": "object", "properties": {}}, write, parallel=False)]
     runner = openai_agents.runner(child(scripted([("write", {}), ("write", {})])))
     async with Delegator(runner=runner, tools=tools) as delegator:
-        report = await delegator.call(GOAL)
-    assert (report.results[0].receipts.ok, most) == (2, 1)
+        result = await delegator.call(GOAL)
+    assert (result.results[0].receipts.ok, most) == (2, 1)
 
 
 async def test_an_agent_keeps_its_model_if_the_parent_s_run_sets_another() -> None:

@@ -84,8 +84,8 @@ async def test_unknown_fields_with_special_names_are_refused(
 ) -> None:
     world.calls = [{**TASK, name: {}}]
     async with delegating() as delegator:
-        (report,) = (await observed(parent_of(client, delegator))).structured
-    assert report["error"]["code"] == "unknown_field"
+        (run,) = (await observed(parent_of(client, delegator))).structured
+    assert run["error"]["code"] == "unknown_field"
 
 
 async def test_it_works_in_a_sync_run(world: World) -> None:
@@ -109,8 +109,8 @@ async def test_arguments_that_are_not_an_object_are_refused(
 ) -> None:
     world.calls = [arguments]
     async with delegating() as delegator:
-        (report,) = (await observed(parent_of(client, delegator))).structured
-    assert report["error"]["code"] == code
+        (run,) = (await observed(parent_of(client, delegator))).structured
+    assert run["error"]["code"] == code
     assert world.of("child") == []
 
 
@@ -138,8 +138,8 @@ async def test_requests_of_children_don_t_count_toward_the_limit(world: World, c
 async def test_children_end_before_the_run_s_deadline(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Fault(kind="hang"))
     async with delegating() as delegator:
-        (report,) = (await observed(parent_of(client, delegator), timeout=3)).structured
-    assert report["results"][0]["status"] == "timeout"
+        (run,) = (await observed(parent_of(client, delegator), timeout=3)).structured
+    assert run["results"][0]["status"] == "timeout"
     assert world.server.in_flight == 0
 
 
@@ -252,9 +252,9 @@ async def test_the_tokens_of_an_agent_are_counted_once(world: World, client: ope
 async def test_an_agent_uses_the_built_in_tools_in_its_workspace(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = child_that_calls("write_file", {"path": "answer.txt", "content": "42"})
     async with agent_children(client) as delegator:
-        report = await delegator.call(TASK)
-    assert [artifact.path for artifact in report.results[0].artifacts] == ["answer.txt"]
-    assert report.results[0].receipts.tools == {"write_file": 1}
+        result = await delegator.call(TASK)
+    assert [artifact.path for artifact in result.results[0].artifacts] == ["answer.txt"]
+    assert result.results[0].receipts.tools == {"write_file": 1}
 
 
 async def test_refused_and_failed_calls_of_an_agent_leave_receipts(world: World, client: openai.AsyncOpenAI) -> None:
@@ -266,17 +266,17 @@ async def test_refused_and_failed_calls_of_an_agent_leave_receipts(world: World,
 
     world.child = child
     async with agent_children(client) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "completed"
-    assert (report.results[0].receipts.denied, report.results[0].receipts.error) == (1, 1)
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "completed"
+    assert (result.results[0].receipts.denied, result.results[0].receipts.error) == (1, 1)
 
 
 async def test_a_tool_that_needs_approval_is_denied_to_an_agent(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = child_that_calls("send_money", {"to": "me"})
     async with agent_children(client, [Tool(send_money, requires_approval=True)]) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "completed"
-    assert report.results[0].receipts.ok == 0
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "completed"
+    assert result.results[0].receipts.ok == 0
     assert "needs a person's approval" in world.of("child")[-1].tool_results[0]
 
 
@@ -304,16 +304,16 @@ async def test_an_agent_with_tools_of_its_own_is_refused_by_the_runner_that_give
 async def test_an_agent_ends_after_its_steps(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),)))
     async with agent_children(client, [multiply], max_steps=2) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "max_steps"
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "max_steps"
     assert len(world.of("child")) == 2
 
 
 async def test_an_agent_ends_when_its_tokens_are_used_up(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Reply(tool_calls=(("multiply", {"a": 6, "b": 7}),)))
     async with agent_children(client, [multiply], max_tokens=1_500) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "budget_exceeded"
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "budget_exceeded"
     assert len(world.of("child")) == 2
 
 
@@ -324,8 +324,8 @@ async def test_an_agent_that_is_stopped_keeps_its_receipts(world: World, client:
 
     world.child = answers(Reply(tool_calls=(("multiply", {"a": 6, "b": 7}), ("forever", {}))))
     async with agent_children(client, [multiply, forever], timeout_seconds=0.5) as delegator:
-        report = await delegator.call(TASK)
-    (result,) = report.results
+        run = await delegator.call(TASK)
+    (result,) = run.results
     assert result.status == "timeout"
     assert (result.receipts.ok, result.receipts.timeout) == (1, 1)
     assert result.usage.input_tokens == CHILD_TOKENS[0]
@@ -338,15 +338,15 @@ async def test_an_agent_with_typed_output_reports_it_as_json(world: World, clien
     world.child = answers(Reply(tool_calls=(("final_result", {"answer": 42}),)))
     agent = Agent(chat_model(client, WORKER), output_type=Answer)
     async with delegating(runner=pydantic_ai.runner(agent)) as delegator:
-        report = await delegator.call({**TASK, "output_schema": {"type": "object", "required": ["answer"]}})
-    assert report.results[0].structured_output == {"answer": 42}
+        result = await delegator.call({**TASK, "output_schema": {"type": "object", "required": ["answer"]}})
+    assert result.results[0].structured_output == {"answer": 42}
 
 
 async def test_an_agent_whose_model_fails_is_failed(world: World, client: openai.AsyncOpenAI) -> None:
     world.child = answers(Fault(400))
     async with agent_children(client) as delegator:
-        report = await delegator.call(TASK)
-    assert report.results[0].status == "failed"
+        result = await delegator.call(TASK)
+    assert result.results[0].status == "failed"
 
 
 # ------------------------------------------------------------------------- children that are agents with own tools

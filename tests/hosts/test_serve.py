@@ -77,7 +77,7 @@ async def serving(
 async def test_a_call_is_answered_with_its_verdict_and_can_be_read_again() -> None:
     async with serving() as served:
         done = await served.ask("/v1/calls", {"call": TASK, "wait_seconds": 60})
-        assert (done["state"], done["report"]["results"][0]["verdict"]["verdict"]) == ("done", "PASS")
+        assert (done["state"], done["result"]["results"][0]["verdict"]["verdict"]) == ("done", "PASS")
         assert done["text"].startswith("1 of 1 PASS")
         read = await served.ask(f"/v1/tasks/{done['handles'][0]}")
         assert read["state"] == "done"
@@ -89,7 +89,7 @@ async def test_a_call_that_takes_longer_is_followed_waited_for_and_read() -> Non
     async with serving(gate) as served:
         running = await served.ask("/v1/calls", {"call": {"goal": "Wait."}}, status=202)
         (handle,) = running["handles"]
-        assert running["report"] is None
+        assert running["result"] is None
         assert (await served.ask(f"/v1/tasks/{handle}"))["state"] == "running"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with served.web.get(f"{served.url}/v1/tasks/{handle}/events", headers=headers) as stream:
@@ -193,7 +193,7 @@ async def test_a_child_asks_and_a_message_answers() -> None:
         assert (sent["is_answer"], sent["state"]) == (True, "queued")
         done = await served.ask(f"/v1/tasks/{handle}?wait_seconds=60")
         assert (done["state"], done["question"]) == ("done", None)
-    assert "Option 2: blue" in done["result"]["summary"]
+    assert "Option 2: blue" in done["result"]["report"]
 
 
 async def test_each_client_reads_and_stops_only_its_own_tasks() -> None:
@@ -272,7 +272,7 @@ async def test_what_is_wrong_is_one_error_that_says_so() -> None:
 async def test_a_refused_call_says_why_to_program_and_model() -> None:
     async with serving() as served:
         refused = await served.ask("/v1/calls", {"call": {"goal": ""}}, status=422)
-        assert refused["report"]["error"]["field"] == "goal"
+        assert refused["result"]["error"]["field"] == "goal"
         assert "`goal` is empty" in refused["text"]
 
 
@@ -453,7 +453,7 @@ def test_rpc_answers_each_line_and_names_what_is_wrong(home: Path) -> None:
     assert answers["3"]["error"]["code"] == "unknown_handle"
     assert "no method 'fly'" in answers["4"]["error"]["message"]
     assert answers["5"]["error"]["field"] == "y"
-    assert answers["6"]["result"]["report"]["error"]["code"] == "empty"
+    assert answers["6"]["result"]["result"]["error"]["code"] == "empty"
     assert [json.loads(line)["error"]["code"] for line in done.stdout.splitlines() if '"id": null' in line] == [
         "invalid_json", "wrong_type"
     ]  # fmt: skip

@@ -81,11 +81,11 @@ async def test_tokens_are_counted_in_the_steps_of_the_run(world: World) -> None:
     assert result.token_usage.input_tokens == 2 * PARENT_TOKENS[0] + CHILD_TOKENS[0]
 
 
-async def test_code_gets_the_text_and_the_report(world: World) -> None:
+async def test_code_gets_the_text_and_the_result(world: World) -> None:
     class Coder(Model):
         def generate(self, *_: Any, **__: Any) -> ChatMessage:
             lines = ["result = delegate_task(goal='Find the answer.')"]
-            lines += ["final_answer([result.report['results'][0]['status'], '42' in result])"]
+            lines += ["final_answer([result.run['results'][0]['status'], '42' in result])"]
             return ChatMessage(role="assistant", content="\n".join(["<code>", *lines, "</code>"]))  # pyright: ignore[reportArgumentType]
 
     async with delegating() as delegator:

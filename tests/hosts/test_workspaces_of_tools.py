@@ -55,8 +55,8 @@ async def test_what_a_framework_s_tool_writes_is_in_its_child_s_workspace(
     monkeypatch.chdir(tmp_path)
     tools = importlib.import_module(f"delegate.hosts.{host}").child_tools([make()])
     async with Delegator(client=calling(("save", {"text": "tide"})), tools=tools) as delegator:
-        report = await delegator.call(SAVING)
-    verdict = report.results[0].verdict
+        result = await delegator.call(SAVING)
+    verdict = result.results[0].verdict
     assert verdict
     assert verdict.verdict == "PASS", verdict.reasoning
     assert not (tmp_path / "note.txt").exists()

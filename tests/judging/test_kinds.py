@@ -20,9 +20,9 @@ JSON_ONLY: Child = ['{"status": 404, "body": {"ok": true}}']
 async def judged(client: Scripted, *criteria: Any, **options: Any) -> Verdict:
     options = {"commands": "allow"} | options  # what is tested holds without a sandbox too
     async with Delegator(client=client, **options) as delegator:
-        report = await delegator.run(Task(goal="make it", acceptance_criteria=criteria))
-    assert report.error is None, report.error
-    verdict = report.results[0].verdict
+        result = await delegator.run(Task(goal="make it", acceptance_criteria=criteria))
+    assert result.error is None, result.error
+    verdict = result.results[0].verdict
     assert verdict
     return verdict
 
@@ -196,10 +196,10 @@ async def test_an_undecidable_criterion_is_rejected_before_spending(criterion: d
     client = Scripted(lambda request: "never asked")
     async with Delegator(client=client) as delegator:
         task = Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})
-        report = await delegator.run(task)
-    assert report.error
-    assert (report.error.code, report.error.field) == ("invalid_criterion", "acceptance_criteria[1]")
-    assert report.error.hint
+        result = await delegator.run(task)
+    assert result.error
+    assert (result.error.code, result.error.field) == ("invalid_criterion", "acceptance_criteria[1]")
+    assert result.error.hint
     assert not client.requests
 
 

@@ -22,8 +22,8 @@ async def judged(*criteria: dict[str, Any], **answers: Answer) -> tuple[Verdict,
 
     client = words(["this is the whole story"], judge)
     async with Delegator(client=client) as delegator:
-        report = await delegator.run(Task(goal="tell it", acceptance_criteria=criteria))
-    verdict = report.results[0].verdict
+        result = await delegator.run(Task(goal="tell it", acceptance_criteria=criteria))
+    verdict = result.results[0].verdict
     assert verdict
     return verdict, client
 
@@ -116,6 +116,6 @@ async def test_cycles_and_unknown_names_are_refused(criteria: list[dict[str, Any
     with pytest.raises(CallError, match=words_in_error):
         Task(goal="x", acceptance_criteria=criteria)
     async with Delegator(client=Scripted([])) as delegator:
-        report = await delegator.call({"goal": "x", "acceptance_criteria": criteria})
-    assert report.error
-    assert words_in_error in report.error.message
+        result = await delegator.call({"goal": "x", "acceptance_criteria": criteria})
+    assert result.error
+    assert words_in_error in result.error.message

@@ -110,5 +110,5 @@ async def test_tasks_that_build_on_each_other_are_judged_as_they_were(row: Row, 
         for task in row["tasks"]
     ]
     async with Delegator(client=Scripted(answer, reading=read)) as delegator:
-        report = await delegator.run(*tasks, scratch=row["scratch"])
-    assert [judged(result) for result in report.results] == [(run.row["verdict"], run.row["verified"]) for run in runs]
+        returned = await delegator.run(*tasks, scratch=row["scratch"])
+    assert [judged(result) for result in returned.results] == [(run.row["verdict"], run.row["verified"]) for run in runs]

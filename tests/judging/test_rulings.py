@@ -35,8 +35,8 @@ def suite(*answers: dict[str, tuple[str, str]]) -> Scripted:
 
 
 async def done(delegator: Delegator, criteria: Any = CRITERIA) -> tuple[str, TaskResult]:
-    report = await delegator.run(Task(goal="run the suite", acceptance_criteria=criteria))
-    (result,) = report.results
+    run = await delegator.run(Task(goal="run the suite", acceptance_criteria=criteria))
+    (result,) = run.results
     return result.handle or "", result
 
 

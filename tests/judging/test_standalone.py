@@ -147,9 +147,9 @@ async def test_a_byte_order_mark_before_json_is_read(home: Path, tmp_path: Path)
     verdict = await judged(receipts, *criteria, output='\ufeff{"total": 3}', workspace=tmp_path)
     assert verdict.verdict == "PASS", verdict.reasoning
     async with Delegator(client=Scripted([])) as delegator:
-        report = await delegator.call('\ufeff{"goal": ""}')
-    assert report.error is not None
-    assert report.error.code == "empty"
+        result = await delegator.call('\ufeff{"goal": ""}')
+    assert result.error is not None
+    assert result.error.code == "empty"
 
 
 async def test_work_without_a_report_is_judged_by_its_files_and_calls(home: Path, tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ async def judged(client: Scripted, *criteria: Any, **options: Any) -> Verdict:
 async def delegated(client: Scripted, *criteria: Any, **options: Any) -> TaskResult:
     options = {"commands": "allow"} | options  # what is tested holds without a sandbox too
     async with Delegator(client=client, **options) as delegator:
-        report = await delegator.run(Task(goal="do it", acceptance_criteria=criteria))
-    return report.results[0]
+        result = await delegator.run(Task(goal="do it", acceptance_criteria=criteria))
+    return result.results[0]
 
 
 def judge_calls(client: Scripted) -> int:
@@ -121,11 +121,11 @@ async def test_no_other_model_of_a_provider_with_a_wrong_key_is_asked(
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "dummy")
         async with Delegator() as delegator:
-            report = await delegator.call(
+            result = await delegator.call(
                 {"goal": "do it", "acceptance_criteria": ["report: the report says that two passed"]}
             )
         judged_by = [call.model for call in server.calls if call.wants_json]
-    verdict = report.results[0].verdict
+    verdict = result.results[0].verdict
     assert verdict
     assert (verdict.code, len(judged_by)) == ("judge_unavailable", 1)
 
@@ -279,8 +279,8 @@ async def test_versions_change_only_with_the_question_and_the_judge() -> None:
 async def test_a_persons_check_without_a_sandbox_is_refused_on_the_reports_first_line(home: Path) -> None:
     task = Task(goal="do it", acceptance_criteria=[{"kind": "shell", "command": "true"}])
     async with Delegator(client=words(WROTE), sandbox="off") as delegator:
-        report = await delegator.run(task)
-        head = next(line for line in delegator.render(report).splitlines() if line.startswith("task 1:"))
+        result = await delegator.run(task)
+        head = next(line for line in delegator.render(result).splitlines() if line.startswith("task 1:"))
         judged = await delegator.judge(
             goal="do it",
             acceptance_criteria=[{"kind": "shell", "command": "true"}],
@@ -297,9 +297,9 @@ async def test_a_models_check_gets_the_network_only_if_the_setting_is_open(home:
     settings: list[SettingsOptions] = [{"commands": "allow"}, {"commands": "allow", "network": "open"}]
     for options in settings:
         async with Delegator(client=words(WROTE), **options) as delegator:
-            report = await delegator.call({"goal": "do it", "acceptance_criteria": criteria})
-        assert report.results[0].verdict
-        found.append(report.results[0].verdict.code)
+            result = await delegator.call({"goal": "do it", "acceptance_criteria": criteria})
+        assert result.results[0].verdict
+        found.append(result.results[0].verdict.code)
     assert found == ["network_not_allowed", "met"]
 
 
@@ -308,8 +308,8 @@ async def test_a_forbidden_shell_criterion_is_an_error_not_a_failed_check(
 ) -> None:
     criteria = [{"kind": "shell", "command": "true"}]
     async with Delegator(client=words(WROTE), commands="deny") as delegator:
-        report = await delegator.call({"goal": "do it", "acceptance_criteria": criteria})
-    verdict = report.results[0].verdict
+        result = await delegator.call({"goal": "do it", "acceptance_criteria": criteria})
+    verdict = result.results[0].verdict
     assert verdict
     assert (verdict.verdict, verdict.code, verdict.criteria[0].outcome) == ("FAIL", "commands_not_allowed", "error")
     assert "commands" in verdict.reasoning

@@ -37,8 +37,8 @@ async def main(home: Path, name: str, seed: int) -> None:
                 {"goal": f"{name}-{next(numbers)}", "acceptance_criteria": ["file note.md: it greets"]}
                 for _ in range(3)
             ]
-            report = await delegator.run(*map(Task.model_validate, tasks))
-            print(*(result.handle for result in report.results), flush=True)
+            run = await delegator.run(*map(Task.model_validate, tasks))
+            print(*(result.handle for result in run.results), flush=True)
 
     async with Delegator(client=Scripted(answer), home=home) as delegator:
         print("started", flush=True)

@@ -222,8 +222,8 @@ async def check(server: Server, scene: Scene, home: Path) -> None:
             assert record["state"] == "outcome_unknown"
             refused = await asyncio.to_thread(server.message, handle, "Too late.")
             assert "its process was lost" in refused
-            report = await delegator.resume(handle)
-            assert report.error is None or "its child hadn't started" in report.error.message, report.error
-            assert report.error or report.results[0].status == "completed"
-            assert "I am done." in await asyncio.to_thread(server.read, handle) or report.error
+            result = await delegator.resume(handle)
+            assert result.error is None or "its child hadn't started" in result.error.message, result.error
+            assert result.error or result.results[0].status == "completed"
+            assert "I am done." in await asyncio.to_thread(server.read, handle) or result.error
         assert len(set(scene.acts)) == len(scene.acts), "nothing is done twice"

@@ -54,11 +54,11 @@ async def main(home: Path, log: Path, how: str, handle: str = "") -> None:
     client = Scripted(answer)
     async with Delegator(client=client, home=home, tools=[act], on_event=note, max_steps=TURNS) as delegator:
         if how == "resumes":
-            report = await delegator.resume(handle)
-            print(report.error, flush=True)
+            result = await delegator.resume(handle)
+            print(result.error, flush=True)
             return
-        report = await delegator.run(Task(goal="Act."))
-        await delegator.background.message(report.results[0].handle or "", "[first]")
+        result = await delegator.run(Task(goal="Act."))
+        await delegator.background.message(result.results[0].handle or "", "[first]")
         await delegator.background.join()
 
 

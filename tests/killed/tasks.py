@@ -67,9 +67,9 @@ async def main(home: Path, plan: dict[str, Any]) -> None:
         if plan.get("by_model"):
             await delegator.call(plan["task"], parent=Parent(tools=("write_file", "run_shell")))
             return
-        report = await delegator.run(Task.model_validate(plan["task"]))
+        result = await delegator.run(Task.model_validate(plan["task"]))
         if "message" in plan:
-            await delegator.background.message(report.results[0].handle or "", plan["message"])
+            await delegator.background.message(result.results[0].handle or "", plan["message"])
             await delegator.background.join()
 
 

@@ -47,21 +47,21 @@ async def resumed(
         before = await delegator.records.read(handle)
         assert before
         assert (before["state"], before["result"]) == ("outcome_unknown", None)
-        report = await delegator.resume(handle)
+        result = await delegator.resume(handle)
         record = await delegator.records.read(handle)
         again = await delegator.resume(handle)
     assert again.error
     assert again.error.code == "cannot_resume"
     assert record
-    return report, record, client
+    return result, record, client
 
 
 async def test_a_goal_whose_process_was_killed_goes_on_from_its_record(tmp_path: Path) -> None:
     home = tmp_path / "killed"
     handle, other = killed(home, tmp_path / "project")
     claim = Scripted.call("claim_complete", rationale="Now a.txt has hello.")
-    report, record, client = await resumed(home, handle, [WORK, claim])
-    (result,) = report.results
+    run, record, client = await resumed(home, handle, [WORK, claim])
+    (result,) = run.results
     assert (result.handle, result.goal_end, result.good) == (handle, "verified", True)
     assert [(one.n, one.step, one.code) for one in result.claims] == [(1, 2, "not_met"), (2, 5, "met")]
     assert result.usage.model_calls == 5
@@ -76,8 +76,8 @@ async def test_a_goal_whose_process_was_killed_goes_on_from_its_record(tmp_path:
         sum(event["cost_usd"] for event in record["events"] if event["kind"] == "child.usage")
         + sum(one.cost_usd or 0 for one in result.claims)
     )
-    report, _, client = await resumed(home, other, [WORK, claim], max_run_model_calls=3)
-    (result,) = report.results
+    run, _, client = await resumed(home, other, [WORK, claim], max_run_model_calls=3)
+    (result,) = run.results
     assert (result.goal_end, result.status, client.requests) == ("budget_limited", "budget_exceeded", [])
     assert result.usage.model_calls == 3, "its limits were used up before"
 
@@ -114,8 +114,8 @@ async def test_what_a_judge_refused_before_the_kill_stays_refused_after_it(tmp_p
         Scripted.call("write_file", path="notes.md", content="As asked, I write hello"),
         Scripted.call("claim_complete", rationale="Now the notes are better."),
     ]
-    report, _, client = await resumed(tmp_path / "killed", handle, turns)
-    (result,) = report.results
+    run, _, client = await resumed(tmp_path / "killed", handle, turns)
+    (result,) = run.results
     assert [(one.code, one.decided_by) for one in result.claims] == [("not_met", "judge")] * 2 + [("met", "judge")]
     assert result.goal_end == "verified"
     assert len([request for request in client.requests if is_judge(request)]) == 1, "of the changed work only"
@@ -127,8 +127,8 @@ async def test_what_held_before_the_child_began_is_known_after_a_kill(tmp_path: 
         Scripted.call("claim_complete", rationale="It is all as you want it."),
         Scripted.call("abort_with_report", reason="There is nothing to do.", learned=""),
     ]
-    report, _, _ = await resumed(tmp_path / "killed", handle, turns)
-    (result,) = report.results
+    run, _, _ = await resumed(tmp_path / "killed", handle, turns)
+    (result,) = run.results
     assert (result.goal_end, [one.code for one in result.claims]) == ("aborted", ["not_verified"] * 2)
     assert result.claims[1].refused[0].held_before
 
@@ -137,6 +137,6 @@ async def test_only_a_lost_goal_can_be_resumed(home: Path) -> None:
     async with Delegator(client=Scripted(lambda request: "I looked."), home=home) as delegator:
         ended = (await delegator.run(Task(goal="x"))).results[0].handle or ""
         for handle, code in ((ended, "cannot_resume"), ("0" * 20 + "-0", "unknown_handle")):
-            report = await delegator.resume(handle)
-            assert report.error
-            assert report.error.code == code
+            result = await delegator.resume(handle)
+            assert result.error
+            assert result.error.code == code

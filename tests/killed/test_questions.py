@@ -35,13 +35,13 @@ async def test_a_child_that_goes_on_reads_what_it_asked_and_the_answer(tmp_path:
         before = await delegator.records.read(handle)
         with pytest.raises(CallError, match="its process was lost"):
             await delegator.background.message(handle, "2")
-        report = await delegator.resume(handle)
+        result = await delegator.resume(handle)
         record = await delegator.records.read(handle)
     assert before
     assert record
     kinds = [event["kind"] for event in before["events"]]
     assert (kinds.count("question.asked"), kinds.count("question.answered")) == (1, how == "answered")
-    assert report.results[0].goal_end == "verified"
+    assert result.results[0].goal_end == "verified"
     first = client.requests[0]
     assert "Your question 1: What shall I write?" in first.messages[0].text
     receipts = [receipt["tool"] for receipt in record["run"]["receipts"]]

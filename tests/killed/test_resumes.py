@@ -43,17 +43,17 @@ def asked(client: Scripted) -> list[ChatRequest]:
 
 async def resumed(home: Path, handle: str, client: Scripted, **options: Any) -> tuple[RunResult, JsonObject]:
     async with Delegator(client=client, home=home, **options) as delegator:
-        report = await delegator.resume(handle)
+        result = await delegator.resume(handle)
         record = await delegator.records.read(handle)
     assert record
-    return report, record
+    return result, record
 
 
 async def refused(home: Path, handle: str, why: str, **options: Any) -> None:
     """It can't be resumed, and stays as it is."""
-    report, record = await resumed(home, handle, child(), **options)
-    assert report.error
-    assert (report.error.code, why in report.error.message) == ("cannot_resume", True), report.error.message
+    result, record = await resumed(home, handle, child(), **options)
+    assert result.error
+    assert (result.error.code, why in result.error.message) == ("cannot_resume", True), result.error.message
     assert (record["state"], record["result"]) == ("outcome_unknown", None)
 
 
@@ -64,8 +64,8 @@ def told(client: Scripted) -> str:
 async def test_a_task_goes_on_with_its_files_its_receipts_and_a_verdict_of_its_own(tmp_path: Path) -> None:
     handle = killed(tmp_path, {"acceptance_criteria": [FILE, {"kind": "file", "path": "b.txt"}]}, [[WRITE]])
     client = child(Scripted.call("write_file", path="b.txt", content="x"), "I wrote both.")
-    report, record = await resumed(tmp_path, handle, client)
-    (result,) = report.results
+    run, record = await resumed(tmp_path, handle, client)
+    (result,) = run.results
     assert (result.handle, result.good, result.report) == (handle, True, "I wrote both.")
     assert [artifact.path for artifact in result.artifacts] == ["a.txt", "b.txt"], "also what it wrote before"
     assert [(one["n"], one["args"]["path"], one["status"]) for one in record["run"]["receipts"]] == [
@@ -75,9 +75,9 @@ async def test_a_task_goes_on_with_its_files_its_receipts_and_a_verdict_of_its_o
     assert result.usage.model_calls == 3, "one before, two now"
     assert "You were interrupted while you worked on this" in told(client)
     assert "You called write_file" in told(client)
-    report, _ = await resumed(tmp_path, handle, child())
-    assert report.error
-    assert (report.error.code, report.error.message) == ("cannot_resume", f"{handle} can't be resumed: it has ended")
+    run, _ = await resumed(tmp_path, handle, child())
+    assert run.error
+    assert (run.error.code, run.error.message) == ("cannot_resume", f"{handle} can't be resumed: it has ended")
 
 
 async def test_a_call_whose_end_is_not_known_is_named_and_never_made_again(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ async def test_a_call_whose_end_is_not_known_is_named_and_never_made_again(tmp_p
     turns = [[["act", {"what": "look"}]], [["act", {"what": "ask"}], ["hang", {"what": "pay"}], ["act", {"what": "x"}]]]
     handle = killed(home, {"acceptance_criteria": criteria}, turns, log=str(log))
     client = child("I did what I could.")
-    report, record = await resumed(home, handle, client, tools=tools(str(log)))
-    (result,) = report.results
+    run, record = await resumed(home, handle, client, tools=tools(str(log)))
+    (result,) = run.results
     done = log.read_text().split()
     assert len(set(done)) == len(done)
     assert {"look", "ask", "pay"} <= set(done)
@@ -146,9 +146,9 @@ async def test_a_task_is_resumed_neither_while_it_runs_nor_by_two_processes_at_o
     log, home = tmp_path / "log", tmp_path / "home"
     with running(home, {}, [[["act", {"what": "x"}]]], log=str(log)) as handle:
         async with Delegator(client=child(), home=home, tools=tools(str(log))) as delegator:
-            report = await delegator.resume(handle)
-        assert report.error
-        assert report.error.message == f"{handle} can't be resumed: it is running"
+            result = await delegator.resume(handle)
+        assert result.error
+        assert result.error.message == f"{handle} can't be resumed: it is running"
     with running_again(home, handle, log) as one, running_again(home, handle, log) as other:
         assert one.stdout
         assert other.stdout
@@ -196,8 +196,8 @@ async def test_work_in_a_project_is_measured_against_its_start(tmp_path: Path, m
     bend = ["write_file", {"path": "tests/check.sh", "content": "true"}]
     handle = killed(home, task, [[WRITE]], settings=settings)
     bent = killed(home, task, [[bend]], settings=settings) if mode != "shared" else ""
-    report, _ = await resumed(home, handle, child("I wrote hello."), **settings)
-    (result,) = report.results
+    run, _ = await resumed(home, handle, child("I wrote hello."), **settings)
+    (result,) = run.results
     assert (result.good, [artifact.path for artifact in result.artifacts]) == (True, ["a.txt"])
     if mode == "worktree":
         async with Delegator(home=home, client=child()) as delegator:
@@ -207,8 +207,8 @@ async def test_work_in_a_project_is_measured_against_its_start(tmp_path: Path, m
         (folder / "a.txt").unlink()
         bent = killed(home, task, [[bend]], settings=settings)
         (folder / "tests/check.sh").write_text("exit 0")  # somebody else, in the meantime
-    report, _ = await resumed(home, bent, child("I wrote hello."), **settings)
-    (verdict,) = (result.verdict for result in report.results)
+    run, _ = await resumed(home, bent, child("I wrote hello."), **settings)
+    (verdict,) = (result.verdict for result in run.results)
     assert verdict
     assert [one.code for one in verdict.criteria] == ["check_tampered"]
 
@@ -226,8 +226,8 @@ async def test_what_git_was_told_to_run_before_the_crash_is_not_taken_for_what_w
     await refused(home, handle, "what git runs in")
     assert "url" not in json.dumps(stored_start(home)), "no configuration is stored"
     config.write_text(before)
-    report, _ = await resumed(home, handle, child("I wrote hello."))
-    assert [artifact.path for artifact in report.results[0].artifacts] == ["a.txt"]
+    result, _ = await resumed(home, handle, child("I wrote hello."))
+    assert [artifact.path for artifact in result.results[0].artifacts] == ["a.txt"]
 
 
 def stored_start(home: Path) -> JsonObject:
@@ -244,16 +244,16 @@ async def test_a_worktree_that_was_deleted_is_missed_before_anything_is_changed(
     Path(record["workspace"]).rename(tmp_path / "elsewhere")
     await refused(home, handle, "isn't there any more")
     (tmp_path / "elsewhere").rename(record["workspace"])
-    report, _ = await resumed(home, handle, child("I wrote hello."))
-    assert [artifact.path for artifact in report.results[0].artifacts] == ["a.txt"]
+    result, _ = await resumed(home, handle, child("I wrote hello."))
+    assert [artifact.path for artifact in result.results[0].artifacts] == ["a.txt"]
 
 
 async def test_a_child_that_had_reported_is_only_judged(tmp_path: Path) -> None:
     criteria = ["report: it says hello"]
     handle = killed(tmp_path, {"acceptance_criteria": criteria, "max_steps": 2}, [[WRITE], "I wrote hello."])
     client = child()
-    report, _ = await resumed(tmp_path, handle, client)
-    (result,) = report.results
+    run, _ = await resumed(tmp_path, handle, client)
+    (result,) = run.results
     assert (result.report, result.good, asked(client)) == ("I wrote hello.", True, [])
 
 
@@ -261,8 +261,8 @@ async def test_what_was_spent_counts_in_the_limits_of_the_task_and_of_the_run(tm
     async def ends(n: int, **settings: Any) -> str | None:
         home = tmp_path / str(n)
         handle = killed(home, {"tools": ["write_file"]}, [[WRITE]])
-        report, _ = await resumed(home, handle, child("I wrote hello."), **settings)
-        return report.results[0].error and report.results[0].error.code
+        result, _ = await resumed(home, handle, child("I wrote hello."), **settings)
+        return result.results[0].error and result.results[0].error.code
 
     assert await ends(0) is None
     assert await ends(1, max_run_model_calls=1) == "budget_exceeded"
@@ -276,15 +276,15 @@ async def test_what_a_model_asked_for_stays_a_models_and_keeps_to_its_tools(tmp_
     call = {"goal": "Write hello.", "acceptance_criteria": ["shell: grep hello a.txt"]}
     handle = killed(tmp_path, call, [[WRITE]], by_model=True, settings={"commands": "allow", "max_children": 1})
     client = child("I wrote it.")
-    report, _ = await resumed(tmp_path, handle, client, commands="deny", max_children=1)
-    (result,) = report.results
+    run, _ = await resumed(tmp_path, handle, client, commands="deny", max_children=1)
+    (result,) = run.results
     assert result.verdict
     assert [one.code for one in result.verdict.criteria] == ["commands_not_allowed"]
     assert {tool.name for tool in asked(client)[0].tools} == {"write_file", "read_earlier_result"}
     handle = killed(tmp_path, call, [[WRITE]], by_model=True, settings={"commands": "allow"})
-    report, _ = await resumed(tmp_path, handle, child("I wrote it."), default_max_cost_usd=1e-9)
-    assert report.results[0].error
-    assert report.results[0].error.code == "budget_exceeded"
+    run, _ = await resumed(tmp_path, handle, child("I wrote it."), default_max_cost_usd=1e-9)
+    assert run.results[0].error
+    assert run.results[0].error.code == "budget_exceeded"
 
 
 async def test_a_task_is_taken_over_only_from_the_process_that_it_was_lost_with(tmp_path: Path) -> None:
@@ -307,8 +307,8 @@ async def test_a_continuation_that_was_lost_goes_on_with_its_message(tmp_path: P
         with pytest.raises(CallError) as lost:
             await delegator.background.message(handle, "And more.")
         assert f"run --resume {handle}" in (lost.value.hint or "")
-    report, record = await resumed(tmp_path, handle, client)
-    (result,) = report.results
+    run, record = await resumed(tmp_path, handle, client)
+    (result,) = run.results
     assert (result.handle, handle.endswith("-00"), result.good) == (handle, True, True)
     assert before == ["delivered"]
     assert [message["state"] for message in record["messages"]] == ["delivered"]
@@ -327,8 +327,8 @@ async def test_a_continuation_whose_child_had_not_started_is_begun(tmp_path: Pat
     client = child(WRITES, "I wrote it.")
     async with Delegator(home=tmp_path, client=child()) as delegator:
         assert [message.state for message in await delegator.background.messages(handle)] == ["queued"]
-    report, record = await resumed(tmp_path, handle, client)
-    assert report.results[0].good
+    result, record = await resumed(tmp_path, handle, client)
+    assert result.results[0].good
     assert [message["state"] for message in record["messages"]] == ["delivered"]
     assert "Write it now." in asked(client)[0].messages[1].text
 

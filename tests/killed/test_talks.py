@@ -93,14 +93,14 @@ async def test_whenever_processes_are_killed_a_task_can_be_resumed_and_nothing_i
         return "I am done."
 
     async with Delegator(client=Scripted(reply), home=home, tools=[], max_steps=TURNS) as delegator:
-        report = await delegator.resume(handle)
+        run = await delegator.resume(handle)
         record = await delegator.records.read(handle)
     assert record
     assert len(done) == len(set(done)), "nothing is done twice"
-    if report.error:  # it was killed before its child was on record
+    if run.error:  # it was killed before its child was on record
         assert (record["workspace"], done) == (None, [])
         return
-    (result,) = report.results
+    (result,) = run.results
     assert (result.status, result.report, record["state"]) == ("completed", "I am done.", "ended")
     assert {what for what in done if what not in receipts(record)} == set()
     await check_messages(home, log, handle, texts, "delivered", "never_read")

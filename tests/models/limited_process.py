@@ -24,8 +24,8 @@ async def main(home: Path, url: str, children: int) -> None:
         await host.connections.open(host.connections.catalog.models[-1])  # imports the SDK
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        reports = await asyncio.gather(*(host.run(Task(goal=f"Count part {n}.")) for n in range(children)))
-    print(*(f"{one.status}:{one.error.code if one.error else ''}" for report in reports for one in report.results))
+        results = await asyncio.gather(*(host.run(Task(goal=f"Count part {n}.")) for n in range(children)))
+    print(*(f"{one.status}:{one.error.code if one.error else ''}" for result in results for one in result.results))
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ def tasks(count: int) -> list[Task]:
     return [Task.model_validate({"goal": f"Count part {n}.", "acceptance_criteria": [CRITERION]}) for n in range(count)]
 
 
-def verdicts(reports: Sequence[RunResult]) -> list[str]:
-    results = [result for report in reports for result in report.results]
+def verdicts(runs: Sequence[RunResult]) -> list[str]:
+    results = [result for run in runs for result in run.results]
     return [result.verdict.verdict if result.verdict else str(result.error) for result in results]
 
 
@@ -101,10 +101,10 @@ async def test_twenty_delegations_at_once_all_finish_within_a_rate_limit(
     with ModelServer(limited) as server:
         url = server.openai_url if protocol == "openai" else server.anthropic_url
         async with Delegator(settings(home, protocol, url)) as delegator:
-            reports = await asyncio.gather(*(delegator.run(task) for task in tasks(DELEGATIONS)))
+            results = await asyncio.gather(*(delegator.run(task) for task in tasks(DELEGATIONS)))
 
     print(limited.figures())
-    assert verdicts(reports) == ["PASS"] * DELEGATIONS
+    assert verdicts(results) == ["PASS"] * DELEGATIONS
     assert sorted(limited.begun.values()) == [1] * DELEGATIONS
     assert not all(allowed for _, allowed in limited.outcomes)
     assert limited.refused_after_the_first_second() <= 0.1
@@ -119,11 +119,11 @@ async def test_a_judge_whose_model_is_limited_for_long_gives_way_to_the_next(hom
     with ModelServer(script) as server:
         async with Delegator(settings(home, "openai", server.openai_url, server.openai_url)) as delegator:
             began = time.monotonic()
-            report = await delegator.run(*tasks(1))
+            result = await delegator.run(*tasks(1))
 
-    assert verdicts([report]) == ["PASS"]
+    assert verdicts([result]) == ["PASS"]
     assert [call.model for call in server.calls] == ["model-0", "model-0", "model-1"]
-    verdict = report.results[0].verdict
+    verdict = result.results[0].verdict
     assert verdict
     assert verdict.judge
     assert verdict.judge.model == "model-1"
@@ -134,9 +134,9 @@ async def test_a_child_waits_as_long_as_the_server_asks(home: Path) -> None:
     answers = iter([Fault(429, headers={"retry-after-ms": "400"}), Reply(REPORT)])
     with ModelServer(lambda call: judge_reply(call) if call.wants_json else next(answers)) as server:
         async with Delegator(settings(home, "openai", server.openai_url)) as delegator:
-            report = await delegator.run(*tasks(1))
+            result = await delegator.run(*tasks(1))
 
-    assert verdicts([report]) == ["PASS"]
+    assert verdicts([result]) == ["PASS"]
     refused, answered, _ = server.calls
     assert 0.4 <= answered.at - refused.at < 1.5
 
@@ -146,8 +146,8 @@ async def test_children_on_two_event_loops_keep_one_limit(home: Path) -> None:
     with ModelServer(limited) as server:
         async with Delegator(settings(home, "openai", server.openai_url)) as delegator:
             there = asyncio.to_thread(delegator.run_sync, *tasks(6)[:3])
-            reports = await asyncio.gather(there, *(delegator.run(task) for task in tasks(6)[3:]))
+            results = await asyncio.gather(there, *(delegator.run(task) for task in tasks(6)[3:]))
 
-    assert verdicts(reports) == ["PASS"] * 6
+    assert verdicts(results) == ["PASS"] * 6
     assert sorted(limited.begun.values()) == [1] * 6
     assert limited.refused_after_the_first_second() <= 0.2

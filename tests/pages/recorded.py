@@ -89,12 +89,12 @@ async def hostile_run() -> str:
         {"goal": f"Work second {HOSTILE}", "acceptance_criteria": criteria},
         {"goal": f"aim {HOSTILE}", "acceptance_criteria": criteria[:1], "mode": "goal", "max_steps": 2},
     ]
-    report = await run(Scripted(answer), *tasks)
+    result = await run(Scripted(answer), *tasks)
     async with Delegator() as delegator:
         await delegator.records.rule(
-            report.results[0].handle or "", "c1", "not_met", by=HOSTILE[:190], because=HOSTILE.replace("\0", "")
+            result.results[0].handle or "", "c1", "not_met", by=HOSTILE[:190], because=HOSTILE.replace("\0", "")
         )
-    return report.run_id or ""
+    return result.run_id or ""
 
 
 def _refuses(request: ChatRequest) -> str:
@@ -103,8 +103,8 @@ def _refuses(request: ChatRequest) -> str:
 
 
 async def view(home: Path, id: str | None) -> PageView:
-    async with RunReader(home) as reports:
-        return await reports.view(id or "")
+    async with RunReader(home) as reader:
+        return await reader.view(id or "")
 
 
 async def html(home: Path, id: str | None) -> str:
@@ -143,7 +143,7 @@ async def thousand(home: Path) -> str:
     criterion = "the report says that the work was done"
     files = {"note.md": "a note about the work\n" * 20}
     judge = met_by("I did the work")
-    report = await run(
+    result = await run(
         words(child("I did the work. " * 30, **files), judge),
         {"goal": "Do a part of the work", "acceptance_criteria": [criterion, {"kind": "regex", "pattern": "work"}]},
         {"goal": "Do another part", "acceptance_criteria": [criterion, {"kind": "regex", "pattern": "missing"}]},
@@ -161,7 +161,7 @@ async def thousand(home: Path) -> str:
         f"INSERT INTO events {numbers} SELECT run_id || '-' || n, at, kind, data FROM events "
         f"JOIN tasks USING (handle) {copied} WHERE task_index < 2",
     )
-    return report.run_id or ""
+    return result.run_id or ""
 
 
 async def large_batch(home: Path, rows: int) -> str:

@@ -30,15 +30,15 @@ def _reply(request: ChatRequest) -> ChatReply | str:
 
 async def recorded(*goals: str) -> tuple[str, list[RecordedTask]]:
     async with Delegator(client=Scripted(_reply), max_depth=2) as delegator:
-        report = await delegator.run(
+        result = await delegator.run(
             *(Task.model_validate({"goal": goal, "context": "c", "acceptance_criteria": CRITERIA}) for goal in goals)
         )
-        assert report.run_id
+        assert result.run_id
         tasks = [
             RecordedTask(await delegator.records.read(one.handle) or {}, one.depth)
-            for one in await delegator.records.tasks(report.run_id)
+            for one in await delegator.records.tasks(result.run_id)
         ]
-    return report.run_id, tasks
+    return result.run_id, tasks
 
 
 def valid(trajectory: JsonObject) -> Any:

@@ -71,8 +71,8 @@ async def test_without_scripts_filters_and_quotes_work(home: Path, browser: Brow
 
 async def test_the_keyboard_opens_a_task_and_its_quote(home: Path, browser: Browser) -> None:
     client = words(recorded.child("I did the work."), met_by("I did the work."))
-    report = await recorded.run(client, _task("work"), _task("work"))
-    url = await write(home, report.run_id or "")
+    result = await recorded.run(client, _task("work"), _task("work"))
+    url = await write(home, result.run_id or "")
     async with browser.page() as page:
         await page.open(url)
         for _ in range(3):  # past the two buttons
@@ -85,13 +85,13 @@ async def test_the_keyboard_opens_a_task_and_its_quote(home: Path, browser: Brow
 
 
 async def test_a_running_run_is_followed_and_keeps_what_is_open(home: Path, browser: Browser) -> None:
-    report = await recorded.run(words(recorded.child()), {"goal": "one"}, {"goal": "two"})
-    handle = str(report.results[1].handle)
+    result = await recorded.run(words(recorded.child()), {"goal": "one"}, {"goal": "two"})
+    handle = str(result.results[1].handle)
     sql = "SELECT ended_at, status, run, result FROM tasks WHERE handle = ?"
     ended = recorded.query(home, sql, handle)
     recorded.reopen(home, handle)
     async with browser.page() as page, serving(home) as address:
-        await page.open(str(address / "run" / str(report.run_id)))
+        await page.open(str(address / "run" / str(result.run_id)))
         assert await page.run("document.querySelector('#t2 .chip').textContent") == "RUNNING"
         await page.run("document.querySelector('#t1').open = document.querySelector('#t1 .part').open = true")
         recorded.execute(

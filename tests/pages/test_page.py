@@ -74,8 +74,8 @@ async def test_sources_that_were_opened_can_be_clicked(home: Path) -> None:
             return said if len(request.messages) > 1 else Scripted.call("fetch_url", url=f"{web.address}/mill")
 
         async with Delegator(client=Scripted(answer), fetch_hosts=web.hosts) as delegator:
-            report = await delegator.run(Task(goal="Look it up", acceptance_criteria=[{"kind": "citations"}]))
-    page = Parsed(await recorded.html(home, report.run_id))
+            result = await delegator.run(Task(goal="Look it up", acceptance_criteria=[{"kind": "citations"}]))
+    page = Parsed(await recorded.html(home, result.run_id))
     links = {at["href"]: at.get("rel") for tag, at in page.tags if tag == "a" and "http" in (at.get("href") or "")}
     assert links == {f"{web.address}/mill": "noopener noreferrer nofollow"}
     assert "not opened" in page.text
@@ -96,8 +96,8 @@ async def test_the_policy_allows_only_the_pages_own_style_and_script(home: Path)
 
 async def test_a_long_output_is_cut_with_a_command_for_the_rest(home: Path) -> None:
     text = "<&\"'>" * 99_000  # every character of it gets longer
-    report = await recorded.run(words(recorded.child(text, **{"a.txt": text}), "{}"), {"goal": "Write a lot"})
-    html = await recorded.html(home, report.run_id)
+    result = await recorded.run(words(recorded.child(text, **{"a.txt": text}), "{}"), {"goal": "Write a lot"})
+    html = await recorded.html(home, result.run_id)
     assert len(html) < 1_000_000
     assert re.search(r"\[… [\d,]+ more characters …\]", html)
     assert f"delegate report {report.results[0].handle}" in html
@@ -119,12 +119,12 @@ async def test_a_thousand_tasks_take_forty_times_as_long_as_their_json_and_three
 
 async def test_the_text_has_the_headline_and_why_tasks_failed(home: Path) -> None:
     criteria = ["the report names a river", {"kind": "regex", "pattern": "Loire"}]
-    report = await recorded.run(
+    result = await recorded.run(
         words(recorded.child("It is the Rhine."), met_by("It is the Rhine.")),
         {"goal": "Name a river", "acceptance_criteria": criteria[:1]},
         {"goal": "Name another", "acceptance_criteria": criteria},
     )
-    text = run_text(await recorded.view(home, report.run_id))
+    text = run_text(await recorded.view(home, result.run_id))
     assert text.startswith("1 of 2 PASS, $")
     assert "\nPASS  1. Name a river  ($" in text
     assert "\nFAIL  2. Name another  ($" in text
@@ -133,8 +133,8 @@ async def test_the_text_has_the_headline_and_why_tasks_failed(home: Path) -> Non
 
 @pytest.mark.parametrize("served", [True, False])
 async def test_only_a_served_page_of_a_running_run_loads_itself_again(home: Path, served: bool) -> None:
-    report = await recorded.run(words(recorded.child()), {"goal": "Go on"})
-    recorded.reopen(home, report.results[0].handle)
-    page = run_page(await recorded.view(home, report.run_id), served=served)
+    result = await recorded.run(words(recorded.child()), {"goal": "Go on"})
+    recorded.reopen(home, result.results[0].handle)
+    page = run_page(await recorded.view(home, result.run_id), served=served)
     assert ('http-equiv="refresh"' in page.html) == served
     assert ("connect-src 'self'" in page.policy) == served

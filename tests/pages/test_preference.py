@@ -32,8 +32,8 @@ async def recorded(*criteria: Any, judge: str = "met", goal: str = "do it", **op
 
     async with Delegator(client=Scripted(reply), **options) as delegator:
         task = Task.model_validate({"goal": goal, "acceptance_criteria": criteria})
-        report = await delegator.run(task)
-        return await delegator.records.read(report.results[0].handle or "") or {}
+        result = await delegator.run(task)
+        return await delegator.records.read(result.results[0].handle or "") or {}
 
 
 def exported(

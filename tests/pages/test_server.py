@@ -45,13 +45,13 @@ async def status(http: aiohttp.ClientSession, url: URL, *, method: str = "GET", 
 
 
 async def test_it_serves_the_list_and_the_reports(home: Path) -> None:
-    report = await recorded.run(words(recorded.child()), {"goal": "one"})
+    result = await recorded.run(words(recorded.child()), {"goal": "one"})
     async with serving(home) as url, aiohttp.ClientSession() as http:
         async with http.get(url) as reply:
             assert f'href="run/{report.run_id}"' in await reply.text()
             assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
             assert reply.headers["Cache-Control"] == "no-store"
-        async with http.get(url / "run" / str(report.run_id)) as reply:
+        async with http.get(url / "run" / str(result.run_id)) as reply:
             assert (reply.status, reply.content_type) == (200, "text/html")
             assert "I did the work." in await reply.text()
         async with http.get(url / "run" / "<script>alert(1)") as reply:
@@ -146,11 +146,11 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c() -> None:
 
 
 def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.CaptureFixture[str]) -> None:
-    report = asyncio.run(recorded.run(words(recorded.child()), {"goal": "one"}, {"goal": "two"}))
+    result = asyncio.run(recorded.run(words(recorded.child()), {"goal": "one"}, {"goal": "two"}))
     for arguments, title in (
         (["last"], "one and 1 more"),
-        ([str(report.run_id)[:8], "2"], "two"),
-        ([str(report.results[0].handle)], "one"),
+        ([str(result.run_id)[:8], "2"], "two"),
+        ([str(result.results[0].handle)], "one"),
     ):
         app(["report", *arguments], standalone_mode=False)
         assert capsys.readouterr().out.startswith("report.html: 0 of ")

@@ -118,6 +118,6 @@ def test_without_servers_nothing_of_them_is_loaded() -> None:
 @pytest.mark.skipif(find_spec("mcp") is not None, reason="the SDK is installed here")
 async def test_a_server_without_the_sdk_says_what_to_install() -> None:
     async with Delegator(client=Scripted([]), mcp_servers={"files": {"command": "x"}}) as delegator:
-        report = await delegator.run(Task(goal="Look."))
-    assert report.error is not None
-    assert (report.error.code, "pip install 'delegate-task[mcp]'" in report.error.message) == ("mcp_server", True)
+        result = await delegator.run(Task(goal="Look."))
+    assert result.error is not None
+    assert (result.error.code, "pip install 'delegate-task[mcp]'" in result.error.message) == ("mcp_server", True)

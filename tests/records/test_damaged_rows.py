@@ -44,8 +44,8 @@ async def handles(home: Path) -> tuple[str, str]:
     """Two runs of one task each."""
     criterion = {"kind": "regex", "pattern": "work"}
     tasks = ({"goal": goal, "acceptance_criteria": [criterion]} for goal in ("whole", "damaged"))
-    reports = [await recorded.run(words(recorded.child()), task) for task in tasks]
-    return tuple(str(report.results[0].handle) for report in reports)  # type: ignore[return-value]
+    results = [await recorded.run(words(recorded.child()), task) for task in tasks]
+    return tuple(str(result.results[0].handle) for result in results)  # type: ignore[return-value]
 
 
 def damage(home: Path, handle: str, column: str, value: Any) -> None:
@@ -78,10 +78,10 @@ async def test_every_reader_reads_the_others(what: str, home: Path, handles: tup
         assert await records.rulings() == []
     finally:
         await records.aclose()
-    async with RunReader(home) as reports:
-        assert {line.run_id for line in await reports.runs()} == {*run_ids.values()}
-        await reports.view(run_ids[damaged])
-        await reports.view(run_ids[whole])
+    async with RunReader(home) as reader:
+        assert {line.run_id for line in await reader.runs()} == {*run_ids.values()}
+        await reader.view(run_ids[damaged])
+        await reader.view(run_ids[whole])
     with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
         _Retention(home / "workspaces", 0, None).step(connection)
 

@@ -111,8 +111,8 @@ async def test_a_batch_on_a_disk_that_fills_up_yields_what_it_paid_for_and_claim
 async def test_without_permission_to_write_no_child_starts(tmp_path: Path) -> None:
     client, shared = Scripted(["never asked"]), Workspace(mode="shared", path=tmp_path)
     async with Delegator(client=client, home=Path("/sys/delegate")) as delegator:
-        report = await delegator.run(Task(goal="x", workspace=shared))
-    assert report.error
-    assert report.error.code == "home_not_writable"
-    assert "/sys/delegate" in report.error.message
+        result = await delegator.run(Task(goal="x", workspace=shared))
+    assert result.error
+    assert result.error.code == "home_not_writable"
+    assert "/sys/delegate" in result.error.message
     assert client.requests == []

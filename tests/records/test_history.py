@@ -69,9 +69,9 @@ async def test_a_task_is_on_disk_before_its_child_starts(home: Path) -> None:
         connection.close()
 
     async with Delegator(runner=Runner(look)) as delegator:
-        report = await delegator.run(Task(goal="look at yourself"))
+        run = await delegator.run(Task(goal="look at yourself"))
     assert [(run_id, json.loads(task)["goal"], result) for run_id, task, result in seen] == [
-        (report.run_id, "look at yourself", None)
+        (run.run_id, "look at yourself", None)
     ]
 
 
@@ -83,8 +83,8 @@ async def test_what_a_child_did_can_be_read_while_it_runs() -> None:
 
     seen: list[dict[str, Any]] = []
     async with Delegator(runner=Runner(look)) as delegator:
-        report = await delegator.run(Task(goal="send it"))
-        seen.append(await known(delegator, report.results[0].handle))
+        result = await delegator.run(Task(goal="send it"))
+        seen.append(await known(delegator, result.results[0].handle))
     while_running, ended = seen
     assert (while_running["state"], while_running["run"], while_running["result"]) == ("running", None, None)
     assert [event["kind"] for event in while_running["events"]] == ["child.started", "child.tool"]
@@ -97,7 +97,7 @@ async def test_what_a_child_did_can_be_read_while_it_runs() -> None:
 async def test_the_events_show_the_whole_run_in_order() -> None:
     client = words([Scripted.call("think", thought="hm"), "I thought about it"], met_by("I thought"))
     async with Delegator(client=client) as delegator:
-        report = await delegator.run(
+        result = await delegator.run(
             Task.model_validate(
                 {
                     "goal": "x",
@@ -105,7 +105,7 @@ async def test_the_events_show_the_whole_run_in_order() -> None:
                 }
             )
         )
-        record = await known(delegator, report.results[0].handle)
+        record = await known(delegator, result.results[0].handle)
     assert [event["kind"] for event in record["events"]] == [
         "child.started", "child.usage", "child.tool", "child.usage", "child.done", "check.done", "judge.asked",
         "judge.done", "verdict",
@@ -122,8 +122,8 @@ async def test_an_internal_error_is_a_recorded_result_too() -> None:
             return "nonsense"  # pyright: ignore[reportReturnType]
 
     async with Delegator(runner=Broken()) as delegator:
-        report = await delegator.run(Task(goal="x"))
-        record = await known(delegator, report.results[0].handle)
+        result = await delegator.run(Task(goal="x"))
+        record = await known(delegator, result.results[0].handle)
     assert (record["state"], record["result"]["error"]["code"]) == ("ended", "internal_error")
 
 
@@ -215,10 +215,10 @@ async def test_a_start_that_could_not_be_stored_is_stored_before_the_end(tmp_pat
         (tmp_path / "records.sqlite3").rmdir()
 
     async with Delegator(runner=Runner(restore), home=tmp_path) as delegator:
-        report = await delegator.run(Task(goal="x"))
+        run = await delegator.run(Task(goal="x"))
         second = await delegator.run(Task(goal="y"), Task(goal="z"))
-        assert await delegator.records.read(report.results[0].handle or "")
-    assert [result.status for result in report.results] == ["completed"]
+        assert await delegator.records.read(run.results[0].handle or "")
+    assert [result.status for result in run.results] == ["completed"]
     assert all(result.handle for result in second.results)
 
 
@@ -242,15 +242,15 @@ async def test_two_delegators_on_one_home_keep_apart_what_they_write(home: Path)
 
 def test_a_delegator_can_be_used_from_several_loops_and_after_closing() -> None:
     delegator = Delegator(runner=Runner(), max_concurrent=8)
-    reports = [delegator.run_sync(Task(goal="a")), asyncio.run(delegator.run(Task(goal="b")))]
-    threads = [threading.Thread(target=lambda: reports.append(delegator.run_sync(Task(goal="c")))) for _ in range(4)]
+    results = [delegator.run_sync(Task(goal="a")), asyncio.run(delegator.run(Task(goal="b")))]
+    threads = [threading.Thread(target=lambda: results.append(delegator.run_sync(Task(goal="c")))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     delegator.close()
-    reports.append(delegator.run_sync(Task(goal="d")))
-    handles = [result.handle for report in reports for result in report.results]
+    results.append(delegator.run_sync(Task(goal="d")))
+    handles = [result.handle for run in results for result in run.results]
     records = [asyncio.run(delegator.records.read(handle or "")) for handle in handles]
     delegator.close()
     assert [record["task"]["goal"] for record in records if record] == ["a", "b", *"cccc", "d"]
@@ -280,8 +280,8 @@ async def kept(home: Path, **options: Any) -> list[str]:
 async def make(goals: Sequence[str]) -> dict[str, Path]:
     """Make one run for each goal, and return the workspaces that were kept."""
     async with Delegator(runner=Writer()) as delegator:
-        reports = [await delegator.run(Task(goal=goal)) for goal in goals]
-    return {goal: Path(report.results[0].workspace or "") for goal, report in zip(goals, reports, strict=True)}
+        results = [await delegator.run(Task(goal=goal)) for goal in goals]
+    return {goal: Path(result.results[0].workspace or "") for goal, result in zip(goals, results, strict=True)}
 
 
 def age(home: Path, goal: str, days: float) -> None:
@@ -406,12 +406,12 @@ async def test_what_a_child_delegated_is_listed_below_it_and_counted_once() -> N
         return "did my part"
 
     async with Delegator(client=Scripted(answer), max_depth=2) as delegator:
-        report = await delegator.run(Task(goal="boss"))
-        tasks = await delegator.records.tasks(report.run_id or "")
+        result = await delegator.run(Task(goal="boss"))
+        tasks = await delegator.records.tasks(result.run_id or "")
         (run,) = await delegator.records.runs()
     assert [(task.goal, task.depth, task.state) for task in tasks] == [("boss", 0, "ended"), ("helper", 1, "ended")]
     assert tasks[1].cost_usd
-    assert (run.tasks, run.cost_usd) == (1, pytest.approx(report.totals.cost_usd))
+    assert (run.tasks, run.cost_usd) == (1, pytest.approx(result.totals.cost_usd))
 
 
 # --------------------------------------------------------------------------------------------------------- reading back
@@ -420,8 +420,8 @@ async def test_what_a_child_delegated_is_listed_below_it_and_counted_once() -> N
 async def test_a_parent_reads_a_long_report_back_in_slices() -> None:
     text = "".join(f"line {n:04}\n" for n in range(400))
     async with Delegator(runner=Runner(output=text), result_chars=1_000) as delegator:
-        report = await delegator.run(Task(goal="x"))
-        handle, offset, read = report.results[0].handle, 0, ""
+        result = await delegator.run(Task(goal="x"))
+        handle, offset, read = result.results[0].handle, 0, ""
         for _ in range(4):
             answer = await delegator.background.read_answer(json.dumps({"handle": handle, "offset": offset}))
             head, _, rest = answer.partition("\n<<<")

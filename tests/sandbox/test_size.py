@@ -21,9 +21,9 @@ MB = 1_000_000
 
 async def result_of(delegator: Delegator, **task: Any) -> TaskResult:
     async with delegator:
-        report = await delegator.run(Task(goal="Write.", **task))
-    assert report.error is None
-    return report.results[0]
+        result = await delegator.run(Task(goal="Write.", **task))
+    assert result.error is None
+    return result.results[0]
 
 
 async def test_the_file_tools_write_no_more_than_a_child_may(tmp_path: Path) -> None:

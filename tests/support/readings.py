@@ -85,9 +85,9 @@ def has_state(row: Row) -> bool:
 def work_of(row: Row) -> dict[str, Any]:
     """The recorded work, as `Delegator.judge` takes it."""
     if row["domain"] == "airline":
-        return {"output": row["report"], "receipts": row["receipts"], "conversation": row["said"]}
+        return {"report": row["report"], "receipts": row["receipts"], "conversation": row["said"]}
     run = next(run for run in _CLAIMS if run["id"] == row["id"])
-    return {"output": run["report"], "receipts": claim_receipts(run)}
+    return {"report": run["report"], "receipts": claim_receipts(run)}
 
 
 _CLAIMS = [json.loads(line) for line in (DATA / "claimcheck_train.jsonl").read_text(encoding="utf-8").splitlines()]

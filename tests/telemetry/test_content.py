@@ -79,8 +79,8 @@ async def run(said: str, task: Task | None = None) -> RunResult:
 
 
 async def test_without_the_operator_s_word_no_text_is_traced(traced: Traced) -> None:
-    report = await run("quixotic")
-    assert "quixotic" in str(report.results[0].report)
+    result = await run("quixotic")
+    assert "quixotic" in str(result.results[0].report)
     kept = traced.text.replace("run of quixotic", "")  # the host's own id of its run
     assert "quixotic" not in kept
     assert "echo of" not in kept

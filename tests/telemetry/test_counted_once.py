@@ -41,8 +41,8 @@ def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Traced]
 
 async def run(model: str) -> None:
     async with Delegator(model=model) as delegator:
-        report = await delegator.run(Task(goal="Write note.md."))
-    assert report.all_pass, report
+        result = await delegator.run(Task(goal="Write note.md."))
+    assert result.all_pass, result
 
 
 def with_tokens(traced: Traced) -> list[Span]:

@@ -86,17 +86,17 @@ async def test_parallel_items_of_a_batch_keep_their_own_spans(traced: Traced) ->
 
 async def test_a_call_has_a_workflow_with_an_agent_per_task(anywhere: Traced) -> None:
     async with delegator() as own:
-        report = await own.call({"tasks": [{"goal": "Write note.md."}]})
+        result = await own.call({"tasks": [{"goal": "Write note.md."}]})
     assert anywhere.tree() == ["invoke_workflow delegate_task", *ONE_TASK[:-1]]
     workflow, agent, *_ = anywhere.spans
     assert workflow.attributes == {
         "gen_ai.operation.name": "invoke_workflow",
         "gen_ai.agent.name": "delegate_task",
-        "delegate.run.id": report.run_id,
+        "delegate.run.id": result.run_id,
         "delegate.tasks": 1,
         "delegate.depth": 0,
     }
-    assert agent.attributes["gen_ai.conversation.id"] == report.results[0].handle
+    assert agent.attributes["gen_ai.conversation.id"] == result.results[0].handle
     assert agent.events == []
 
 
@@ -105,14 +105,14 @@ async def test_a_model_call_has_its_model_tokens_and_cost(anywhere: Traced, monk
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-dummy-1234")
         async with Delegator(model="gpt-6.1-terra", judge_model="gpt-6-luna") as own:
-            report = await own.run(greeting())
+            result = await own.run(greeting())
     _, second, judge = anywhere.chats
     assert second.attributes == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "gpt-6.1-terra",
         "gen_ai.request.max_tokens": 32_000,
-        "gen_ai.conversation.id": report.results[0].handle,
+        "gen_ai.conversation.id": result.results[0].handle,
         "gen_ai.response.model": "gpt-6.1-terra",
         "gen_ai.response.finish_reasons": ["stop"],
         "gen_ai.usage.input_tokens": 400,
@@ -124,7 +124,7 @@ async def test_a_model_call_has_its_model_tokens_and_cost(anywhere: Traced, monk
     assert judge.attributes["delegate.role"] == "judge"
     assert judge.attributes["gen_ai.output.type"] == "json"
     spent = sum(span.attributes["delegate.cost_usd"] for span in anywhere.chats)
-    assert spent == pytest.approx(report.results[0].cost_usd)
+    assert spent == pytest.approx(result.results[0].cost_usd)
     agents = [span for span in anywhere.spans if not span.name.startswith("chat ")]
     assert not any(name.startswith("gen_ai.usage") for span in agents for name in span.attributes)
 
@@ -253,8 +253,8 @@ async def test_a_receiver_that_fails_does_not_fail_the_task(
 
     with set_for_the_program(monkeypatch, trace=Broken()):
         async with delegator() as own:
-            report = await own.run(greeting())
-    assert report.all_pass
+            result = await own.run(greeting())
+    assert result.all_pass
     assert "could not be emitted" in caplog.text
 
 

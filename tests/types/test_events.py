@@ -42,8 +42,8 @@ async def run_of(*goals: str) -> tuple[list[Event], list[dict[str, Any]]]:
     """The delivered events of a run, and the recorded ones of its tasks."""
     live: list[Event] = []
     async with Delegator(client=thinker(), on_event=live.append, stream_text=True) as delegator:
-        report = await delegator.run(*map(task, goals))
-        records = [await delegator.records.read(result.handle or "") for result in report.results]
+        run = await delegator.run(*map(task, goals))
+        records = [await delegator.records.read(result.handle or "") for result in run.results]
     return live, [event for record in records if record for event in record["events"]]
 
 
@@ -131,8 +131,8 @@ async def test_no_event_is_built_if_nobody_listens(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(task_events, "from_json", build)
     async with Delegator(client=thinker()) as delegator:
-        report = await delegator.run(task("a"))
-    assert report.results[0].status == "completed"
+        result = await delegator.run(task("a"))
+    assert result.results[0].status == "completed"
 
 
 async def test_a_batch_is_one_run_for_the_operators_consumer() -> None:

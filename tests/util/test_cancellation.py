@@ -271,9 +271,9 @@ async def by_cancelling_the_awaiting_task_again_and_again(scene: Scene, run_id: 
 
 
 async def _reported(scene: Scene, call: "asyncio.Task[RunResult]", run_id: str) -> list[TaskResult]:
-    report = await asyncio.wait_for(call, PATIENCE)
-    assert list(report.results) == await scene.on_record(run_id)
-    return list(report.results)
+    result = await asyncio.wait_for(call, PATIENCE)
+    assert list(result.results) == await scene.on_record(run_id)
+    return list(result.results)
 
 
 WAYS = (from_another_thread, from_a_signal_handler_twice, by_cancelling_the_awaiting_task_again_and_again)
@@ -438,8 +438,8 @@ async def test_the_connection_of_a_stopped_model_call_is_closed(
             call = asyncio.create_task(delegator.run(Task(goal="hang"), cancellation=cancellation))
             await asyncio.to_thread(model.wait_for_calls, 1, PATIENCE)
             cancellation.cancel()
-            report = await asyncio.wait_for(call, PATIENCE)
-            assert [one.status for one in report.results] == ["cancelled"], report
+            result = await asyncio.wait_for(call, PATIENCE)
+            assert [one.status for one in result.results] == ["cancelled"], result
             await model.is_left_alone()
 
 
@@ -456,10 +456,10 @@ async def test_what_is_stopped_before_its_start_never_starts_and_is_recorded_if_
         assert not (home / "records.sqlite3").exists()
         late = await delegator.run(Task(goal="a"), Task(goal="b"), parent=Parent(seconds_left=0))
         cancellation.cancel()
-        report = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]}, cancellation=cancellation)
-        records = [await delegator.records.read(result.handle or "") for result in report.results]
+        run = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]}, cancellation=cancellation)
+        records = [await delegator.records.read(result.handle or "") for result in run.results]
     assert (late.error and late.error.code) == "budget_exceeded"
-    assert [(one.status, one.usage.model_calls) for one in report.results] == [("cancelled", 0)] * 2
+    assert [(one.status, one.usage.model_calls) for one in run.results] == [("cancelled", 0)] * 2
     assert [record and record["result"]["status"] for record in records] == ["cancelled"] * 2
     assert not client.requests
 
@@ -498,8 +498,8 @@ async def test_an_event_listener_may_cancel_and_no_judge_is_called() -> None:
             cancellation.cancel()
 
     async with Delegator(client=client, on_event=watch) as delegator:
-        report = await delegator.call({"goal": "a", "acceptance_criteria": ["done"]}, cancellation=cancellation)
-    (result,) = report.results
+        run = await delegator.call({"goal": "a", "acceptance_criteria": ["done"]}, cancellation=cancellation)
+    (result,) = run.results
     assert result.verdict
     assert (result.status, result.verdict.verdict, result.verdict.code) == ("completed", "FAIL", "cancelled")
     assert len(client.requests) == 1
@@ -566,8 +566,8 @@ async def test_a_workspace_that_is_still_being_created_is_discarded(
         call = asyncio.create_task(delegator.run(task, cancellation=cancellation))
         await asyncio.to_thread(tree.wait_until_up)
         cancellation.cancel()
-        report = await asyncio.wait_for(call, PATIENCE)
-    (result,) = report.results
+        run = await asyncio.wait_for(call, PATIENCE)
+    (result,) = run.results
     assert (result.status, result.workspace) == ("cancelled", None)
     assert tree.left() == []
     assert not client.requests

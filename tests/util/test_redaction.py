@@ -201,7 +201,7 @@ async def test_a_key_that_a_program_prints_during_a_call_is_secret_at_every_exit
         models = [{"id": "m", "tier": "fast"}]
         late = {"name": "late", "base_url": server.openai_url, "key_command": printed, "models": models}
         await everything.run(Task(goal="say it", model="m"), caplog=caplog, endpoints=[late])
-    (result,) = everything.report.results
+    (result,) = everything.result.results
     assert (result.status, result.report) == ("completed", f"I was called with {MARK}")
     assert [where for where, text in everything.texts.items() if key in text] == []
 
@@ -239,13 +239,13 @@ class Everything:
     async def run(self, *tasks: Task, caplog: pytest.LogCaptureFixture, **options: Any) -> None:
         with caplog.at_level(logging.DEBUG, "delegate"):
             async with Delegator(on_event=self.event, sandbox="off", commands="allow", **options) as delegator:
-                self.report = await delegator.run(*tasks)
+                self.result = await delegator.run(*tasks)
                 self.texts["store, open"] = self._stored()
-                records = [await delegator.records.read(result.handle or "") for result in self.report.results]
-                runs = [await delegator.records.runs(), await delegator.records.tasks(self.report.run_id or "")]
+                records = [await delegator.records.read(result.handle or "") for result in self.result.results]
+                runs = [await delegator.records.runs(), await delegator.records.tasks(self.result.run_id or "")]
         self.texts |= {
-            "report": self.report.model_dump_json(),
-            "text for the parent": render(self.report, limit=100_000),
+            "result": self.result.model_dump_json(),
+            "text for the parent": render(self.result, limit=100_000),
             "records": json.dumps(records, ensure_ascii=False),
             "runs": repr(runs),
             "store, closed": self._stored(),
@@ -321,7 +321,7 @@ async def test_no_key_written_by_a_child_or_tool_is_recorded_or_judged(
         }
     )
     await everything.run(task, caplog=caplog, client=Scripted(answer), tools=tools, endpoints=[GATE])
-    (result,) = everything.report.results
+    (result,) = everything.result.results
     assert everything.leaked() == {}
     assert result.verdict
     assert (result.status, result.verdict.verdict) == ("completed", "PASS"), result.verdict.reasoning
@@ -357,7 +357,7 @@ async def test_no_key_in_an_error_or_in_a_custom_runners_result(
     assert OWN["OPENAI_API_KEY"][:8] not in everything.texts["events"], (
         "a cut would leave a piece that nobody recognizes"
     )
-    assert [result.status for result in everything.report.results] == ["failed", "completed", "timeout"]
+    assert [result.status for result in everything.result.results] == ["failed", "completed", "timeout"]
     assert "crashed" in caplog.text
 
 

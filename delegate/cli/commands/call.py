@@ -30,6 +30,6 @@ def call(
         raise typer.BadParameter("pass the arguments of the call as JSON, or pipe them to stdin", param_hint="JSON")
     text = sys.stdin.buffer.read() if arguments in (None, "-") else arguments
     delegator = Delegator()
-    report = stoppable(delegator, partial(delegator.call, text), trace=trace)
-    print_result_as(Format.json, report)
-    raise typer.Exit(exits.of_result(report))
+    result = stoppable(delegator, partial(delegator.call, text), trace=trace)
+    print_result_as(Format.json, result)
+    raise typer.Exit(exits.of_result(result))

@@ -64,11 +64,11 @@ def _scripted(demo_tasks: Sequence[DemoTask], home: Path, yes: bool) -> bool:
     Also without a sandbox: no model wrote these commands, nor the files that they run.
     """
     _print_texts(SCRIPTED)
-    report = _run(demo_tasks, Delegator(Settings(home=home, commands="allow"), client=scripted(demo_tasks)))
-    _print_table(demo_tasks, report)
+    run = _run(demo_tasks, Delegator(Settings(home=home, commands="allow"), client=scripted(demo_tasks)))
+    _print_table(demo_tasks, run)
     _print_texts(SCRIPTED_SUMMARY, SCRIPTED_NEXT)
     good = True
-    for demo_task, result in zip(demo_tasks, report.results, strict=True):
+    for demo_task, result in zip(demo_tasks, run.results, strict=True):
         actual = (result.verdict.verdict, result.verdict.code) if result.verdict else ("no verdict", "")
         if actual != demo_task.expected:
             good = False
@@ -81,10 +81,10 @@ def _live(demo_tasks: Sequence[DemoTask], home: Path, yes: bool) -> bool:
 
     delegator = Delegator(own_model(home))
     announce(delegator, len(demo_tasks), sure=yes)
-    report = _run(demo_tasks, delegator)
-    _print_table(demo_tasks, report)
+    run = _run(demo_tasks, delegator)
+    _print_table(demo_tasks, run)
     _print_texts(LIVE_SUMMARY, LIVE_NEXT)
-    return all(result.status == "completed" for result in report.results)
+    return all(result.status == "completed" for result in run.results)
 
 
 def _run(demo_tasks: Sequence[DemoTask], delegator: Delegator) -> RunResult:

@@ -42,8 +42,8 @@ def page(
 
     async def read() -> PageView:
         id = await _id_of(delegator, run, number)
-        async with RunReader(delegator.settings.home) as reports:
-            return await reports.view(id, page)
+        async with RunReader(delegator.settings.home) as reader:
+            return await reader.view(id, page)
 
     view = work(delegator, lambda _: read())
     html = run_page(view).html

@@ -239,12 +239,12 @@ def _resume(text: str, format: Format) -> NoReturn:
 
     async def resume(*, on_event: EventSink | None, cancellation: Cancellation) -> tuple[str, RunResult]:
         (record,) = await records_of(delegator, [text])
-        report = await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
-        return record["task"]["goal"], report
+        result = await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
+        return record["task"]["goal"], result
 
-    goal, report = stoppable(delegator, resume)
-    print_any_result(report, [goal], format)
-    raise typer.Exit(exits.of_result(report))
+    goal, result = stoppable(delegator, resume)
+    print_any_result(result, [goal], format)
+    raise typer.Exit(exits.of_result(result))
 
 
 def print_any_result(result: RunResult, goals: Sequence[str], format: Format) -> None:
@@ -294,10 +294,10 @@ def _run(
     goals = [task.goal for task in tasks]
     delegator = Delegator(settings, runner=runner, on_approval=terminal, on_question=terminal and terminal.answer)
     out = Out.open(folder, tasks, force=force) if folder is not None else None
-    report = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
-    print_any_result(report, goals, format)
-    complete = out.bring(report, quiet=format is not Format.pretty) if out else True
-    raise typer.Exit(exits.of_result(report) or (0 if complete else 1))
+    result = stoppable(delegator, partial(delegator.run, *tasks), titles=goals, trace=trace)
+    print_any_result(result, goals, format)
+    complete = out.bring(result, quiet=format is not Format.pretty) if out else True
+    raise typer.Exit(exits.of_result(result) or (0 if complete else 1))
 
 
 def _plan(tasks: Sequence[Task], file: Path | None, runner: CommandRunner | None, format: Format) -> NoReturn:

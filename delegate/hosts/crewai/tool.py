@@ -27,11 +27,11 @@ class DelegationProgressEvent(BaseEvent):
     """One line, such as `task 0 used read_file`."""
 
 
-class DelegationReportEvent(BaseEvent):
+class DelegationResultEvent(BaseEvent):
     """A call has ended."""
 
-    type: str = "delegation_report"
-    report: JsonObject
+    type: str = "delegation_result"
+    result: JsonObject
 
 
 def tool(
@@ -89,7 +89,7 @@ class DelegateTool(BaseTool):
         invocation = Invocation(parent=parent, session=id(self), on_event=progress.lines(show))
         answer = self._host_tool.call_sync(arguments, invocation)
         if answer.structured:
-            crewai_event_bus.emit(self, DelegationReportEvent(report=answer.structured))
+            crewai_event_bus.emit(self, DelegationResultEvent(result=answer.structured))
         if self._llm:
             with _usage_lock:
                 _count(self._llm, answer.usage)

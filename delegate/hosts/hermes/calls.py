@@ -14,7 +14,7 @@ from delegate.hosts.hermes.delegators import DelegatorSource
 from delegate.hosts.hermes.result import as_json, error_json, record_usage
 from delegate.hosts.hermes.sessions import Session, sessions
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
-from delegate.types import JsonObject, Parent, Report
+from delegate.types import JsonObject, Parent, RunResult
 
 Handler = Callable[..., str]
 """A handler of Hermes's registry: it gets the arguments, and as keywords `session_id`, `task_id` and more."""
@@ -34,11 +34,11 @@ def delegate_handler(source: DelegatorSource, *, wait_seconds: float) -> Handler
         with sessions.call_from(session_id or "", task_id or "") as session:
             host_tool = source.tool(session.model)
             judged_by_hermes = source.judged_by_hermes(session.model)
-            result = _call(host_tool, args, session, wait_seconds)
-        if result.report is not None:
-            record_usage(result.report, judged_by_hermes=judged_by_hermes)
-            terminal.show(result.report, session.platform)
-        return as_json(result, _receipts(host_tool.delegator, result.report))
+            done = _call(host_tool, args, session, wait_seconds)
+        if done.result is not None:
+            record_usage(done.result, judged_by_hermes=judged_by_hermes)
+            terminal.show(done.result, session.platform)
+        return as_json(done, _receipts(host_tool.delegator, done.result))
 
     return _errors_as_json(answer)
 
@@ -87,9 +87,9 @@ def _errors_as_json(answer: Handler) -> Handler:
     return handler
 
 
-def _receipts(delegator: Delegator, report: Report | None) -> dict[int, list[JsonObject]]:
+def _receipts(delegator: Delegator, run: RunResult | None) -> dict[int, list[JsonObject]]:
     """The recorded receipts of the children's tool calls, by task index."""
-    used = [(one.task_index, one.handle) for one in report.results if one.receipts.total] if report else []
+    used = [(one.task_index, one.handle) for one in run.results if one.receipts.total] if run else []
 
     async def read() -> dict[int, list[JsonObject]]:
         records = {index: await delegator.records.read(handle) for index, handle in used if handle}

@@ -1,8 +1,8 @@
-"""Formats a report like the result of Hermes's own `delegate_task`, and adds its tokens to Hermes's usage tables.
+"""Formats the result of a run like the result of Hermes's own `delegate_task`, and adds its tokens to Hermes's usage tables.
 
-The result is a JSON object with the same field names.
+It is a JSON object with the same field names.
 
-`report` is the text that every host gives its model, with each child's text marked as data. It comes first, so that
+`text` is what every host gives its model to read, with each child's text marked as data. It comes first, so that
 truncation can't remove the verdicts. `results` has one entry per task, for code that reads Hermes's results; its
 `summary` is the child's text, quoted and truncated.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from delegate._util.fencing import one_line, quoted
 from delegate.hosts.hermes.compat import hermes_attribute
 from delegate.hosts.host_tool import ToolAnswer
-from delegate.types import JsonObject, Report, RunStatus, TaskResult, Usage
+from delegate.types import JsonObject, RunResult, RunStatus, TaskResult, Usage
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ Receipts = Mapping[int, Sequence[JsonObject]]
 
 SUMMARY_CHARS = 300
 TRACE_CALLS = 20
-"""The maximum number of tool calls listed per task; the report counts all of them."""
+"""The maximum number of tool calls listed per task; the text counts all of them."""
 
 _HERMES_STATUS: dict[RunStatus, tuple[str, str]] = {
     "completed": ("completed", "completed"),
@@ -38,13 +38,13 @@ _HERMES_STATUS: dict[RunStatus, tuple[str, str]] = {
 
 def as_json(answer: ToolAnswer, receipts: Receipts) -> str:
     """The tool's result. For a refused call it is the error, which Hermes recognizes as one."""
-    report = answer.report
-    if report is None or report.error is not None:
+    run = answer.result
+    if run is None or run.error is not None:
         return answer.text
     body = {
-        "report": answer.text,
-        "results": [_entry(result, receipts.get(result.task_index, ())) for result in report.results],
-        "total_duration_seconds": round(report.totals.seconds, 2),
+        "text": answer.text,
+        "results": [_entry(result, receipts.get(result.task_index, ())) for result in run.results],
+        "total_duration_seconds": round(run.totals.seconds, 2),
     }
     return json.dumps(body, ensure_ascii=False)
 
@@ -64,7 +64,7 @@ def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
         "verified": verdict.verified if verdict else False,
         "task_index": result.task_index,
         "status": status,
-        "summary": quoted(result.summary, SUMMARY_CHARS),
+        "summary": quoted(result.report, SUMMARY_CHARS),
         "api_calls": usage.model_calls,
         "duration_seconds": round(result.seconds, 2),
         "model": result.model,
@@ -86,8 +86,8 @@ def _entry(result: TaskResult, receipts: Sequence[JsonObject]) -> JsonObject:
     return entry
 
 
-def record_usage(report: Report, *, judged_by_hermes: bool) -> None:
-    """Add what a report's tasks used to Hermes's table of auxiliary model calls, for the turn that runs on this thread.
+def record_usage(run: RunResult, *, judged_by_hermes: bool) -> None:
+    """Add what a run's tasks used to Hermes's table of auxiliary model calls, for the turn that runs on this thread.
 
     Of judges that Hermes calls, it counts the tokens itself. An error is logged and doesn't fail the call.
     """
@@ -96,7 +96,7 @@ def record_usage(report: Report, *, judged_by_hermes: bool) -> None:
     if database is None or not hasattr(database, "record_auxiliary_usage"):  # this version has no such table
         return
     try:
-        for task, model, usage, cost in _used(report, judged_by_hermes=judged_by_hermes):
+        for task, model, usage, cost in _used(run, judged_by_hermes=judged_by_hermes):
             if usage.total_tokens:
                 database.record_auxiliary_usage(
                     session_id,
@@ -113,9 +113,9 @@ def record_usage(report: Report, *, judged_by_hermes: bool) -> None:
         _log.warning("Hermes could not record the token usage of a delegated task", exc_info=True)
 
 
-def _used(report: Report, *, judged_by_hermes: bool) -> Iterator[tuple[str, str | None, Usage, float | None]]:
+def _used(run: RunResult, *, judged_by_hermes: bool) -> Iterator[tuple[str, str | None, Usage, float | None]]:
     """What each child, what it delegated, and each judge used, with the model and the cost."""
-    for result in report.results:
+    for result in run.results:
         judge = result.verdict.judge if result.verdict else None
         judge_cost = judge.cost_usd if judge else 0
         child_cost = None if result.cost_usd is None or judge_cost is None else max(0.0, result.cost_usd - judge_cost)

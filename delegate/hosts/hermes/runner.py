@@ -51,7 +51,7 @@ class HermesChildren:
             if not (await asyncio.wait([result], timeout=STOP_SECONDS))[0]:
                 _log.warning("an agent of Hermes did not end within %g s of its interrupt", STOP_SECONDS)
             elif not result.exception():
-                job.recorder.output = _last_text(result.result())
+                job.recorder.report = _last_text(result.result())
             child.record_usage()
             raise
         child.record_usage()
@@ -177,10 +177,10 @@ def _finish(job: Job, result: Mapping[str, Any]) -> ChildRun:
         status, code = "max_steps", "max_steps"
     elif result.get("completed") and clean and not result.get("failed") and not result.get("partial"):
         if "=length" not in reason:
-            return job.recorder.finish("completed", output=text)
+            return job.recorder.finish("completed", report=text)
         code = "truncated"
     message = str(result.get("error") or reason or text or "Hermes gave no reason")
-    return job.recorder.finish(status, output=text, error=ErrorDetail(code=code, message=message))
+    return job.recorder.finish(status, report=text, error=ErrorDetail(code=code, message=message))
 
 
 def _last_text(result: Mapping[str, Any]) -> str:

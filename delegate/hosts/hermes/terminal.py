@@ -10,14 +10,14 @@ import sys
 from delegate._util.fencing import one_line
 from delegate.contract import headline
 from delegate.hosts.hermes.compat import hermes_attribute
-from delegate.types import Report
+from delegate.types import RunResult
 
 _TERMINAL = "cli"
 _EMOJI = "⚖️"
 _MAX_CHARS = 100
 
 
-def show(report: Report, platform: str) -> None:
+def show(run: RunResult, platform: str) -> None:
     """Print the verdicts as one line if the session's user reads a terminal. Never raises."""
     if platform != _TERMINAL:
         return
@@ -26,13 +26,13 @@ def show(report: Report, platform: str) -> None:
         if sys.stdout.isatty():  # the output of a single query is for programs
             prefix = find_prefix() if find_prefix else "┊"
             # At the start of the line, where Hermes may have a spinner.
-            print(f"\r  {prefix} {_EMOJI}  verdict   {summary(report)}", flush=True)  # noqa: T201
+            print(f"\r  {prefix} {_EMOJI}  verdict   {summary(run)}", flush=True)  # noqa: T201
     except (OSError, ValueError):  # the terminal is gone
         pass
 
 
-def summary(report: Report) -> str:
+def summary(run: RunResult) -> str:
     """The verdicts in one line, or why the call was refused."""
-    if report.error is not None:
-        return one_line(f"refused, {report.error.code}: {report.error.message}", _MAX_CHARS)
-    return headline(report.results)
+    if run.error is not None:
+        return one_line(f"refused, {run.error.code}: {run.error.message}", _MAX_CHARS)
+    return headline(run.results)

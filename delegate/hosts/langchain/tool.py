@@ -29,7 +29,7 @@ from delegate.budget.runs import KEPT_RUNS
 from delegate.hosts import progress
 from delegate.hosts.host_tool import HostTool, Invocation, ToolAnswer
 from delegate.hosts.tool_functions import tool_functions
-from delegate.types import Parent, Report, Usage
+from delegate.types import Parent, RunResult, Usage
 from delegate.types.events import Event, EventSink
 
 Graph = Pregel[Any, Any, Any, Any]
@@ -148,7 +148,7 @@ def _sink(runtime: AnyToolRuntime, graph: Runtime[Any] | None) -> EventSink:
 
 def _report_usage(answer: ToolAnswer) -> None:
     """Report the tokens to the run's callbacks, since LangChain has no other totals."""
-    for name, model, usage in _usage_entries(answer.report):
+    for name, model, usage in _usage_entries(answer.result):
         manager = get_callback_manager_for_config(ensure_config())
         _annotate(manager, model)
         for run in manager.on_chat_model_start({}, [[]], name=name):
@@ -156,7 +156,7 @@ def _report_usage(answer: ToolAnswer) -> None:
 
 
 async def _report_usage_async(answer: ToolAnswer) -> None:
-    for name, model, usage in _usage_entries(answer.report):
+    for name, model, usage in _usage_entries(answer.result):
         manager = get_async_callback_manager_for_config(ensure_config())
         _annotate(manager, model)
         for run in await manager.on_chat_model_start({}, [[]], name=name):
@@ -169,9 +169,9 @@ def _annotate(manager: BaseCallbackManager, model: str) -> None:
     manager.add_metadata({"ls_model_name": model, "ls_model_type": "chat"}, inherit=False)
 
 
-def _usage_entries(report: Report | None) -> Iterator[tuple[str, str, Usage]]:
+def _usage_entries(run: RunResult | None) -> Iterator[tuple[str, str, Usage]]:
     """The name, model and usage of each child, each judge, and what the children delegated."""
-    for result in report.results if report else ():
+    for result in run.results if run else ():
         task, judge = f"task {result.task_index + 1}", result.verdict and result.verdict.judge
         delegated = result.delegated
         entries = [(f"{task}: child", result.model, result.usage)]

@@ -10,7 +10,7 @@ from delegate import contract
 from delegate.contract import Limits
 from delegate.hosts.workspaces import WorkspacePolicy
 from delegate.policy.settings import Settings
-from delegate.types import LEVELS, JsonObject, ParentQuestion, Report
+from delegate.types import LEVELS, JsonObject, ParentQuestion, RunResult
 
 NAME = "delegate"
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
@@ -76,13 +76,13 @@ def listed(
     return [{**tool, **_ALWAYS_LOADED} for tool in (delegate, *(make("mcp") for make in others))]
 
 
-def structured(report: Report) -> JsonObject:
+def structured(run: RunResult) -> JsonObject:
     """The `structuredContent` of a finished call."""
     results = [
         {"handle": one.handle, "status": one.status, **{name: getattr(one.verdict, name, None) for name in _JUDGED}}
-        for one in report.results
+        for one in run.results
     ]
-    return {"results": results, "error": report.error and report.error.model_dump(mode="json")}
+    return {"results": results, "error": run.error and run.error.model_dump(mode="json")}
 
 
 def structured_running(handles: Sequence[str], questions: Sequence[ParentQuestion] = ()) -> JsonObject:

@@ -25,7 +25,7 @@ from delegate.hosts.mcp.approvals import ClientApprovals, Elicit
 from delegate.hosts.mcp.clients import ONE_CALL, WITHOUT_ERRORS, Clients
 from delegate.hosts.mcp.projects import ClientFolders, ListRoots
 from delegate.hosts.workspaces import WorkspacePolicy
-from delegate.types import JsonObject, Parent, Report
+from delegate.types import JsonObject, Parent, RunResult
 from delegate.types.errors import CallError
 from delegate.types.events import Event, EventSink
 
@@ -147,12 +147,12 @@ class Tools:
                 answer = await run_to_completion(asyncio.ensure_future(_call(tool, request, invocation)))
             finally:
                 self.open_calls -= 1
-        refused = answer.report and answer.report.error
+        refused = answer.result and answer.result.error
         if refused and refused.code == "budget_exceeded" and parent.window_seconds is None:
             refused = refused.model_copy(update={"hint": f"{refused.hint}; the user's next turn has limits of its own"})
-            answer = replace(answer, text=tool.delegator.render(Report(error=refused)))
-        if answer.report and answer.report.run_id:
-            self.clients.add_run(client, answer.report.run_id)
+            answer = replace(answer, text=tool.delegator.render(RunResult(error=refused)))
+        if answer.result and answer.result.run_id:
+            self.clients.add_run(client, answer.result.run_id)
         if answer.running is not None:
             self._running.setdefault(client, WeakSet()).add(answer.running)
             for handle in answer.running.handles:
@@ -190,8 +190,8 @@ class Tools:
 
     def _result(self, answer: ToolAnswer) -> JsonObject:
         result, running = _text(answer.text, is_error=answer.is_error), answer.running
-        if self.structured and answer.report is not None:
-            result["structuredContent"] = definitions.structured(answer.report)
+        if self.structured and answer.result is not None:
+            result["structuredContent"] = definitions.structured(answer.result)
         elif self.structured and running is not None:
             result["structuredContent"] = definitions.structured_running(running.handles, running.questions)
         return result

@@ -5,8 +5,8 @@
 
     agent = Agent(name="lead", tools=[openai_agents.tool(model="gpt-6.1-terra")])
 
-Progress is recorded in the SDK's traces, as spans under the call's span. The report is the `custom_data` of the call's
-output item: `item.custom_data["report"]`. Tokens of children and judges are added to the run's usage. Children end
+Progress is recorded in the SDK's traces, as spans under the call's span. The result is the `custom_data` of the call's
+output item: `item.custom_data["result"]`. Tokens of children and judges are added to the run's usage. Children end
 before the tool's own `timeout_seconds`. All calls under one `Runner.run` share a ledger.
 
 The SDK has no mark for a result that is an error: the model reads the error in the text. It doesn't wait for tools that

@@ -37,9 +37,9 @@ def _function_tool(host_tool: HostTool) -> FunctionTool:
         answers[context] = answer
         return answer.text
 
-    def report(call: FunctionToolCustomDataContext) -> JsonObject | None:
+    def result(call: FunctionToolCustomDataContext) -> JsonObject | None:
         answer = answers.pop(call.tool_context, None)
-        return {"report": answer.structured} if answer and answer.report else None
+        return {"result": answer.structured} if answer and answer.result else None
 
     return DelegateTool(
         host_tool.name,
@@ -47,7 +47,7 @@ def _function_tool(host_tool: HostTool) -> FunctionTool:
         host_tool.parameters,
         invoke,
         strict_json_schema=False,  # strict mode has no optional fields, and its own errors explain less
-        custom_data_extractor=report,
+        custom_data_extractor=result,
     )
 
 

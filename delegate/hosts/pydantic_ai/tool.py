@@ -90,7 +90,7 @@ def _parent(context: RunContext[Any]) -> Parent:
 
 
 def _run_usage(answer: ToolAnswer) -> RunUsage:
-    usage, cost = answer.usage, answer.report.totals.cost_usd if answer.report else None
+    usage, cost = answer.usage, answer.result.totals.cost_usd if answer.result else None
     return RunUsage(
         input_tokens=usage.input_tokens,
         cache_read_tokens=usage.cached_tokens,

@@ -185,7 +185,7 @@ class _Handler(RequestHandler):
                 return await self._send(client, handle, call)
             parent = {"run_id": message.context_id or None}
             state = await self._service.call(client, parse(CallRequest, {"call": call, "parent": parent, "asks": True}))
-        if state.report is not None and (error := state.report.error) is not None:
+        if state.result is not None and (error := state.result.error) is not None:
             _refuse(error)
         if not state.handles:
             raise InternalError("the task is not on record, so nothing can be said about it")
@@ -304,7 +304,7 @@ def _artifacts(result: TaskResult | None) -> list[types.Artifact]:
     """The result as a calling model should read it, with the verdict first, and as data."""
     if result is None:
         return []
-    text = contract.render_result(result, limit=len(result.summary))
+    text = contract.render_result(result, limit=len(result.report))
     data = ParseDict(result.model_dump(mode="json"), Value())
     parts = [types.Part(text=text, media_type=_MODES[0]), types.Part(data=data, media_type=_MODES[1])]
     about = "The verdict with its evidence, the report, and both as data: see schemas/run_result.json."

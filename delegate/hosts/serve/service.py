@@ -236,9 +236,9 @@ class Service:
         while len(known.runs) > KEPT_RUNS:
             del known.runs[next(iter(known.runs))]
         if await delegation.wait(body.wait_seconds, or_question=True):
-            report = await delegation
-            text = self._delegator.render(report)
-            return CallState(state="done", handles=list(delegation.handles), result=report, text=text)
+            returned = await delegation
+            text = self._delegator.render(returned)
+            return CallState(state="done", handles=list(delegation.handles), result=returned, text=text)
         state = "needs_input" if delegation.questions else "running"
         return CallState(state=state, handles=list(delegation.handles), questions=list(delegation.questions))
 

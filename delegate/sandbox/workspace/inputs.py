@@ -87,7 +87,7 @@ class Inputs:
 
 def _report_of(result: TaskResult) -> str:
     with suppress(DelegateError):
-        return result.report
+        return result.whole_report
     return result.report  # its record can't be read: the report is cut then
 
 

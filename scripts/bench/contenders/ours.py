@@ -99,9 +99,9 @@ def _delegator(url: str, folder: Path, tools: Sequence[Tool] | None) -> Delegato
 
 async def _call(delegator: Delegator, first: int, count: int, criteria: Criteria) -> None:
     tasks = [{"goal": goal(first + n), "acceptance_criteria": criteria()} for n in range(count)]
-    report = await delegator.call({"tasks": tasks})
-    assert report.error is None, report.error
-    for result in report.results:
+    run = await delegator.call({"tasks": tasks})
+    assert run.error is None, run.error
+    for result in run.results:
         assert result.verdict is not None
         assert result.verdict.verdict == "PASS", f"{result.status}: {result.verdict.reasoning}"
         assert result.receipts.ok == 2, result.receipts

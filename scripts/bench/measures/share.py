@@ -46,10 +46,10 @@ async def share(providers: tuple[str, ...], server: ModelServer, home: Path) -> 
             os.environ.pop(name, None)
             os.environ |= {name: value} if provider in providers else {}
     async with Delegator(Settings(home=home)) as delegator:
-        report = await delegator.run(
+        run = await delegator.run(
             Task.model_validate({"goal": goal(1), "acceptance_criteria": CRITERIA, "tier": "standard"})
         )
-    (result,) = report.results
+    (result,) = run.results
     assert result.verdict is not None
     assert result.verdict.verdict == "PASS", result.verdict.reasoning
     assert result.verdict.judge is not None

@@ -160,8 +160,8 @@ def _in_workspace(script: str, size: int) -> Callable[[Path, Heartbeat], Awaitab
     async def act(home: Path, heartbeat: Heartbeat) -> None:
         async with Delegator(Settings(home=home), runner=child) as delegator:
             stack.append(heartbeat)
-            report = await delegator.run(Task(goal="Make folders.", acceptance_criteria=(_file_exists(),)))
-            assert report.results[0].status == "completed", report.results[0].error
+            result = await delegator.run(Task(goal="Make folders.", acceptance_criteria=(_file_exists(),)))
+            assert result.results[0].status == "completed", result.results[0].error
         await running.pop().__aexit__(None, None, None)
 
     async def child(job: Job) -> str:

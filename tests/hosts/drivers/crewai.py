@@ -47,12 +47,12 @@ class CrewAI:
         is_main = world.own == "delegate"
         own = crewai.tool(delegator, llm=llm) if is_main else own_tool(crewai, world, delegator)
         with crewai_event_bus.scoped_handlers():
-            lines, reports = recorded_events()
+            lines, results = recorded_events()
             output = await run(llm, [own, *(self.native_tool(world, name) for name in world.native)])
             await asyncio.to_thread(crewai_event_bus.flush)
         used = output.token_usage
         errors = [bool(output.tasks_output[0].tool_failures)]
-        return Outcome(lines, (used.prompt_tokens, used.completion_tokens), reports, errors)
+        return Outcome(lines, (used.prompt_tokens, used.completion_tokens), results, errors)
 
     def native_tool(self, world: World, name: NativeTool) -> Any:
         return as_tool(name)(world.functions[name])
@@ -65,19 +65,19 @@ class CrewAI:
 
 
 def recorded_events() -> tuple[list[str], list[JsonObject]]:
-    """The lines of progress and the reports that are emitted on the event bus from now on."""
+    """The lines of progress and the results that are emitted on the event bus from now on."""
     lines: list[str] = []
-    reports: list[JsonObject] = []
+    results: list[JsonObject] = []
 
     def add_line(_: Any, event: crewai.DelegationProgressEvent) -> None:
         lines.append(event.text)
 
-    def add_report(_: Any, event: crewai.DelegationReportEvent) -> None:
-        reports.append(event.report)
+    def add_result(_: Any, event: crewai.DelegationResultEvent) -> None:
+        results.append(event.result)
 
     crewai_event_bus.on(crewai.DelegationProgressEvent)(add_line)
-    crewai_event_bus.on(crewai.DelegationReportEvent)(add_report)
-    return lines, reports
+    crewai_event_bus.on(crewai.DelegationResultEvent)(add_result)
+    return lines, results
 
 
 def parent_llm(world: World) -> BaseLLM:

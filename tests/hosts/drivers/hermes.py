@@ -102,7 +102,7 @@ class Hermes:
     package = "hermes-agent"
     side_by_side = False
     gaps: Mapping[Scenario, str] = {
-        "report_kept": "Hermes keeps only the text, whose `results` have the fields of Hermes's own delegate_task",
+        "result_kept": "Hermes keeps only the text, whose `results` have the fields of Hermes's own delegate_task",
         "own_tools_omitted": "Hermes's tools are given by name, and a name of delegate's own is refused with an error",
         "approval_denied": "Hermes's tools ask for approval while they run, and on a child's thread the answer is no",
     }
@@ -127,7 +127,7 @@ class Hermes:
                 agent.interrupt("stop")
             session = (await running)["session_id"]
             usage = tokens_of(session, database)
-            results = [_report(text) if world.own == "delegate" else text for text in world.results]
+            results = [_text(text) if world.own == "delegate" else text for text in world.results]
             return Outcome(progress=agent.activity, usage=usage, errors=errors, results=results)
 
     def native_tool(self, world: World, name: NativeTool) -> Any:
@@ -164,10 +164,10 @@ def tokens_of(session: str, database: Any) -> tuple[int, int]:
     return read, written
 
 
-def _report(result: str) -> str:
-    """The report in a result that the parent's model read; for a refused call, the whole result."""
+def _text(result: str) -> str:
+    """The text in a result that the parent's model read; for a refused call, the whole result."""
     body: JsonObject = json.loads(result)
-    return body.get("report", result)
+    return body.get("text", result)
 
 
 async def invoke(tool_object: str, arguments: dict[str, Any]) -> object:

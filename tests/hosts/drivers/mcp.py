@@ -131,7 +131,7 @@ class Mcp:
     gaps: Mapping[Scenario, str] = {
         "usage_counted": "MCP has no usage totals: token usage is in the report that `delegate show` prints",
         "one_ledger_per_run": "a client that names neither run nor turn has one run with the limits of an hour",
-        "report_kept": "many clients show a `structuredContent` to the model instead of the text",
+        "result_kept": "many clients show a `structuredContent` to the model instead of the text",
         "tier_ceiling": "MCP doesn't say which model the parent is",
         **dict.fromkeys(
             (

@@ -77,8 +77,8 @@ class OpenAIAgents:
             result = await Runner.run(agent, "Find it out.", run_config=config)
         usage = result.context_wrapper.usage
         outputs = [item for item in result.new_items if isinstance(item, ToolCallOutputItem)]
-        reports: list[JsonObject] = [item.custom_data["report"] for item in outputs if item.custom_data]
-        return Outcome(spans.names, (usage.input_tokens, usage.output_tokens), reports)
+        results: list[JsonObject] = [item.custom_data["result"] for item in outputs if item.custom_data]
+        return Outcome(spans.names, (usage.input_tokens, usage.output_tokens), results)
 
     def native_tool(self, world: World, name: NativeTool) -> Any:
         return function_tool(world.functions[name], needs_approval=name == "erase")

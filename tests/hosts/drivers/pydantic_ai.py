@@ -65,8 +65,8 @@ async def observed(agent: Agent[Any, Any], **run: Any) -> Outcome:
         lines.extend([event.text async for event in events if isinstance(event, pydantic_ai.ChildProgressEvent)])
 
     result = await agent.run("Find it out.", event_stream_handler=handler, **run)
-    reports: list[JsonObject] = [part.metadata for part in tool_returns(result.all_messages()) if part.metadata]
-    return Outcome(lines, (result.usage.input_tokens, result.usage.output_tokens), reports)
+    results: list[JsonObject] = [part.metadata for part in tool_returns(result.all_messages()) if part.metadata]
+    return Outcome(lines, (result.usage.input_tokens, result.usage.output_tokens), results)
 
 
 def tool_returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:

@@ -31,7 +31,7 @@ class Raw:
 
     async def _loop(self, delegator: Delegator, world: World) -> Outcome:
         lines: list[str] = []
-        reports: list[JsonObject] = []
+        results: list[JsonObject] = []
         errors: list[bool] = []
         make, definition = {
             "delegate": (host_tool.make_delegate_tool, delegator.tool),
@@ -54,13 +54,13 @@ class Raw:
                 used = [used[0] + reply.usage.prompt_tokens, used[1] + reply.usage.completion_tokens]
                 message = reply.choices[0].message
                 if not message.tool_calls:
-                    return Outcome(lines, (used[0], used[1]), reports, errors)
+                    return Outcome(lines, (used[0], used[1]), results, errors)
                 messages.append(message.model_dump(exclude_none=True))
                 calls = [call for call in message.tool_calls if call.type == "function"]
                 answers = await asyncio.gather(*(tool.call(call.function.arguments, invocation) for call in calls))
                 for call, answer in zip(calls, answers, strict=True):
                     used = [used[0] + answer.usage.input_tokens, used[1] + answer.usage.output_tokens]
-                    reports += [answer.structured] if answer.structured else []
+                    results += [answer.structured] if answer.structured else []
                     errors.append(answer.is_error)
                     messages.append({"role": "tool", "tool_call_id": call.id, "content": answer.text})
 

@@ -53,7 +53,7 @@ class Smolagents:
         return Outcome(
             progress=[line for line in log.getvalue().splitlines() if line.startswith("task ")],
             usage=(used.input_tokens, used.output_tokens),
-            structured=[one.output.to_raw().report for one in results if one.output.to_raw().report],
+            structured=[one.output.to_raw().run for one in results if one.output.to_raw().run],
             results=[one.observation for one in results],
         )
 

@@ -152,9 +152,9 @@ async def test_strict_checks_refuse_what_cannot_fail_before_money_is_spent(crite
     tasks = [Task(goal="x"), Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})]
     is_strict = criterion["kind"] in ("shell", "probe")  # other conditions are refused without the setting
     async with Delegator(client=client, strict_checks=is_strict) as delegator:
-        report = await delegator.run(*tasks)
-    assert report.error
-    assert (report.error.code, report.error.field) == ("vacuous_check", "tasks[1].acceptance_criteria[1]")
+        result = await delegator.run(*tasks)
+    assert result.error
+    assert (result.error.code, result.error.field) == ("vacuous_check", "tasks[1].acceptance_criteria[1]")
     assert not client.requests
 
 
@@ -164,8 +164,8 @@ async def test_an_expected_call_of_a_tool_that_does_not_exist_is_refused() -> No
     async def code(**criterion: Any) -> str | None:
         task = Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "receipt", **criterion}]})
         async with Delegator(client=client) as delegator:
-            report = await delegator.run(task)
-        return f"{report.error.code}: {report.error.message}" if report.error else None
+            result = await delegator.run(task)
+        return f"{report.error.code}: {report.error.message}" if result.error else None
 
     said = await code(calls=[{"tool": "write_fil"}])
     assert said

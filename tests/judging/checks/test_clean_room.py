@@ -690,10 +690,10 @@ async def test_existing_work_cannot_be_protected(tmp_path: Path) -> None:
 async def test_a_glob_outside_the_workspace_is_refused(field: str, glob: str) -> None:
     criterion = {"kind": "shell", "command": "true", field: [glob]}
     async with Delegator(client=Scripted([])) as delegator:
-        report = await delegator.call({"goal": "g", "acceptance_criteria": [criterion]})
-    assert report.error
-    assert report.error.code in ("invalid_criterion", "empty")
-    assert report.error.field == f"acceptance_criteria[0].{field}[0]"
+        result = await delegator.call({"goal": "g", "acceptance_criteria": [criterion]})
+    assert result.error
+    assert result.error.code in ("invalid_criterion", "empty")
+    assert result.error.field == f"acceptance_criteria[0].{field}[0]"
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root can read everything")

@@ -181,8 +181,8 @@ async def test_what_a_sibling_changed_in_the_tests_does_not_prove_the_work(tmp_p
         Task(goal="Tidy the tests.", acceptance_criteria=["regex: notes"], workspace=shared),
     ]
     async with Delegator(client=Scripted(answer)) as delegator:
-        report = await delegator.run(*tasks)
-    verdict = report.results[0].verdict
+        result = await delegator.run(*tasks)
+    verdict = result.results[0].verdict
     assert verdict
     assert verdict.level != "proven", verdict.criteria[0].reason
 

@@ -170,8 +170,8 @@ async def test_a_probe_that_cannot_be_made_is_refused(change: dict[str, Any], co
     assert calendar.asked == []
     never = Scripted([])
     async with Delegator(client=never, tools=calendar.tools) as delegator:
-        report = await delegator.call({"goal": "g", "acceptance_criteria": [{**PROBE, **change}]})
-    assert report.error is not None
+        result = await delegator.call({"goal": "g", "acceptance_criteria": [{**PROBE, **change}]})
+    assert result.error is not None
     assert never.requests == []
 
 
@@ -179,8 +179,8 @@ async def test_a_probe_runs_after_the_child_and_leaves_no_receipt(home: Path) ->
     calendar = Calendar()
     client = words([Scripted.call("create_event"), "Booked."])
     async with Delegator(client=client, tools=calendar.tools) as delegator:
-        report = await delegator.run(Task(goal="Book it.", acceptance_criteria=[PROBE]))
-        result = report.results[0]
+        run = await delegator.run(Task(goal="Book it.", acceptance_criteria=[PROBE]))
+        result = run.results[0]
     assert result.verdict is not None
     assert (result.verdict.verdict, result.verdict.verified) == ("PASS", True), result.verdict.reasoning
     assert calendar.asked == [{"id": "new"}]
@@ -205,9 +205,9 @@ async def test_the_built_in_tools_that_only_read_can_be_probed(home: Path) -> No
         assert result.verdict is not None
         assert result.verdict.verdict == "PASS", result.verdict.reasoning
         for tool in ("write_file", "run_shell", "fetch_url", "think"):
-            report = await delegator.run(Task(goal="g", acceptance_criteria=[{**probe, "tool": tool}]))
-            assert report.error is not None
-            assert "the read-only tools are: read_file, list_files, search_files" in report.error.message
+            run = await delegator.run(Task(goal="g", acceptance_criteria=[{**probe, "tool": tool}]))
+            assert run.error is not None
+            assert "the read-only tools are: read_file, list_files, search_files" in run.error.message
 
 
 async def test_a_secret_in_a_probes_result_is_not_on_the_verdict(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,8 @@ async def researched(
 
     async with Delegator(client=Scripted(answer), fetch_hosts=web.hosts) as delegator:
         task = Task(goal="research it", acceptance_criteria=[{"kind": "citations", **criterion}])
-        report = await delegator.run(task)
-    verdict = report.results[0].verdict
+        result = await delegator.run(task)
+    verdict = result.results[0].verdict
     assert verdict is not None
     assert (verdict.verdict == "PASS") == (verdict.criteria[0].outcome == "met")
     return verdict.criteria[0]

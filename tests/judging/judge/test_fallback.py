@@ -223,12 +223,12 @@ async def test_the_judges_cost_is_part_of_the_tasks() -> None:
 
     asked: list[str] = []
     async with Delegator(client=words([OUTPUT], judge)) as delegator:
-        report = await delegator.run(Task(goal="run the suite", acceptance_criteria=[TWO_PASSED]))
-    verdict = report.results[0].verdict
+        result = await delegator.run(Task(goal="run the suite", acceptance_criteria=[TWO_PASSED]))
+    verdict = result.results[0].verdict
     assert verdict
-    assert report.totals.judge_usage == USAGE
-    assert report.totals.judge_cost_usd == pytest.approx(record_of(verdict).cost_usd)
-    assert report.totals.cost_usd == pytest.approx((report.totals.child_cost_usd or 0) + (verdict.judge.cost_usd or 0))  # type: ignore[union-attr]
+    assert result.totals.judge_usage == USAGE
+    assert result.totals.judge_cost_usd == pytest.approx(record_of(verdict).cost_usd)
+    assert result.totals.cost_usd == pytest.approx((result.totals.child_cost_usd or 0) + (verdict.judge.cost_usd or 0))  # type: ignore[union-attr]
 
 
 async def test_the_judge_version_depends_on_exactly_the_judges_that_answered() -> None:

@@ -878,9 +878,9 @@ async def test_looks_stand_on_the_page_and_are_counted_for_the_parent(home: Path
     looks = [look("get_order", id="W1"), look("get_order", id="<b>W2</b>")]
     judge = LookingJudge(looks, answer=met(by='"status": "cancelled"'), child=child)
     async with Delegator(client=judge.client(**CANCELLED), tools=Shop().tools()) as delegator:
-        report = await delegator.call({"goal": "x", "acceptance_criteria": ["the order W1 is cancelled"]})
-        assert "after 2 looks at the work" in delegator.render(report)
-    page = run_page(await recorded.view(home, report.run_id)).html
+        result = await delegator.call({"goal": "x", "acceptance_criteria": ["the order W1 is cancelled"]})
+        assert "after 2 looks at the work" in delegator.render(result)
+    page = run_page(await recorded.view(home, result.run_id)).html
     assert "What the judge looked at" in page
     assert "&lt;b&gt;W2" in page
     assert "<b>W2" not in page
@@ -903,8 +903,8 @@ async def test_what_a_judge_looked_at_is_on_record(home: Path) -> None:
     child: list[ChatReply | str] = [Scripted.call("cancel_order", id="W1"), "The order W1 is cancelled."]
     judge = LookingJudge([look("get_order", id="W1")], answer=met(by='"status": "cancelled"'), child=child)
     async with Delegator(client=judge.client(**CANCELLED), tools=Shop().tools()) as delegator:
-        report = await delegator.run(Task(goal="x", acceptance_criteria=["the order W1 is cancelled"]))
-        (result,) = report.results
+        run = await delegator.run(Task(goal="x", acceptance_criteria=["the order W1 is cancelled"]))
+        (result,) = run.results
         assert result.handle
         stored: Any = await delegator.records.read(result.handle)
     (seen,) = stored["result"]["verdict"]["judge"]["looks"]

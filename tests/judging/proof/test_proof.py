@@ -483,8 +483,8 @@ async def test_what_a_deed_is_worth_depends_on_what_its_tool_does(
 ) -> None:
     child = [Scripted.call("send", to="bob@example.com"), "I wrote to Bob."]
     async with Delegator(client=words(child, met_by("bob@example.com")), tools=[tool]) as delegator:
-        report = await delegator.call({"goal": "mail Bob", "acceptance_criteria": [f"deed: {MAIL}"]})
-    verdict = report.results[0].verdict
+        result = await delegator.call({"goal": "mail Bob", "acceptance_criteria": [f"deed: {MAIL}"]})
+    verdict = result.results[0].verdict
     assert verdict is not None
     assert (verdict.level, verdict.criteria[0].code) == worth
 

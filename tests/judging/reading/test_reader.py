@@ -43,9 +43,9 @@ def client(reading: Any, child: Child = CHILD, quote: str = "ann@example.com") -
 
 async def results_of(model: Scripted, *tasks: dict[str, Any], **options: Any) -> list[TaskResult]:
     async with Delegator(client=model, tools=[SEND], **options) as delegator:
-        report = await delegator.call({"tasks": list(tasks)})
-    assert report.error is None, report.error
-    return list(report.results)
+        result = await delegator.call({"tasks": list(tasks)})
+    assert result.error is None, result.error
+    return list(result.results)
 
 
 async def verdict_on(model: Scripted, goal: str, *criteria: Any, **options: Any) -> Verdict:
@@ -316,9 +316,9 @@ async def test_about_with_another_value_is_refused_with_what_is_allowed(about: A
 async def test_a_file_outside_the_workspace_is_refused_before_anything_is_spent(criterion: str, home: Path) -> None:
     model = client({})
     async with Delegator(client=model) as delegator:
-        report = await delegator.call({"goal": "x", "acceptance_criteria": [criterion]})
-    assert report.error
-    assert (report.error.code, report.error.field) == ("path_refused", "acceptance_criteria[0]")
+        result = await delegator.call({"goal": "x", "acceptance_criteria": [criterion]})
+    assert result.error
+    assert (result.error.code, result.error.field) == ("path_refused", "acceptance_criteria[0]")
     assert (model.requests, model.readings) == ([], [])
 
 

@@ -36,7 +36,7 @@ async def test_a_call_with_endless_arguments_is_answered_with_an_error(
         monkeypatch.setenv(key, "dummy-key")
         monkeypatch.setenv(url, getattr(server, f"{provider}_url"))
         async with Delegator() as delegator:
-            report = await delegator.run(Task(goal="do the work", model=model))
-    (result,) = report.results
+            run = await delegator.run(Task(goal="do the work", model=model))
+    (result,) = run.results
     assert (result.status, result.report) == ("completed", "did the work as asked"), result.error
     assert (result.receipts.total, result.receipts.error) == (1, 1)

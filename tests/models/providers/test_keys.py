@@ -155,8 +155,8 @@ async def test_a_child_runs_on_the_key_that_a_program_prints(printed: str, tmp_p
     with ModelServer([Reply("done"), Reply("done")]) as server:
         endpoint = declared(server, key_command=program(tmp_path, printed))
         async with Delegator(endpoints=(endpoint,), model="m") as delegator:
-            report = await delegator.run(Task(goal="do it"), Task(goal="do it"))
-    assert [result.status for result in report.results] == ["completed"] * 2
+            run = await delegator.run(Task(goal="do it"), Task(goal="do it"))
+    assert [result.status for result in run.results] == ["completed"] * 2
     assert {key_of(call) for call in server.calls} == {"key-1"}
     [folder] = (tmp_path / "log").read_text().split()
     assert Path(folder) == Path.home(), "not in a workspace"
@@ -166,8 +166,8 @@ async def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
     with ModelServer([]) as server:
         endpoint = declared(server, key_command=program(tmp_path, "", status=3))
         async with Delegator(endpoints=(endpoint,), model="m") as delegator:
-            report = await delegator.run(Task(goal="do it"))
-    error = report.results[0].error
+            result = await delegator.run(Task(goal="do it"))
+    error = result.results[0].error
     assert error
     assert (error.code, server.calls) == ("auth", [])
     assert "ended with status 3: sealed" in error.message

@@ -34,8 +34,8 @@ async def test_a_judge_without_schemas_is_a_judge() -> None:
         endpoint = DeclaredEndpoint(name="house", base_url=server.openai_url, models=models)
         async with Delegator(endpoints=(endpoint,), model="worker", judge_model="judge") as delegator:
             task = Task(goal="Say the color of the sky.", acceptance_criteria=["report: It names the sky's color."])
-            report = await delegator.run(task)
-    verdict = report.results[0].verdict
+            result = await delegator.run(task)
+    verdict = result.results[0].verdict
     assert verdict is not None
     assert (verdict.code, verdict.verdict) == ("met", "PASS"), verdict
 
