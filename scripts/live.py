@@ -143,7 +143,7 @@ async def run(base_url: str, home: Path) -> list[RunResult]:
             returned = await delegator.run(task)
             results.append(returned)
             if returned.error:
-                print(f"  refused: {report.error.message}")
+                print(f"  refused: {returned.error.message}")
             for result in returned.results:
                 error = f" {result.error.code}: {result.error.message[:120]}" if result.error else ""
                 verdict = result.verdict

@@ -106,7 +106,7 @@ def test_a_task_whose_process_was_lost_shows_what_is_recorded(returned: RunResul
     shown = _shown("show", handle)
     assert shown.startswith("OUTCOME UNKNOWN  Write")
     assert "it is not run again automatically" in shown
-    assert f"folder{report.results[0].workspace}said" in "".join(shown.split())  # a long path is wrapped
+    assert f"folder{returned.results[0].workspace}said" in "".join(shown.split())  # a long path is wrapped
     assert "  said     I wrote `note.md`." in shown
     assert re.search(r"^ *1 +write_file +ok ", shown, re.MULTILINE)
     assert "nothing more is recorded" in _shown("show", handle, "--transcript")
@@ -194,7 +194,7 @@ def test_runs_are_listed_newest_first_up_to_a_limit(returned: RunResult) -> None
     assert lines[0].split() == ["run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost", "first", "goal"]
     assert lines[2].startswith(f"{latest.run_id} ")
     assert lines[2].rstrip().endswith(" a later one")
-    assert re.match(rf"{report.run_id} +\S+ \S+ +ended +2 +1 +0 +1 +\$[\d.]+ +Write PASS", lines[3])
+    assert re.match(rf"{returned.run_id} +\S+ \S+ +ended +2 +1 +0 +1 +\$[\d.]+ +Write PASS", lines[3])
     (only,) = _shown("runs", "--limit", "1", "--format", "jsonl").splitlines()
     assert json.loads(only)["run_id"] == latest.run_id
 

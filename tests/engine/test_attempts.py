@@ -305,7 +305,7 @@ async def test_what_attempts_cannot_be_is_refused_before_anything_is_spent(
         result = await one.run(task(**fields), **options)
     assert result.error
     assert (result.error.code, result.error.field) == (code, "attempts")
-    assert says in f"{report.error.message} {report.error.hint}"
+    assert says in f"{result.error.message} {result.error.hint}"
     assert all(not client.requests for client in hosts.values())
 
 

@@ -274,7 +274,7 @@ async def test_a_wrong_call_is_one_error_with_its_field_and_nothing_is_run(
         result = await delegator.call({"tasks": tasks})
     assert result.error
     assert (result.error.code, result.error.field) == (code, field), result.error
-    assert says in f"{report.error.message} {report.error.hint}"
+    assert says in f"{result.error.message} {result.error.hint}"
     assert client.requests == []
 
 

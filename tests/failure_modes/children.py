@@ -93,7 +93,7 @@ async def cut_off_call(home: Path) -> str:
     script = in_order(Reply(tool_calls=WRITE, stop="length"), Reply(tool_calls=WRITE), Reply("wrote it whole"))
     async with child_on(script, home) as delegator:
         result = await delegator.run(Task(goal="do it"))
-    return f"{describe(report.results[0])}, {report.results[0].receipts.tools.get('write_file', 0)} × write_file"
+    return f"{describe(result.results[0])}, {result.results[0].receipts.tools.get('write_file', 0)} × write_file"
 
 
 async def thoughts_fill_the_limit(home: Path) -> str:
@@ -318,7 +318,7 @@ async def cost_limit(home: Path) -> str:
     options: dict[str, Any] = {"max_concurrent": 30, "max_children": 200, "max_cost_usd": 1, "max_output_tokens": 8_192}
     async with child_on(script, home, **options) as delegator:
         result = await delegator.run(*(Task(goal=f"do {n}") for n in range(200)))
-    return f"{report.totals.completed} of 200 completed"
+    return f"{result.totals.completed} of 200 completed"
 
 
 async def cut_off_costs(home: Path) -> str:
@@ -334,7 +334,7 @@ async def runners_cost(home: Path) -> str:
     runner = CommandRunner(["sh", "-c", program], output="json")
     async with Delegator(home=home, runner=runner, max_cost_usd=0.5, max_concurrent=1) as delegator:
         result = await delegator.run(*(Task(goal=f"do {n}") for n in range(6)))
-    return f"{report.totals.completed} ran, ${report.totals.cost_known_usd:g} spent"
+    return f"{result.totals.completed} ran, ${result.totals.cost_known_usd:g} spent"
 
 
 async def failed_on_the_way(home: Path) -> str:
@@ -342,7 +342,7 @@ async def failed_on_the_way(home: Path) -> str:
     script = in_order(*[Fault(500, delay=0.1)] * 3, Reply("done", input_tokens=500, output_tokens=50))
     async with child_on(script, home) as delegator:
         result = await delegator.run(Task(goal="do it"))
-    return f"{report.totals.cost_known_usd / ((500 * 1 + 50 * 10) / 1e6):.1f} × what was billed"
+    return f"{result.totals.cost_known_usd / ((500 * 1 + 50 * 10) / 1e6):.1f} × what was billed"
 
 
 async def as_much_as_it_may(home: Path) -> str:
@@ -351,7 +351,7 @@ async def as_much_as_it_may(home: Path) -> str:
 
     async with child_on(script, home, max_cost_usd=0.05) as delegator:
         result = await delegator.run(Task(goal="do it"))
-    return f"{report.totals.cost_known_usd / 0.05:.1f} × the limit"
+    return f"{result.totals.cost_known_usd / 0.05:.1f} × the limit"
 
 
 async def one_of_forty_hangs(home: Path) -> str:
@@ -361,7 +361,7 @@ async def one_of_forty_hangs(home: Path) -> str:
     options: dict[str, Any] = {"max_concurrent": 40, "max_children": 40, "max_cost_usd": 0.3}
     async with child_on(script, home, call_timeout_seconds=3, **options) as delegator:
         result = await delegator.run(*(Task(goal=f"do {n}") for n in range(40)))
-    return f"{report.totals.completed} of 40 completed"
+    return f"{result.totals.completed} of 40 completed"
 
 
 async def a_storm(home: Path) -> str:

@@ -100,7 +100,7 @@ async def test_a_long_output_is_cut_with_a_command_for_the_rest(home: Path) -> N
     html = await recorded.html(home, result.run_id)
     assert len(html) < 1_000_000
     assert re.search(r"\[… [\d,]+ more characters …\]", html)
-    assert f"delegate report {report.results[0].handle}" in html
+    assert f"delegate report {result.results[0].handle}" in html
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ async def test_a_quote_is_shown_where_it_stands_in_its_file(home: Path) -> None:
     assert criterion.excerpt is not None
     assert (criterion.place, criterion.excerpt.quote) == ("poem.txt", "Old  river,\nteach me")
     assert criterion.excerpt.before == "first line\n"
-    assert criterion.commands[0] == f"delegate rule {report.results[0].handle} c1 met"
+    assert criterion.commands[0] == f"delegate rule {result.results[0].handle} c1 met"
 
 
 async def test_a_quote_whose_file_is_gone_is_shown_without_its_source(home: Path) -> None:

@@ -48,7 +48,7 @@ async def test_it_serves_the_list_and_the_reports(home: Path) -> None:
     result = await recorded.run(words(recorded.child()), {"goal": "one"})
     async with serving(home) as url, aiohttp.ClientSession() as http:
         async with http.get(url) as reply:
-            assert f'href="run/{report.run_id}"' in await reply.text()
+            assert f'href="run/{result.run_id}"' in await reply.text()
             assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
             assert reply.headers["Cache-Control"] == "no-store"
         async with http.get(url / "run" / str(result.run_id)) as reply:

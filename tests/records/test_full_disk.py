@@ -21,7 +21,7 @@ client = Scripted(["never asked"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 with Delegator(client=client, home=Path(sys.argv[1])) as delegator:
     report = delegator.run_sync(Task(goal="x"))
-print(report.error.code, report.error.hint, len(client.requests))
+print(result.error.code, result.error.hint, len(client.requests))
 """
 
 

@@ -94,7 +94,7 @@ def test_output_errors_and_tool_names_contain_no_secrets(monkeypatch: pytest.Mon
 def test_an_output_set_by_a_runner_contains_no_secrets() -> None:
     recorder = Recorder()
     said(recorder, "half-way")
-    recorder.output = f"there is {KEY}"
+    recorder.report = f"there is {KEY}"
     assert recorder.finish("timeout").report == f"there is {MARK}"
     assert recorder.finish("completed", report="half-way").report == "half-way"
 

@@ -343,7 +343,7 @@ async def test_no_key_in_an_error_or_in_a_custom_runners_result(
             if job.task.goal == "crash":
                 raise RuntimeError(LEAK)
             if job.task.goal == "hang":
-                job.recorder.output = job.recorder.output or "nothing yet"
+                job.recorder.report = job.recorder.report or "nothing yet"
                 await asyncio.Event().wait()
             job.notify(ChildToolStarted, tool=LEAK, text=LEAK)
             job.record_tool(LEAK, {LEAK: [LEAK]}, LEAK)

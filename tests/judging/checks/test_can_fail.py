@@ -165,7 +165,7 @@ async def test_an_expected_call_of_a_tool_that_does_not_exist_is_refused() -> No
         task = Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "receipt", **criterion}]})
         async with Delegator(client=client) as delegator:
             result = await delegator.run(task)
-        return f"{report.error.code}: {report.error.message}" if result.error else None
+        return f"{result.error.code}: {result.error.message}" if result.error else None
 
     said = await code(calls=[{"tool": "write_fil"}])
     assert said
