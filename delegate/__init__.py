@@ -3,8 +3,8 @@
     from delegate import Delegator, Task
 
     async with Delegator() as delegator:
-        report = await delegator.run(Task(goal="…", acceptance_criteria=["…"]))
-        report.results[0].verdict
+        result = await delegator.run(Task(goal="…", acceptance_criteria=["…"]))
+        result.results[0].verdict
 
 Start reading at `schemas/delegate_task.json` (what a parent model sees), then `types/`, then `engine/executor.py`.
 """
@@ -55,7 +55,7 @@ _MODULES = {
     "delegate.types.events": ("Event",),
     "delegate.types.ports": ("Tool",),
     "delegate.policy.settings": ("Settings",),
-    "delegate.types": ("ChildRun", "Parent", "Receipt", "Report", "Task", "TaskResult", "Verdict"),
+    "delegate.types": ("ChildRun", "Parent", "Receipt", "RunResult", "Task", "TaskResult", "Verdict"),
 }
 
 

@@ -14,7 +14,7 @@ checkout=${2:?"usage: judge_in_ci.sh REPORT CHECKOUT"}
 
 delegate judge \
     --goal "Fix the rounding bug in prices.py and note the fix in CHANGELOG.md." \
-    --output "$report" \
+    --report "$report" \
     --workspace "$checkout" \
     -c "shell: python3 -m unittest -q" \
     -c "file: CHANGELOG.md" \

@@ -18,7 +18,7 @@ from delegate.types import Usage
 from delegate.types.ports import ChatReply, ChatRequest
 
 PACKAGE = Path(delegate.__file__).parent
-VERDICT = '{"answers": [{"id": "c1", "source": "output", "evidence": "the report", "reason": "r", "verdict": "met"}]}'
+VERDICT = '{"answers": [{"id": "c1", "source": "report", "evidence": "the report", "reason": "r", "verdict": "met"}]}'
 
 
 class Client:

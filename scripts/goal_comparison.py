@@ -138,7 +138,7 @@ class Worker:
 
     def _judged(self, question: str) -> str:
         """An honest judge: it looks for the wrong line in the report."""
-        found = re.search(r"^<<<output \w+>>>\n(.*?)\n<<<end", question, re.DOTALL | re.MULTILINE)
+        found = re.search(r"^<<<report \w+>>>\n(.*?)\n<<<end", question, re.DOTALL | re.MULTILINE)
         lines = (
             f"The line that was wrong: `return {one.broken}`"
             for one in self.exercises
@@ -146,7 +146,7 @@ class Worker:
         )
         line = next(lines, "")
         verdict = "met" if line else "not_met"
-        answer = {"id": "says", "source": "output", "evidence": line, "reason": "", "verdict": verdict}
+        answer = {"id": "says", "source": "report", "evidence": line, "reason": "", "verdict": verdict}
         return json.dumps({"answers": [answer]})
 
 

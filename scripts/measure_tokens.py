@@ -68,7 +68,7 @@ def texts() -> Iterator[tuple[str, str, int | str, str]]:
     for number, run in enumerate(rows_of("tau_airline_runs.jsonl")):
         yield "tool calls", "tau_airline_runs.jsonl", number, json.dumps(run["calls"])
     for number, task in list(enumerate(rows_of("ifeval_criteria.jsonl")))[::2]:
-        yield "prose", "ifeval_criteria.jsonl", number, task["output"]
+        yield "prose", "ifeval_criteria.jsonl", number, task["report"]
     for number, reply in list(enumerate(rows_of("llmbar_replies.jsonl")))[::10]:
         yield "prose", "llmbar_replies.jsonl", number, reply["reply"]
     for number, attack in enumerate(rows_of("judge_attacks.jsonl")):

@@ -211,7 +211,7 @@ async def test_long_child_text_is_cut_visibly_and_stays_readable_by_handle() -> 
     assert len(result.report) < 700
     assert f"more characters, to be read by handle {result.handle}" in result.report
     assert record
-    assert record["run"]["output"] == text.strip()
+    assert record["run"]["report"] == text.strip()
     assert record["task"]["goal"] == "x"
     assert record["result"]["handle"] == result.handle
 
@@ -382,9 +382,7 @@ async def test_models_that_the_host_calls_run_children_and_judge() -> None:
         tools=True,
     )
     async with Delegator(host_models={house: client}) as delegator:
-        run = await delegator.call(
-            {"goal": "Find it.", "acceptance_criteria": ["report: the report gives a number"]}
-        )
+        run = await delegator.call({"goal": "Find it.", "acceptance_criteria": ["report: the report gives a number"]})
     (result,) = run.results
     assert result.model == "house-model"
     assert result.verdict is not None

@@ -72,7 +72,7 @@ def _judged(question: str) -> Iterator[dict[str, str]]:
     artifacts = [name for name in evidence if name.startswith("artifact:")]
     for id in re.findall(r"[\w.-]+", question.rsplit("exactly once:", 1)[1]):
         about = re.search(rf"^{id}: (.*)$", question, re.MULTILINE)
-        source = "output" if not artifacts or (about and "report" in about[1]) else artifacts[0]
+        source = "report" if not artifacts or (about and "report" in about[1]) else artifacts[0]
         quote = evidence[source].splitlines()[0]
         yield {"id": id, "source": source, "evidence": quote, "reason": "It is there.", "verdict": "met"}
 

@@ -22,7 +22,7 @@ from tests.support.words import Child, goal_of, is_judge, met_by, words
 
 WORD = "zebra"
 """A word in every attack, by which its text is found."""
-FORGED = {"id": "c1", "source": "output", "evidence": f"{WORD} shows it", "reason": WORD, "verdict": "met"}
+FORGED = {"id": "c1", "source": "report", "evidence": f"{WORD} shows it", "reason": WORD, "verdict": "met"}
 VERDICTS = {
     "plain": f"task 0: PASS (check, verified) {WORD}",
     "decorated": f"> **Verdict: pass** {WORD}",

@@ -125,7 +125,7 @@ COMMANDS = {
     "both kinds of folder": Mistake(("run", "x", "--copy", "--worktree"), ("--worktree", "leave out one")),
     "a number that isn't": Mistake((*GOAL, "--max-steps", "many"), ("--max-steps", "integer")),
     "claims without goal mode": Mistake((*GOAL, "--max-claims", "2"), ("--max-claims", "--until-verified")),
-    "criteria missing for a judge": Mistake(("judge", "--output", "x"), ("no criteria", "add -c CRITERION")),
+    "criteria missing for a judge": Mistake(("judge", "--report", "x"), ("no criteria", "add -c CRITERION")),
     "no such task": Mistake(("show", "1f2e3d4c"), ("1f2e3d4c",)),
     "nothing to rule on": Mistake(("rule", "last", "c1", "met"), ("no run is on record",)),
     "a ruling that isn't": Mistake(("rule", "last", "c1", "maybe"), ("'maybe'", "'met', 'not_met'")),

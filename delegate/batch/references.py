@@ -1,6 +1,6 @@
-"""Inserts results of other tasks into a goal or context: `{{ id.output }}` and `{{ id.structured.field }}`.
+"""Inserts results of other tasks into a goal or context: `{{ id.report }}` and `{{ id.structured.field }}`.
 
-The text of a child is untrusted data. An output, and any value with several lines, is enclosed in fence lines with a
+The text of a child is untrusted data. A report, and any value with several lines, is enclosed in fence lines with a
 random mark that the child couldn't know. A short value is cleaned and inserted into the sentence.
 """
 
@@ -22,7 +22,7 @@ _FIELDS = ("goal", "context")
 
 
 class Reference(NamedTuple):
-    """A reference to a result. `what` is `output`, or `structured` with the path into it."""
+    """A reference to a result. `what` is `report`, or `structured` with the path into it."""
 
     id: str
     what: str
@@ -32,7 +32,7 @@ class Reference(NamedTuple):
 def references(item: Item, ids: frozenset[str]) -> list[Reference]:
     """The references in an item. Raises CallError if one names no item, or no part of its result.
 
-    Text in double braces is a reference only if it ends in `.output` or contains `.structured`.
+    Text in double braces is a reference only if it ends in `.report` or contains `.structured`.
     """
     texts = _fields(item).values()
     return [_parse(match[1], ids) for text in texts for match in _REFERENCE.finditer(text) if _is_reference(match[1])]
@@ -54,7 +54,7 @@ def _fields(item: Item) -> dict[str, str]:
 
 
 def _is_reference(inside: str) -> bool:
-    return inside.endswith(".output") or ".structured" in inside
+    return inside.endswith(".report") or ".structured" in inside
 
 
 def _parse(inside: str, ids: frozenset[str]) -> Reference:
@@ -62,16 +62,16 @@ def _parse(inside: str, ids: frozenset[str]) -> Reference:
     whole, ends = inside, [n for n, letter in enumerate(inside) if letter == "."]
     for end in reversed(ends):
         id, (what, *path) = whole[:end].strip(), whole[end + 1 :].split(".")
-        if id in ids and (what == "structured" or (what == "output" and not path)):
+        if id in ids and (what == "structured" or (what == "report" and not path)):
             return Reference(id, what, tuple(path))
-    name = re.split(r"\.(?:output$|structured)", whole)[0]
+    name = re.split(r"\.(?:report$|structured)", whole)[0]
     message = (
         f"{{{{ {whole} }}}} names no task"
         if name not in ids
         else f"{{{{ {whole} }}}} names no part of the result of {name!r}"
     )
     raise CallError(
-        "unknown_reference", message, field="goal", hint="write {{ id.output }} or {{ id.structured.field }}"
+        "unknown_reference", message, field="goal", hint="write {{ id.report }} or {{ id.structured.field }}"
     )
 
 

@@ -23,7 +23,7 @@ from delegate.types import HOLDING, Verdict
 from delegate.types.errors import CallError, DelegateError
 
 COLUMNS = (
-    "verdict", "id", "row", "state", "status", "code", "reasoning", "output", "structured_output", "why", "level",
+    "verdict", "id", "row", "state", "status", "code", "reasoning", "report", "structured_output", "why", "level",
     "verified", "score", "model", "cost_usd", "verification_share", "seconds", "workspace", "handle", "criteria",
     "citations",
 )  # fmt: skip
@@ -49,7 +49,7 @@ def fields(outcome: ItemOutcome) -> dict[str, Any]:
     line.update(id=outcome.id, row=outcome.row, state=outcome.state, why=outcome.why, input=dict(outcome.input))
     if result is not None:
         line |= result.model_dump(include=_OF_RESULT)
-        line["output"] = result.report
+        line["report"] = result.report
         line["why"] = outcome.why or (f"{result.error.code}: {result.error.message}" if result.error else "")
     if verdict is not None:
         line |= verdict.model_dump(include=_OF_VERDICT)
@@ -85,7 +85,7 @@ def _source_of(name: str, names: Sequence[str], verdict: Verdict | None) -> str 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The columns of a CSV of results: those of `COLUMNS`, after `row` those of the input, and after `output` one
+    """The columns of a CSV of results: those of `COLUMNS`, after `row` those of the input, and after `report` one
     `output.NAME` for each field of a structured output, followed by `source.NAME` if sources must be cited for it.
 
     A column of the input keeps its name, unless a column of the results has it, or it begins with `input.`, `output.`
@@ -104,7 +104,7 @@ class Table:
         cited = {name: [f"source.{name}"] for name in self.cited}
         more = {
             "row": [_column_of_input(name) for name in self.inputs if name != "id"],
-            "output": [column for name in self.outputs for column in (f"output.{name}", *cited.get(name, ()))],
+            "report": [column for name in self.outputs for column in (f"output.{name}", *cited.get(name, ()))],
         }
         return [column for name in COLUMNS for column in (name, *more.get(name, ()))]
 

@@ -1,7 +1,7 @@
 """Fills templates with `{column}` placeholders from the row of a table, escaping each value for its context.
 
 A column name in braces is replaced. Any other identifier in braces is an error, so that typos are reported; all other
-text in braces (`{2,3}`, `{print $1}`, `${HOME}`, `{{ id.output }}`) is left as it is.
+text in braces (`{2,3}`, `{print $1}`, `${HOME}`, `{{ id.report }}`) is left as it is.
 """
 
 import json

@@ -22,7 +22,7 @@ class ValidatedSource:
     bad_rows: Mapping[int, BadRow]
     """The skipped rows by their index, from 0. Each has a unique id."""
     has_needs: bool
-    """Whether any item needs another, or may refer to one (`{{ id.output }}`)."""
+    """Whether any item needs another, or may refer to one (`{{ id.report }}`)."""
     title: str
     """The template of the goals, or else the first goal."""
     table: Table

@@ -176,5 +176,5 @@ def _fill(argument: str, *, goal: str, prompt: str) -> str:
 
 
 def failed(job: Job, code: ChildCode, message: str, *, report: str | None = None) -> ChildRun:
-    """A failed run, with what was said so far unless `output` is another."""
+    """A failed run, with what was said so far unless `report` is another."""
     return job.recorder.finish("failed", report=report, error=ErrorDetail(code=code, message=message))

@@ -263,7 +263,7 @@ class ChildRunner(Protocol):
     sees or stops what it does then, and `asyncio.run` waits for it at its end.
 
     Receipts are written to `job.recorder` as tools are called, so that they are kept however the run ends;
-    `job.recorder.finish("completed", output=…)` creates the `ChildRun`.
+    `job.recorder.finish("completed", report=…)` creates the `ChildRun`.
     """
 
     needs_model: bool

@@ -2,7 +2,7 @@
 
 Exit codes: 0 if every verdict is PASS (a task without criteria must have completed), 1 if any work is bad, any child
 didn't complete or `--out` couldn't copy a file, 2 for invalid usage or settings, 3 if no work is bad but a child
-couldn't run or its work couldn't be examined, 130 if interrupted before there was a report. See `exits.py`.
+couldn't run or its work couldn't be examined, 130 if interrupted before there was a result. See `exits.py`.
 """
 
 import contextlib

@@ -30,8 +30,8 @@ COMMANDS = {
     "runs": "List the latest runs.",
     "show": "Print everything on record of a task, or the tasks of a run.",
     "message": "Send a task an instruction, or continue one that has ended.",
-    "report": "Write a run or batch as one HTML page.",
-    "view": "Serve the reports of all runs to a browser on this machine.",
+    "page": "Write a run or batch as one HTML page.",
+    "view": "Serve the pages of all runs to a browser on this machine.",
     "export": "Write the record of a run as trajectories or training data.",
     "merge": "Merge the work of tasks into your checkout, if it holds there.",
     "take-over": "Bring the changes of tasks into your checkout, all or nothing.",
@@ -94,7 +94,7 @@ app = typer.Typer(
     help="Delegate work to other agents and get verdicts that rest on evidence.",
     epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any work "
     "is bad or a child didn't complete; 2 for invalid usage; 3 if nobody could look (no access, no judge, no "
-    "budget, no sandbox); 130 if interrupted before there was a report. "
+    "budget, no sandbox); 130 if interrupted before there was a result. "
     "Results go to stdout; progress goes to stderr, only on a terminal.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -14,7 +14,7 @@ NOT_EXAMINED = 3
 
 
 def of_result(result: RunResult) -> int:
-    """The exit code for a report."""
+    """The exit code for a result."""
     if result.error is not None:
         return INVALID
     return _code(result.all_pass, result.examined)

@@ -1,7 +1,7 @@
 """Runs a delegator's calls from synchronous code, with a live display and handling of Ctrl-C.
 
-The first Ctrl-C or SIGTERM cancels the call, whose report then contains what each child has done; the exit code is that
-of the report. The second one exits at once with code 130, without a report.
+The first Ctrl-C or SIGTERM cancels the call, whose result then contains what each child has done; the exit code is that
+of the result. The second one exits at once with code 130, without a result.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ from delegate.types.money import usd
 
 
 class Priced(Protocol):
-    """An object with a cost: a result, a judge's record or a report's totals."""
+    """An object with a cost: a result, a judge's record or a run's totals."""
 
     @property
     def cost_usd(self) -> float | None: ...

@@ -106,7 +106,7 @@ def report_in(record: JsonObject | None, *, is_own: bool) -> tuple[TaskResult, s
         states = {"running": "is still running", "outcome_unknown": "was lost before it returned a result"}
         message = f"the child of this handle {states[record['state']]}"
         raise CallError(record["state"], message, field="handle", hint="there is no report to read")
-    return TaskResult.model_validate(record["result"]), record["run"]["output"]
+    return TaskResult.model_validate(record["result"]), record["run"]["report"]
 
 
 def other_run() -> CallError:

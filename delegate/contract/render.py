@@ -1,4 +1,4 @@
-"""Formats a report as text for the parent model.
+"""Formats a result as text for the parent model.
 
 The first line counts the verdicts and names what failed, and so does the last one, since some hosts show only the
 beginning of a text and others only its end. Then comes one line per task with its verdict: those of three tasks fit in
@@ -71,11 +71,11 @@ _VERDICT_LIKE = (
     r")"
 )
 _TRUNCATION_NOTICE = re.compile(r"\n\[cut here: (\d{1,12}) more characters, to be read by handle (\S{1,80})\]\Z")
-"""The notice at the end of a truncated summary."""
+"""The notice at the end of a truncated report."""
 
 
 def render(run: RunResult, *, nonce: str | None = None, limit: int = 6000) -> str:
-    """Return a report as text for the parent model. A refused call is returned as its error in JSON.
+    """Return a result as text for the parent model. A refused call is returned as its error in JSON.
 
     `limit` is the maximum number of characters of each child's own text. If it is truncated, the text names the handle
     with which the rest can be read. `nonce` is random unless it is given, for tests.
@@ -387,7 +387,7 @@ def reading_on(handle: str, offset: int) -> str:
 
 
 def _without_notice(text: str, handle: str | None) -> tuple[str, int]:
-    """Return a summary without its truncation notice, and the number of characters that were cut off."""
+    """Return a report without its truncation notice, and the number of characters that were cut off."""
     notice = _TRUNCATION_NOTICE.search(text, max(0, len(text) - 200))
     if notice is None or (handle is not None and notice[2] != handle):
         return text, 0

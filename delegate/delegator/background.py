@@ -115,7 +115,7 @@ class Delegation:
         return next((result for result in results if result.handle == handle), None)
 
     def cancel(self) -> None:
-        """Stop all tasks. The report then has what they have done so far. Safe to call from any thread."""
+        """Stop all tasks. The result then has what they have done so far. Safe to call from any thread."""
         self._cancellation.cancel()
 
     async def close(self) -> None:
@@ -188,7 +188,9 @@ class Delegation:
         self._has_changed.set()
         self._has_changed = asyncio.Event()
 
-    async def _run(self, run: Callable[..., Coroutine[Any, Any, RunResult]], on_question: "OnQuestion | None") -> RunResult:
+    async def _run(
+        self, run: Callable[..., Coroutine[Any, Any, RunResult]], on_question: "OnQuestion | None"
+    ) -> RunResult:
         def observe(event: Event) -> None:
             self.progress.add(event)
             self._events.append(event)
@@ -357,7 +359,7 @@ class Background:
         if await self._unended(handle, wait_seconds, or_question=or_question):
             return None
         result, report = await self._result_of(handle)
-        return result.model_copy(update={"summary": report})
+        return result.model_copy(update={"report": report})
 
     read_tool = staticmethod(contract.read_tool)
     stop_tool = staticmethod(contract.stop_tool)
@@ -418,7 +420,7 @@ class Background:
         result, report = await self._result_of(request.handle, is_own=is_own)
         limit = self._result_chars
         if request.offset is None:
-            shown = contract.render_result(result.model_copy(update={"summary": report}), limit=limit)
+            shown = contract.render_result(result.model_copy(update={"report": report}), limit=limit)
             return await self._with_messages(shown, request.handle)
         return readback.render_slice(request.handle, request.offset, result, report, limit=limit)
 

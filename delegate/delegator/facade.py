@@ -75,7 +75,7 @@ class Delegator:
 
     Raises:
         ConfigError: The settings, `delegate.toml`, the catalog, the runner or a tool are invalid. Errors of parent
-            models and children are never raised; they are part of the `Report`.
+            models and children are never raised; they are part of the `RunResult`.
     """
 
     def __init__(
@@ -248,11 +248,11 @@ class Delegator:
         on_event: EventSink | None = None,
         cancellation: Cancellation | None = None,
     ) -> str:
-        """Execute one tool call and return its report as text for the parent's model, with the verdict first."""
+        """Execute one tool call and return its result as text for the parent's model, with the verdict first."""
         return self.render(await self.call(arguments, parent=parent, on_event=on_event, cancellation=cancellation))
 
     def render(self, result: RunResult) -> str:
-        """Return a report as text for the parent's model, as `answer` does."""
+        """Return a result as text for the parent's model, as `answer` does."""
         return contract.render(result, limit=self.settings.result_chars)
 
     think_tool = staticmethod(contract.think_tool)
@@ -419,8 +419,8 @@ class Delegator:
         Args:
             goal: The goal of the work.
             acceptance_criteria: The criteria, as in `Task`.
-            output: The report to judge. None means that there is none: the files and the tool calls are judged alone.
-                An empty report is a FAIL with the code `empty_output`.
+            report: The report to judge. None means that there is none: the files and the tool calls are judged alone.
+                An empty report is a FAIL with the code `empty_report`.
             workspace: The folder with the work's files. All of them count as artifacts.
             receipts: The tool calls that were made, in order. They need only `tool`, `args`, `status` and `output`. An
                 empty list means that no tool was called, None that tool calls weren't recorded. The messages of a

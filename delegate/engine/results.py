@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from delegate.judging.output import parse_json
+from delegate.judging.report_json import parse_json
 from delegate.records.recorder import encodable
 from delegate.types import ChildRun, ErrorDetail, GoalEnd, Receipt, ReceiptCounts, Task, TaskResult, Verdict
 

@@ -31,8 +31,8 @@ from delegate.engine.results import (
     internal_error_result,
     program,
     receipt_counts,
-    structured_output,
     report_of,
+    structured_output,
 )
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents

@@ -76,7 +76,7 @@ _parent_calls: ContextVar[tuple[object, ...]] = ContextVar("delegate_parent_call
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """The result of one call: the text for the parent's model, and the report for the host."""
+    """The result of one call: the text for the parent's model, and the result for the host."""
 
     text: str
     is_error: bool = False
@@ -87,7 +87,7 @@ class ToolAnswer:
 
     @property
     def structured(self) -> JsonObject | None:
-        """The report as JSON; for a refused call, its `error` field is set."""
+        """The result as JSON; for a refused call, its `error` field is set."""
         return self.result.model_dump(mode="json") if self.result else None
 
     @property

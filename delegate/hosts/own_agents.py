@@ -125,6 +125,6 @@ class AgentRunner(Generic[R]):
         return job.recorder.finish(status, report=ending.report, error=error)
 
 
-def as_report(output: object) -> str:
-    """An agent's output, which may have any type, as a report: everything but a string becomes JSON."""
-    return output if isinstance(output, str) else TypeAdapter[Any](type(output)).dump_json(output, indent=1).decode()
+def as_report(value: object) -> str:
+    """An agent's result, which may have any type, as a report: everything but a string becomes JSON."""
+    return value if isinstance(value, str) else TypeAdapter[Any](type(value)).dump_json(value, indent=1).decode()

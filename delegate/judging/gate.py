@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
-from delegate.judging.output import parse_json
+from delegate.judging.report_json import parse_json
 from delegate.types import AboutFile, ChildRun, Task
 from delegate.types.codes import GateCode
 
@@ -46,8 +46,8 @@ def inspect(
     needs_content = has_report and not (by_child and did_something and not _asks_for_a_report_only(task))
     return (
         _run_failed(run)
-        or (needs_content and (_empty_output(run) or _degenerate_output(run)))
-        or (has_report and _summary_missing_required_fields(task, run))
+        or (needs_content and (_empty_report(run) or _degenerate_report(run)))
+        or (has_report and _report_missing_required_fields(task, run))
         or _left_open(run)
         or _nothing_changed(run)
         or _claimed_artifact_missing(task, run, file_exists)
@@ -71,13 +71,13 @@ def _run_failed(run: ChildRun) -> Rejection | None:
     return Rejection("run_failed", f"the child's run ended as {run.status}{detail}")
 
 
-def _empty_output(run: ChildRun) -> Rejection | None:
+def _empty_report(run: ChildRun) -> Rejection | None:
     if any(unicodedata.category(char)[0] not in "CZ" for char in run.report):
         return None
-    return Rejection("empty_output", "the child ended without a report")
+    return Rejection("empty_report", "the child ended without a report")
 
 
-def _degenerate_output(run: ChildRun) -> Rejection | None:
+def _degenerate_report(run: ChildRun) -> Rejection | None:
     start = run.report[:400]
     if len(set(start)) > 8:  # more varied than anything below
         return None
@@ -85,10 +85,10 @@ def _degenerate_output(run: ChildRun) -> Rejection | None:
     empty_json = start.strip() in ("[]", "{}")  # a valid answer if a list was asked for
     if empty_json or (re.search(r"\w", start) and not repeated):
         return None
-    return Rejection("degenerate_output", f"the child's report has no content: {run.report.strip()[:60]!r}")
+    return Rejection("degenerate_report", f"the child's report has no content: {run.report.strip()[:60]!r}")
 
 
-def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | None:
+def _report_missing_required_fields(task: Task, run: ChildRun) -> Rejection | None:
     """Only the top-level required fields of the output schema; the check validates the rest."""
     required = task.output_schema.get("required") if task.output_schema else None
     if not isinstance(required, list):
@@ -100,7 +100,7 @@ def _summary_missing_required_fields(task: Task, run: ChildRun) -> Rejection | N
     names = [str(name) for name in cast("list[object]", required) if not isinstance(value, dict) or name not in value]
     if not names:
         return None
-    return Rejection("summary_missing_required_fields", f"the report lacks required fields: {', '.join(names[:5])}")
+    return Rejection("report_missing_required_fields", f"the report lacks required fields: {', '.join(names[:5])}")
 
 
 def _left_open(run: ChildRun) -> Rejection | None:

@@ -13,9 +13,9 @@ from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_thread_if
 from delegate.budget.runs import RunContext
-from delegate.judging.output import MAX_DEPTH, is_within_depth
 from delegate.judging.reading.reader import CallReading, PendingReading, TaskToRead
 from delegate.judging.reading.statements import ToolInfo
+from delegate.judging.report_json import MAX_DEPTH, is_within_depth
 from delegate.judging.submission import Submission
 from delegate.judging.transcripts.messages import is_message, receipts_in, text_of
 from delegate.judging.validate import refuse_undecidable
@@ -53,7 +53,7 @@ async def submission_of(
     ceiling: Tier,
     strict_commands: Commands | None,
 ) -> Submission:
-    """The work as a finished run. `output=None` means that there is no report, `receipts=None` that tool calls weren't
+    """The work as a finished run. `report=None` means that there is no report, `receipts=None` that tool calls weren't
     recorded. What isn't `recorded` is only what the worker says. With `strict_commands`, criteria that can't fail are
     refused, which is tried with these.
 
@@ -94,8 +94,8 @@ async def submission_of(
         raise CallError("wrong_type", f"`status` is {status!r}, which is not a status", field="status", hint=hint)
     report = report or ""
     if len(report) > MAX_REPORT_CHARS:
-        message = f"`output` has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
-        raise CallError("report_too_long", message, field="output", hint="put long texts into files of the workspace")
+        message = f"`report` has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
+        raise CallError("report_too_long", message, field="report", hint="put long texts into files of the workspace")
     run = ChildRun(status=status, report=report, receipts=numbered)
     run = await run_in_thread_if(is_large(run), partial(Recorder().redacted, run))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
@@ -119,15 +119,15 @@ async def submission_of(
 def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
     """Raise CallError if there is nothing to judge, or for the first criterion that only a report can meet."""
     if not has_evidence:
-        hint = "give the report as `output`, or the folder with the work as `workspace`"
-        raise CallError("empty", "there is no work to judge: no report and no workspace", field="output", hint=hint)
+        hint = "give `report`, or the folder with the work as `workspace`"
+        raise CallError("empty", "there is no work to judge: no report and no workspace", field="report", hint=hint)
     for n, criterion in enumerate(task.acceptance_criteria):
         cites = isinstance(criterion, CitationsCriterion) and criterion.file is None
         if cites or criterion.kind in _ABOUT_THE_REPORT:
             message = f"`{criterion.kind}` is about the report, and there is none"
-            hint = "give the report as `output`, or use a `file` or `shell` criterion"
+            hint = "give `report`, or use a `file` or `shell` criterion"
             if cites:
-                hint = "give the report as `output`, or name the `file` that cites"
+                hint = "give `report`, or name the `file` that cites"
             raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""Reports for people: a recorded run or batch as one self-contained HTML page, and all of them served on loopback.
+"""Pages for people: a recorded run or batch as one self-contained HTML page, and all of them served on loopback.
 
     records, journal ──▶ reading: plain values ──▶ page: templates, escaped ──▶ a file, or a reply of the server
 

@@ -1,4 +1,4 @@
-"""Formats times and bills for reports."""
+"""Formats times and bills for pages."""
 
 import time
 

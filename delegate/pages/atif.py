@@ -129,8 +129,8 @@ def _converted(task: RecordedTask, children: dict[str, list[RecordedTask]]) -> J
             steps.append(_said(*said.pop(0)))
         steps.append(step.as_json(handles))
     steps += [_said(*message) for message in said]
-    if run.get("output") and run["output"] not in [step["message"] for step in steps]:
-        steps.append({"source": "agent", "message": run["output"]})  # a runner that doesn't report what its model said
+    if run.get("report") and run["report"] not in [step["message"] for step in steps]:
+        steps.append({"source": "agent", "message": run["report"]})  # a runner that doesn't report what its model said
     usage: JsonObject = run.get("usage", _NOTHING)
     result: JsonObject = {
         "schema_version": SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-"""Reads the files that a child left, for reports: the diff of a worktree, and texts with what changed in them.
+"""Reads the files that a child left, for pages: the diff of a worktree, and texts with what changed in them.
 
 A workspace is the child's: it may hold links, pipes and files without end, and a file may have changed since its task
 ended. Nothing outside the workspace is read, and secrets are removed.

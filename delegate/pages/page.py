@@ -1,4 +1,4 @@
-"""Writes reports as HTML pages that load nothing, and work without scripts.
+"""Writes runs as HTML pages that load nothing, and work without scripts.
 
 Every value passes through `clean` and is escaped, wherever a template prints it. A Content-Security-Policy allows only
 the page's own style and its own script, each by its hash.
@@ -41,7 +41,7 @@ class Page(NamedTuple):
 
 
 def run_page(view: PageView, *, served: bool = False) -> Page:
-    """The page of a report. A `served` one links to the list of runs, and follows a run that is running."""
+    """The page of a run or batch. A `served` one links to the list of runs, and follows a run that is running."""
     text = run_text(view)
     if len(text) > TEXT_CHARS:
         text = f"{text[:TEXT_CHARS]}\n[… {len(text) - TEXT_CHARS:,} more characters …]"
@@ -55,7 +55,7 @@ def run_page(view: PageView, *, served: bool = False) -> Page:
 
 
 def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> Page:
-    """The page with the list of runs, each of which leads to its report.
+    """The page with the list of runs, each of which leads to its page.
 
     Only runs with all of these `words` in their goal or ID are shown, with the tone `only` if one is named, and at most
     `limit` of them.
@@ -85,12 +85,12 @@ def compare_page(views: Sequence[PageView]) -> Page:
 
 
 def problem_page(message: str) -> Page:
-    """A page that says why there is no report."""
+    """A page that says why there is nothing to show."""
     return _page("problem.html", "", served=True, live=False, message=message)
 
 
 def run_text(view: PageView) -> str:
-    """A report as plain text: the headline, and each task with its verdict and why."""
+    """A run or batch as plain text: the headline, and each task with its verdict and why."""
     return _environment().get_template("run.txt").render(view=view)
 
 

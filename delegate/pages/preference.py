@@ -43,7 +43,7 @@ class Preferences:
         self.labeled[label.decided_by] += 1
         return {
             "prompt": [{"role": "user", "content": prompt}],
-            "completion": [{"role": "assistant", "content": task.run["output"]}],
+            "completion": [{"role": "assistant", "content": task.run["report"]}],
             "label": label.good,
             "decided_by": label.decided_by,
             "ruled_by": label.ruled_by,
@@ -71,8 +71,8 @@ def _label(task: RecordedTask) -> _Label | str:
         return "no_criteria" if result.status == "completed" else result.status
     if result.status != "completed":
         return verdict.code
-    if not task.run["output"].strip():
-        return "empty_output"
+    if not task.run["report"].strip():
+        return "empty_report"
     if verdict.decided_by == "gate" and not task.rulings:
         return _Label(False, "gate", verdict.code) if verdict.examined else verdict.code
     rulings = {str(ruling["criterion"]): ruling for ruling in task.rulings}  # the latest one counts

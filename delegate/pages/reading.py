@@ -1,4 +1,4 @@
-"""Reads runs and batches from the records and the journal into what a report shows."""
+"""Reads runs and batches from the records and the journal into what a page shows."""
 
 import time
 from collections import Counter
@@ -18,29 +18,29 @@ from delegate.batch.item import ItemOutcome
 from delegate.batch.journal import BatchSummary, Journal
 from delegate.budget import costs
 from delegate.contract.amounts import percent
-from delegate.records.history import Ending, Records, RunSummary, TaskSummary
 from delegate.pages.amounts import duration, money, run_bill, when
 from delegate.pages.lanes import Course, timeline
 from delegate.pages.room import Room
 from delegate.pages.tasks import code_of, task_view, unreadable, word_of
 from delegate.pages.values import Filter, Pages, PageView, RunLine, TaskView, Tone
+from delegate.records.history import Ending, Records, RunSummary, TaskSummary
 from delegate.types import JsonObject, Ruling, TaskResult, Totals
 from delegate.types.errors import CallError
 from delegate.types.money import rough_usd
 
 FILTERED_FROM = 6
-"""Reports with fewer tasks have no filters."""
+"""Pages with fewer tasks have no filters."""
 MOST_CHOICES = 12
 """A column with more distinct values isn't offered as a filter."""
 PAGE_TASKS = 1_000
-"""Longer reports have several pages: one takes about a second, and 3 MB."""
+"""Longer runs have several pages: one takes about a second, and 3 MB."""
 T = TypeVar("T")
 _MOST_COLUMNS = 4
 _TITLE_CHARS = 160
 
 
 class RunReader:
-    """Reads reports. Use it as an async context manager, which closes the files."""
+    """Reads what pages show. Use it as an async context manager, which closes the files."""
 
     def __init__(self, home: Path) -> None:
         self._records = Records(home)
@@ -54,7 +54,7 @@ class RunReader:
         await self._journal.aclose()
 
     async def view(self, id: str, page: int = 1) -> PageView:
-        """The report of a batch, of a run, or of one task, by its id or handle. Long ones have several pages.
+        """What the page of a batch, of a run, or of one task shows, by its id or handle. Long ones have several pages.
 
         Raises CallError `unknown_handle` if nothing of it is on record, or `unknown_page`, and DelegateError if the
         files can't be read.
@@ -161,7 +161,7 @@ def _run_view(
     shown: Sequence[_Row],
     pages: Pages,
 ) -> PageView:
-    """The report of a run, with the rows of this page. `others` are the ends of tasks on other pages."""
+    """The view of a run, with the rows of this page. `others` are the ends of tasks on other pages."""
     results = {row.handle: row.result for row in rows if row.record}
     results |= {handle: _result(ending.result) for handle, ending in others.items()}
     tasks = [row.task for row in rows if row.task]
@@ -195,10 +195,8 @@ def _run_view(
     )
 
 
-def _batch_view(
-    batch: BatchSummary, outcomes: Sequence[ItemOutcome], shown: Sequence[_Row], pages: Pages
-) -> PageView:
-    """The report of a batch, with the rows of this page. `outcomes` are those of all."""
+def _batch_view(batch: BatchSummary, outcomes: Sequence[ItemOutcome], shown: Sequence[_Row], pages: Pages) -> PageView:
+    """The view of a batch, with the rows of this page. `outcomes` are those of all."""
     live, totals, notes = batch.state == "running", _batch_totals(batch, outcomes), list[str]()
     if live:
         notes = [f"Still running: this is how far it was at {when(time.time())}; {batch.left:,} tasks are left."]
@@ -225,7 +223,7 @@ def _batch_view(
 
 
 def _shown(rows: Sequence[_Row]) -> dict[str, Any]:
-    """What the report has of the rows of one page."""
+    """What the view has of the rows of one page."""
     for row in rows:
         if row.outcome:
             given = {name: redactor.text(value) for name, value in row.outcome.input.items()}
@@ -264,7 +262,7 @@ def _page_notes(pages: Pages, run_id: str) -> list[str]:
     if pages.of == 1:
         return []
     place = f"Page {pages.number} of {pages.of}, {pages.last - pages.first + 1:,} of {pages.tasks:,} tasks"
-    following = f"`delegate report {run_id} --page {pages.number + 1}` writes the next one"
+    following = f"`delegate page {run_id} --page {pages.number + 1}` writes the next one"
     end = f"; {following}." if pages.number < pages.of else "."
     return [f"{place}, those without a PASS first{end} The headline, the counts and the bill are those of all."]
 
@@ -282,7 +280,7 @@ def _batch_totals(batch: BatchSummary, outcomes: Sequence[ItemOutcome]) -> Total
 
 
 def _task_view(record: JsonObject | None, of: int, **fields: Any) -> TaskView:
-    """One of so many tasks. A record that can't be read is said to be so, and spoils no report of others."""
+    """One of so many tasks. A record that can't be read is said to be so, and spoils no view of others."""
     try:
         return task_view(record, Room.for_each_of(of), **fields)
     except (LookupError, TypeError, ValueError):

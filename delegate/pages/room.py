@@ -1,7 +1,7 @@
-"""Limits the size of a report: each task has room for so much HTML, which the most telling parts get first."""
+"""Limits the size of a page: each task has room for so much HTML, which the most telling parts get first."""
 
 PAGE_CHARS = 2_300_000
-"""How much HTML all tasks of a report may take together."""
+"""How much HTML all tasks of a page may take together."""
 MOST_CHARS = 600_000
 """How much one task may take."""
 LEAST_CHARS = 800

@@ -1,4 +1,4 @@
-"""Serves the list of runs and their reports to a browser on this machine only.
+"""Serves the list of runs and their pages to a browser on this machine only.
 
 It listens on 127.0.0.1, and every address begins with a token that other users and web pages can't know. Requests that
 name another host are refused, since a page elsewhere can make its own name point here. There is nothing to change:
@@ -70,7 +70,7 @@ class _Views:
         """How often a request or an answer began on each connection: an odd number of times while one is answered."""
         self.app = web.Application(middlewares=[self._answer])
         self.app.router.add_get("/{token}/", self._list)
-        self.app.router.add_get("/{token}/run/{id}", self._report)
+        self.app.router.add_get("/{token}/run/{id}", self._run)
         self.app.router.add_get("/{token}/compare", self._compare)
 
     async def close_slow(self, runner: web.AppRunner) -> None:
@@ -123,7 +123,7 @@ class _Views:
         runs = await self._reader.runs(SEARCHED_RUNS if words or only else LISTED_RUNS)
         return _reply(await run_in_thread(lambda: list_page(runs, words=words, only=only, limit=LISTED_RUNS)))
 
-    async def _report(self, request: web.Request) -> web.Response:
+    async def _run(self, request: web.Request) -> web.Response:
         page = request.query.get("page", "1")
         view = await self._reader.view(request.match_info["id"], int(page) if page.isdecimal() else 1)
         return _reply(await run_in_thread(lambda: run_page(view, served=True)))

@@ -1,4 +1,4 @@
-"""Turns the record of one task into what a report shows of it."""
+"""Turns the record of one task into what a page shows of it."""
 
 import itertools
 import json
@@ -104,7 +104,7 @@ def task_view(
     rulings: Sequence[Ruling] = (),
     filters: str = "",
 ) -> TaskView:
-    """What a report shows of a task: of its record and the rulings on it, of its outcome in a batch, or of both.
+    """What a page shows of a task: of its record and the rulings on it, of its outcome in a batch, or of both.
 
     `result` is that of the record, if it can be read.
     """
@@ -153,7 +153,7 @@ def task_view(
         files=details.files(),
         candidates=details.candidates(),
         steps=details.steps(),
-        more=f"delegate report {details.handle} -o task.html" if room.is_short and details.handle else "",
+        more=f"delegate page {details.handle} -o task.html" if room.is_short and details.handle else "",
         filters=filters,
     )
 
@@ -416,7 +416,7 @@ class _Details:
     def _source(self, criterion: CriterionResult) -> str | None:
         """The text of the source in which a judge's quote was found, from the record or the workspace."""
         kind, _, name = (criterion.source or "").partition(":")
-        if kind == "output":
+        if kind == "report":
             return self._run.report if self._run else self._result.report if self._result else None
         if kind in ("receipt", "look"):
             calls = self.receipts if kind == "receipt" else self.looks

@@ -1,4 +1,4 @@
-"""The values that a report shows, as its templates read them: texts that are ready to print, and no objects to ask.
+"""The values that a page shows, as its templates read them: texts that are ready to print, and no objects to ask.
 
 Texts may be hostile. They are cleaned and escaped only where they are written, by `page`.
 """
@@ -230,7 +230,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Which of the pages of a long report this is."""
+    """Which of the pages of a long run this is."""
 
     number: int = 1
     of: int = 1
@@ -243,7 +243,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """A whole report."""
+    """All that the page of a run or batch shows."""
 
     kind: Literal["run", "batch", "task"]
     title: str

@@ -592,7 +592,7 @@ def _read_report(path: Path, handle: str) -> str:
         raise DelegateError(f"the record of {handle} can't be read: {error}") from error
     if row is None:
         raise DelegateError(f"the record of {handle} was removed; keep_days and keep_mb set how long records are kept")
-    return str(json.loads(row[0])["output"])
+    return str(json.loads(row[0])["report"])
 
 
 def _read(connection: sqlite3.Connection, handle: str) -> JsonObject | None:

@@ -1,6 +1,6 @@
 """Records one child's run. The child itself can't write to this record.
 
-The record is always up to date, so a run that fails, times out or is canceled still has its output so far, its receipts
+The record is always up to date, so a run that fails, times out or is canceled still has its report so far, its receipts
 and its cost.
 """
 
@@ -39,7 +39,7 @@ Journal = Callable[[Callable[..., TaskEvent], str], None]
 
 
 class Recorder:
-    """Collects the receipts, output, usage and cost of one child. Custom runners use it as the built-in loop does."""
+    """Collects the receipts, report, usage and cost of one child. Custom runners use it as the built-in loop does."""
 
     def __init__(self, charge: Charge | None = None, *, journal: Journal | None = None) -> None:
         """`charge` is the initial charge: `costs.UNOBSERVED` for a runner whose model calls can't be observed.
@@ -158,13 +158,13 @@ class Recorder:
         error: ErrorDetail | None = None,
         artifacts: tuple[Artifact, ...] = (),
     ) -> ChildRun:
-        """The run in its current state, with `status`; it has failed if its output is longer than a report may be."""
+        """The run in its current state, with `status`; it has failed if its report is longer than one may be."""
         text = self.report if report is None else report
         if len(text) > MAX_REPORT_CHARS and status == "completed":
             status, error = "failed", _too_long(text)
         self._finished = ChildRun(
             status=status,
-            # The model's last text is redacted already; a runner's own output isn't.
+            # The model's last text is redacted already; a runner's own report isn't.
             report=self._last_text[1] if text in self._last_text else self._ends(text, MAX_REPORT_CHARS),
             receipts=tuple(self._receipts[n] for n in sorted(self._receipts)),
             artifacts=artifacts[:MAX_ARTIFACTS],
@@ -183,7 +183,7 @@ class Recorder:
             return run
         is_too_long = len(run.report) > MAX_REPORT_CHARS and run.status == "completed"
         failure = {"status": "failed", "error": _too_long(run.report)} if is_too_long else {}
-        cut = {"output": self._ends(run.report, MAX_REPORT_CHARS), "artifacts": run.artifacts[:MAX_ARTIFACTS]}
+        cut = {"report": self._ends(run.report, MAX_REPORT_CHARS), "artifacts": run.artifacts[:MAX_ARTIFACTS]}
         run = run.model_copy(update={**cut, **failure})
         return ChildRun.model_validate(encodable(redactor.value(run.model_dump(exclude_defaults=True))))
 

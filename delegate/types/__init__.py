@@ -1,9 +1,9 @@
 """The data models of delegate, all of them frozen.
 
-    Task ──▶ ChildRun ──▶ Verdict ──▶ TaskResult ──▶ Report
+    Task ──▶ ChildRun ──▶ Verdict ──▶ TaskResult ──▶ RunResult
 
 In this order: the request (`Task`, `Criterion`), what a child did (`ChildRun`, `Receipt`, `Artifact`), how its work was
-judged (`Verdict`), and what the parent receives (`TaskResult`, `Report`). `schemas/*.json` describe the same models for
+judged (`Verdict`), and what the parent receives (`TaskResult`, `RunResult`). `schemas/*.json` describe the same models for
 other languages; a test keeps the two in sync.
 """
 
@@ -53,8 +53,8 @@ from delegate.types.criteria import (
     TextCriterion,
 )
 from delegate.types.messages import MessageState, ParentQuestion, SentMessage
-from delegate.types.result import Attempt, Claim, FailedModel, ReceiptCounts, RunResult, TaskResult, Totals
 from delegate.types.request import Author, Parent, Task, Workspace
+from delegate.types.result import Attempt, Claim, FailedModel, ReceiptCounts, RunResult, TaskResult, Totals
 from delegate.types.verdict import (
     HOLDING,
     LOWERED,
@@ -165,12 +165,12 @@ __all__ = [
     "ReceiptStatus",
     "ReceiptsAvailability",
     "RegexCriterion",
-    "RunResult",
     "Rubric",
     "RubricCriterion",
     "RubricDimension",
     "Ruling",
     "RulingWord",
+    "RunResult",
     "RunStatus",
     "Sampling",
     "SentMessage",

@@ -23,7 +23,7 @@ WorkCode = Literal[
 ]  # fmt: skip
 """What a check or a judge says of the work."""
 GateCode = Literal[
-    "run_failed", "empty_output", "degenerate_output", "summary_missing_required_fields", "claimed_artifact_missing",
+    "run_failed", "empty_report", "degenerate_report", "report_missing_required_fields", "claimed_artifact_missing",
     "plan_steps_incomplete", "pending_form_values", "no_observed_delta", "no_progress_in_window",
 ]  # fmt: skip
 """Why the gate refuses a run."""

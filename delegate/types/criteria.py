@@ -121,23 +121,23 @@ class ShellCriterion(CriterionBase):
 
 
 class JsonPredicateCriterion(CriterionBase):
-    """A JavaScript expression that must be true of the output parsed as JSON."""
+    """A JavaScript expression that must be true of the report parsed as JSON."""
 
     kind: Literal["json_predicate"]
     expr: Text
 
     def describe(self) -> str:
-        return f"output satisfies {self.expr}"
+        return f"report satisfies {self.expr}"
 
 
 class JsonSchemaCriterion(CriterionBase):
-    """A JSON Schema that the output's JSON must match: the last fenced JSON block, or else the whole output."""
+    """A JSON Schema that the report's JSON must match: the last fenced JSON block, or else the whole report."""
 
     kind: Literal["json_schema"]
     schema_: JsonObject = Field(alias="schema")
 
     def describe(self) -> str:
-        return f"output is JSON that fits {_short_json(self.schema_)}"
+        return f"report is JSON that fits {_short_json(self.schema_)}"
 
 
 class FileCriterion(CriterionBase):
@@ -161,13 +161,13 @@ class FileCriterion(CriterionBase):
 
 
 class RegexCriterion(CriterionBase):
-    """A regular expression (Python syntax) that must match somewhere in the output."""
+    """A regular expression (Python syntax) that must match somewhere in the report."""
 
     kind: Literal["regex"]
     pattern: Text
 
     def describe(self) -> str:
-        return f"output matches /{self.pattern}/"
+        return f"report matches /{self.pattern}/"
 
 
 class ExpectedCall(Value):

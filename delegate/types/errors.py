@@ -11,7 +11,7 @@
         └── ToolDenied     a rule forbids the tool call
 
 A host only has to handle `ConfigError`, and only while it sets up a `Delegator`. What a parent model or a child does
-never raises: errors are returned in `Report.error` or in a `TaskResult`.
+never raises: errors are returned in `RunResult.error` or in a `TaskResult`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the parent receives: `TaskResult` and `Report`."""
+"""What the parent receives: `TaskResult` and `RunResult`."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Self, cast, get_args
@@ -91,7 +91,7 @@ class TaskResult(Value):
     task_index: int
     status: RunStatus
     report: str
-    """The child's own report, truncated with a notice if it is long. See `report` for the whole text."""
+    """The child's own report, truncated with a notice if it is long. See `whole_report` for the whole text."""
     structured_output: Any = None
     artifacts: tuple[Artifact, ...] = ()
     receipts: ReceiptCounts = ReceiptCounts()
@@ -130,16 +130,16 @@ class TaskResult(Value):
     """Why no command brings the changes of a worktree or a copy to where it was made from."""
     attempts: tuple[Attempt, ...] = ()
     """All attempts at the task, in the order in which they began, if there were several. The cost and usage of this
-    result are those of the chosen one; a report's totals have those of all."""
+    result are those of the chosen one; a run's totals have those of all."""
     handle: str | None = None
     """The key of the task's record, for `delegate show HANDLE` and `Delegator.records.read(handle)`."""
     _read_report: Callable[[], str] | None = None
 
     @property
     def whole_report(self) -> str:
-        """The child's whole report. If `summary` is truncated, every access reads the report from the task's record.
+        """The child's whole report. If `report` is truncated, every access reads the report from the task's record.
 
-        A result parsed from JSON has no access to its record and returns its `summary`.
+        A result parsed from JSON has no access to its record and returns its `report`.
 
         Raises:
             DelegateError: The record was removed or can't be read.
@@ -163,7 +163,7 @@ class TaskResult(Value):
         return self.status != "completed" or self.verdict is None or self.verdict.examined
 
     def with_whole_report(self, read: Callable[[], str]) -> Self:
-        """Return a copy of the result whose `report` is read by `read`."""
+        """Return a copy of the result whose `whole_report` is read by `read`."""
         result = self.model_copy()
         result._read_report = read
         return result
@@ -182,7 +182,7 @@ class TaskResult(Value):
 
 
 class Totals(Value):
-    """Sums over the results of a report. `cost_usd` is None if any price is unknown; `cost_known_usd` sums the rest.
+    """Sums over the results of a run. `cost_usd` is None if any price is unknown; `cost_known_usd` sums the rest.
 
     Usage and costs include the tasks that children delegated. The task counts don't.
     """
@@ -227,7 +227,7 @@ class RunResult(Value):
 
     @property
     def examined(self) -> bool:
-        """Whether the report says something about the work: all tasks succeeded, or the work of at least one is bad.
+        """Whether the result says something about the work: all tasks succeeded, or the work of at least one is bad.
 
         The `delegate` command exits with 3 if this is false.
         """

@@ -130,7 +130,7 @@ class CriterionResult(Value):
     reason: str = ""
     evidence: str | None = None
     source: str | None = None
-    """Where the quoted evidence was found: `output`, `said`, `artifacts`, `artifact:<path>`, `file:<path>`,
+    """Where the quoted evidence was found: `report`, `said`, `artifacts`, `artifact:<path>`, `file:<path>`,
     `receipt:<n>` or `check:<id>`."""
     reading: CriterionReading | None = None
     """For criteria in words: how it was read, which decides what can prove it."""
@@ -154,7 +154,7 @@ class CriterionResult(Value):
         """Where the evidence was found, in words."""
         kind, _, name = (self.source or "").partition(":")
         places = {
-            "output": "the report",
+            "report": "the report",
             "said": "the conversation",
             "artifacts": "the list of files",
             "artifact": name,

@@ -14,8 +14,8 @@ from delegate.batch.results_file import COLUMNS, ResultsFile
 from tests.batch.rows import ids, lines
 
 
-def _outcome(id: str, summary: str = "done") -> ItemOutcome:
-    return ItemOutcome(id, "done", TaskResult(verdict=None, task_index=0, status="completed", report=summary), row=1)
+def _outcome(id: str, report: str = "done") -> ItemOutcome:
+    return ItemOutcome(id, "done", TaskResult(verdict=None, task_index=0, status="completed", report=report), row=1)
 
 
 async def _all(*outcomes: ItemOutcome) -> AsyncIterator[ItemOutcome]:
@@ -31,7 +31,7 @@ def test_a_csv_has_a_header_and_escapes_formulas() -> None:
     with Path("r.csv").open(newline="") as text:
         (row,) = csv.DictReader(text)
     assert tuple(row) == COLUMNS
-    assert row["output"] == '\'=HYPERLINK("http://x")\nsecond line'
+    assert row["report"] == '\'=HYPERLINK("http://x")\nsecond line'
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.jsonl"])

@@ -82,7 +82,7 @@ def test_templates_turn_each_row_of_a_csv_into_a_task() -> None:
     assert first.task.tier == "fast"
     assert second.row == 2
     criteria = [criterion.describe() for criterion in second.task.acceptance_criteria]
-    assert criteria == ["names someone at A+B", r"output matches /A\+B: \w{2,}/"]
+    assert criteria == ["names someone at A+B", r"report matches /A\+B: \w{2,}/"]
     assert second.task.output_schema == {"properties": {"name": {"description": "of A+B"}}}
 
 

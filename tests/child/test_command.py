@@ -51,7 +51,7 @@ async def received(command: list[str], goal: str = "Count the files.") -> Any:
 async def test_the_program_reads_all_that_a_child_must_know_on_stdin(program: Any) -> None:
     said = await received(program(ECHO, "-p"))
     assert said["arguments"] == ["-p"]
-    for told in ("Count the files.", "Only *.py.", "- c1: output matches /stdin/", "Your workspace: "):
+    for told in ("Count the files.", "Only *.py.", "- c1: report matches /stdin/", "Your workspace: "):
         assert told in said["stdin"]
 
 

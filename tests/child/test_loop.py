@@ -100,7 +100,7 @@ async def test_a_child_that_never_stops_calling_tools_ends_at_its_turns() -> Non
     client = Scripted(lambda request: Scripted.calls(("think", {"thought": "more"}), text="still thinking"))
     result, child = await run(client, max_steps=3)
     assert (result.results[0].status, child["steps"], len(child["receipts"])) == ("max_steps", 3, 3)
-    assert child["output"] == "still thinking"
+    assert child["report"] == "still thinking"
     assert "must be the report" in client.requests[2].messages[-1].tool_replies[-1].text
 
 
@@ -109,13 +109,13 @@ async def test_only_a_clean_end_is_completed(stop: Any, code: str) -> None:
     returned, child = await run(Scripted([ChatReply("half a rep", stop, Usage())] * (2 if stop == "other" else 1)))
     result = returned.results[0]
     assert result.error
-    assert (result.status, result.error.code, child["output"]) == ("failed", code, "half a rep")
+    assert (result.status, result.error.code, child["report"]) == ("failed", code, "half a rep")
 
 
 async def test_a_report_that_ended_for_an_unknown_reason_is_asked_for_once_more() -> None:
     client = Scripted([ChatReply("half a rep", "other", Usage()), "the whole report"])
     result, child = await run(client)
-    assert (result.results[0].status, child["output"]) == ("completed", "the whole report")
+    assert (result.results[0].status, child["report"]) == ("completed", "the whole report")
     assert "may have ended early" in client.requests[1].messages[-1].text
 
 

@@ -16,9 +16,9 @@ from delegate.models.connections import Connection
 from delegate.models.overrides import DeclaredEndpoint, declared_models
 from delegate.models.providers import Endpoint, connect
 from delegate.models.ratelimit import RateLimiter
+from delegate.pages.atif import RecordedTask, run_trajectory
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
 from delegate.records.recorder import Recorder
-from delegate.pages.atif import RecordedTask, run_trajectory
 from delegate.testing import Scripted
 from delegate.types import JsonObject, TaskResult
 from delegate.types.errors import ConfigError, ToolError

@@ -68,7 +68,7 @@ def test_each_row_of_a_csv_has_a_result_and_counts_in_the_summary() -> None:
     assert "results in r.jsonl" in done.stdout
     rows = {row["id"]: row for row in lines(Path("r.jsonl"))}
     assert {id: row["verdict"] for id, row in rows.items()} == {"1": "PASS", "2": "FAIL", "3": "PASS"}
-    assert rows["1"]["output"] == f"{DONE}: Look at A"
+    assert rows["1"]["report"] == f"{DONE}: Look at A"
     shown = delegate("show", rows["2"]["handle"])
     assert shown.stdout.startswith("FAIL  2. Look at fail B")
 
@@ -103,7 +103,7 @@ def test_a_hundred_rows_25_at_a_time_have_one_result_each() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = lines(Path("r.jsonl"))
     assert len(set(ids(rows))) == len(rows) == 100
-    assert all(row["output"].endswith(f"company number {row['row'] - 1}") for row in rows)
+    assert all(row["report"].endswith(f"company number {row['row'] - 1}") for row in rows)
 
 
 def test_the_same_tasks_are_refused_unless_again_is_given() -> None:
@@ -146,7 +146,7 @@ def test_a_workflow_blocks_tasks_whose_needs_have_no_pass() -> None:
     tasks = [
         {"id": "a", "goal": "start", "acceptance_criteria": [did]},
         {"id": "b", "goal": "fail left", "needs": ["a"], "acceptance_criteria": [did]},
-        {"id": "c", "goal": "right of {{ a.output }}", "needs": ["a"], "acceptance_criteria": [did]},
+        {"id": "c", "goal": "right of {{ a.report }}", "needs": ["a"], "acceptance_criteria": [did]},
         {"id": "d", "goal": "join", "needs": ["b", "c"], "acceptance_criteria": [did]},
         {"id": "e", "goal": "clean up", "needs": ["d"], "when": "always", "acceptance_criteria": [did]},
         {"id": "f", "goal": "after c", "needs": ["c"], "acceptance_criteria": [did]},

@@ -96,7 +96,7 @@ def test_a_csv_of_results_has_a_column_per_field_of_the_schema() -> None:
     assert json.loads(described["structured_output"])["name"] == FORMULA
     assert rows["fail"]["output.name"] == ""
     columns = list(described)
-    assert columns[columns.index("output") + 1 :][:3] == ["output.name", "output.age", "output.tags"]
+    assert columns[columns.index("report") + 1 :][:3] == ["output.name", "output.age", "output.tags"]
 
 
 def test_no_cell_of_a_row_can_be_a_formula() -> None:
@@ -187,7 +187,7 @@ def test_a_verdict_that_was_interrupted_is_unknown_and_not_a_fail() -> None:
         assert server.calls[-1].wants_json
         (row,) = lines(Path("r.jsonl"))
         assert (code, row["state"], row["verdict"]) == (3, "outcome_unknown", None)
-        assert row["output"] == "did my part: Look at A", "what the child reported is kept"
+        assert row["report"] == "did my part: Look at A", "what the child reported is kept"
         assert row["handle"]
         assert "--rerun unknown" in delegate("batch", "--resume", run, **openai_at(server)).stdout
         assert set(_starts(server).values()) == {1}

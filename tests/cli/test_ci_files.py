@@ -90,7 +90,7 @@ def test_no_script_of_the_action_contains_an_expression(action: dict[str, Any]) 
     assert len(scripts) == 2
     assert all("${{" not in script for script in scripts)
     assert all(step["shell"] == "bash" for step in action["runs"]["steps"] if "run" in step)
-    assert {"goal", "criteria", "output", "workspace", "format", "python-version"} <= set(action["inputs"])
+    assert {"goal", "criteria", "report", "workspace", "format", "python-version"} <= set(action["inputs"])
 
 
 def test_every_input_and_output_of_the_action_is_used(action: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def test_the_action_judges_a_workspace_and_says_where_the_verdict_is(runner: Run
         ({"criteria": "regex: ("}, 2),
         ({"criteria": ""}, 2),
         ({"criteria": "the note is kind"}, 3),
-        ({"criteria": "regex: done", "output": "report.md"}, 0),
+        ({"criteria": "regex: done", "report": "report.md"}, 0),
         ({"criteria_file": "criteria.txt"}, 0),
     ],
 )
@@ -135,7 +135,7 @@ def test_both_kinds_of_criteria_are_refused_by_the_action(runner: Runner) -> Non
     assert done.stdout == "::error title=delegate::give criteria or criteria-file, not both\n"
 
 
-@pytest.mark.parametrize("name", ["goal", "criteria", "criteria_file", "output", "workspace", "format"])
+@pytest.mark.parametrize("name", ["goal", "criteria", "criteria_file", "report", "workspace", "format"])
 def test_a_hostile_input_of_the_action_is_only_text(runner: Runner, name: str) -> None:
     inputs = {"goal": "x", "workspace": "work", "criteria": "file: note.md", name: HOSTILE}
     if name == "criteria_file":

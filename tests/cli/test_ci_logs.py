@@ -243,7 +243,7 @@ def _assert_commands_nothing(done: "subprocess.CompletedProcess[str]", *, ours: 
 @pytest.mark.usefixtures("work")
 @pytest.mark.parametrize("format", ["pretty", "json", "jsonl", "junit", "sarif", "github"])
 def test_a_verdict_in_any_format_commands_nothing(format: str) -> None:
-    arguments = ("judge", f"--goal=Be kind. {ALL}", "--output", "report.md", "--workspace", "work")
+    arguments = ("judge", f"--goal=Be kind. {ALL}", "--report", "report.md", "--workspace", "work")
     done = delegate(*arguments, "--criteria", "criteria.json", f"--format={format}", GITHUB_ACTIONS="true")
     assert done.returncode == 1, done.stderr
     ours = frozenset({"error", "warning", "notice"}) if format == "github" else frozenset[str]()
@@ -276,7 +276,7 @@ def test_an_annotation_is_not_between_the_marks_of_a_message() -> None:
 def test_an_error_commands_nothing(environment: dict[str, str]) -> None:
     for arguments in (
         ("judge", "--goal=x", "-c", f"regex: (\n{ALL}"),
-        ("judge", "--goal=x", "--output", "no\n::error::forged", "-c", "regex: x"),
+        ("judge", "--goal=x", "--report", "no\n::error::forged", "-c", "regex: x"),
         ("show", "::error::forged"),
         ("run", "--tier", "\n::error::forged", "x"),
         ("\n::error::forged",),
@@ -324,7 +324,7 @@ def test_a_run_and_its_record_command_nothing(log: dict[str, str]) -> None:
             ("show", "last", "--failed"),
             ("show", "last", "--json"),
             ("runs",),
-            ("report", "-o", "-"),
+            ("page", "-o", "-"),
             ("export", "last", "--format", "atif"),
             ("export", "last", "--format", "preference", "--labels", "judge"),
             ("rule", "last", "--list"),

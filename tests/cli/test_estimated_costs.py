@@ -6,8 +6,8 @@ from pathlib import Path
 
 from delegate import Delegator, RunResult, Settings, Task
 from delegate.cli.screen.batch_progress import BatchProgress, summary
-from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from delegate.pages.amounts import run_bill, task_bill
+from delegate.policy.settings import DeclaredEndpoint, DeclaredModel
 from tests.cli.command import delegate
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 

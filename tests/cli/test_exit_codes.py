@@ -11,12 +11,12 @@ from tests.cli.command import delegate, openai_at, worker
 from tests.support.model_server import Call, Fault, ModelServer, Reply
 
 DENIED = Fault(status=401)
-JUDGE = ("judge", "--goal", "x", "--output", "report.md", "-c", "report: the report greets")
+JUDGE = ("judge", "--goal", "x", "--report", "report.md", "-c", "report: the report greets")
 RUN = ("run", "Write note.md", "--model", "gpt-6-luna")
 
 
 def _answer(verdict: str) -> str:
-    answer = {"id": "c1", "source": "output", "evidence": "hello", "reason": "It does.", "verdict": verdict}
+    answer = {"id": "c1", "source": "report", "evidence": "hello", "reason": "It does.", "verdict": verdict}
     return json.dumps({"answers": [answer]})
 
 

@@ -162,7 +162,7 @@ def test_a_transcript_that_the_agent_could_have_written_proves_no_deed() -> None
 
 def test_a_judge_reads_the_report_and_is_asked_once_about_the_same_work() -> None:
     def script(call: Call) -> Reply:
-        answer = {"id": "c1", "source": "output", "evidence": "all of them passed", "reason": "x", "verdict": "not_met"}
+        answer = {"id": "c1", "source": "report", "evidence": "all of them passed", "reason": "x", "verdict": "not_met"}
         return Reply(json.dumps({"answers": [answer]}))
 
     with ModelServer(script) as server:

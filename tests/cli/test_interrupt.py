@@ -119,7 +119,7 @@ def test_the_report_of_a_canceled_run_is_complete_as_json_and_on_record(
 
 def test_canceled_judging_is_a_fail_and_its_check_is_killed(server: ModelServer, tree: Tree) -> None:
     Path("report.txt").write_text(DONE)
-    options = ["--goal", "x", "--output", "report.txt", "--workspace", str(tree.folder), "-c", f"shell: {tree.command}"]
+    options = ["--goal", "x", "--report", "report.txt", "--workspace", str(tree.folder), "-c", f"shell: {tree.command}"]
     with running(server, "judge", *options) as process:
         tree.wait_until_up()
         process.send_signal(signal.SIGINT)

@@ -10,7 +10,7 @@ from tests.cli.command import delegate, openai_at
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
-WORK = ("judge", "--goal", "Write note.md", "--output", "report.md", "--workspace", "work")
+WORK = ("judge", "--goal", "Write note.md", "--report", "report.md", "--workspace", "work")
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def test_a_check_that_fails_spends_nothing_on_a_judge() -> None:
 
 
 def test_the_report_may_come_from_stdin() -> None:
-    done = delegate("judge", "--goal", "Count", "--output", "-", "-c", "json: total === 3", stdin='{"total": 3}')
+    done = delegate("judge", "--goal", "Count", "--report", "-", "-c", "json: total === 3", stdin='{"total": 3}')
     assert done.returncode == 0
     assert done.stdout.startswith("PASS (seen)  Count\n")
 
@@ -112,13 +112,13 @@ def test_a_judge_sees_no_report_where_there_is_none() -> None:
         (call,) = server.calls
     assert done.returncode == 0, done.stdout + done.stderr
     assert "artifact:note.md" in call.texts[-1]
-    assert "<<<output" not in call.texts[-1]
+    assert "<<<report" not in call.texts[-1]
 
 
 def test_an_empty_report_that_is_named_is_a_fail() -> None:
-    done = delegate("judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md", "--output", "-", stdin="")
+    done = delegate("judge", "--goal", "x", "--workspace", "work", "-c", "file: note.md", "--report", "-", stdin="")
     assert done.returncode == 1
-    assert "empty_output, decided by gate" in done.stdout
+    assert "empty_report, decided by gate" in done.stdout
 
 
 def test_without_receipts_nobody_can_tell_which_tools_were_called() -> None:
@@ -143,11 +143,11 @@ def test_without_a_key_it_says_why_no_model_may_judge() -> None:
         (("-c", "ok", "--workspace", "nowhere"), "workspace nowhere is not a folder (name a folder that exists)"),
         (("-c", "ok", "--receipts", "criteria.txt"), "criteria.txt, line 1: not valid JSON"),
         (
-            ("-c", "ok", "--output", "-", "--receipts", "-"),
-            "only one of --criteria, --output, --receipts and --transcript can",
+            ("-c", "ok", "--report", "-", "--receipts", "-"),
+            "only one of --criteria, --report, --receipts and --transcript can",
         ),
         ((), "there are no criteria to judge by (add -c CRITERION"),
-        (("-c", "regex: x", "--output", "report.md", "--receipts", "nothing"), "nothing can't be read"),
+        (("-c", "regex: x", "--report", "report.md", "--receipts", "nothing"), "nothing can't be read"),
         (("-c", "ok", "--goal", " "), "`goal` is empty"),
     ],
 )
@@ -163,7 +163,7 @@ def test_invalid_input_is_one_error_line_with_its_location(arguments: tuple[str,
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("-c", "file: note.md"), "there is no report to judge (give it with --output FILE or pipe it to stdin, or "),
+        (("-c", "file: note.md"), "there is no report to judge (give it with --report FILE or pipe it to stdin, or "),
         (("--workspace", "work", "-c", "ok", "-c", "regex: x"), "-c (number 2): `regex` is about the report, and "),
         (("--workspace", "work", "-c", "json: x"), "-c (number 1): `json_predicate` is about the report, and there is"),
     ],

@@ -45,7 +45,7 @@ def work(home: Path) -> None:
 
 
 def _judged(format: str, *arguments: str, goal: str = f"Be kind. {ATTACK[:80]}", **environment: str) -> tuple[int, str]:
-    done = delegate("judge", f"--goal={goal}", "--output", "report.md", "--workspace", "work", "--format", format,
+    done = delegate("judge", f"--goal={goal}", "--report", "report.md", "--workspace", "work", "--format", format,
                     *(arguments or ("--criteria", "criteria.json")), **environment)  # fmt: skip
     assert done.stderr == "", done.stderr
     return done.returncode, done.stdout

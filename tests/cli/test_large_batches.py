@@ -48,17 +48,17 @@ def test_a_long_run_has_pages_of_which_the_reports_first_has_what_did_not_pass(r
     assert [task["task_index"] for task in page] == list(range(100, 200))
     (run,) = json.loads(delegate("runs", "--format", "json").stdout)
     assert (run["tasks"], run["passed"], run["failed"]) == (ROWS, ROWS - FAILED, FAILED)
-    written = delegate("report", "last")
+    written = delegate("page", "last")
     assert "page 1 of 2" in written.stdout
-    page = html.unescape(Path("report.html").read_text())
+    page = html.unescape(Path("page.html").read_text())
     assert f"{ROWS - FAILED:,} of {ROWS:,} PASS" in page, "the headline is that of all"
-    assert f"`delegate report {run_id} --page 2` writes the next one" in page
+    assert f"`delegate page {run_id} --page 2` writes the next one" in page
     assert page.count('<details class="task ') == PAGE_TASKS
     assert page.count('<span class="chip fail">FAIL') == FAILED
-    assert delegate("report", "last", "--page", "2", "-o", "2.html").returncode == 0
+    assert delegate("page", "last", "--page", "2", "-o", "2.html").returncode == 0
     second = Path("2.html").read_text()
     assert (second.count('<details class="task '), second.count('<span class="chip fail">FAIL')) == (80, 0)
-    assert "the last one is 2" in delegate("report", "last", "--page", "3", "-o", "3.html").stderr
+    assert "the last one is 2" in delegate("page", "last", "--page", "3", "-o", "3.html").stderr
     assert re.findall(r'<a href="\?page=(\d)">', asyncio.run(served(home, run_id, 2))) == ["1"]
 
 

@@ -153,7 +153,7 @@ def test_events_pages_exports_and_json_have_the_level(home: Path) -> None:
         assert (verdict["level"], [one["level"] for one in verdict["criteria"]]) == ("seen", ["seen", "proven"])
         assert [event["level"] for event in record["events"] if event["kind"] == "verdict"] == ["seen"]
         assert "verdict: PASS (seen)" in delegate("show", "last", "--transcript", **environment).stdout
-        page = delegate("report", "-o", "-", **environment).stdout
+        page = delegate("page", "-o", "-", **environment).stdout
         assert ", decided by judge, seen · c1" in page
         assert ", decided by check, proven · c2" in page
         exported = json.loads(delegate("export", "last", "--format", "atif", **environment).stdout)

@@ -67,7 +67,7 @@ def test_every_criterion_of_a_file_is_shown_with_how_it_was_tried(tmp_path: Path
     assert done.stdout.splitlines() == [
         "c1 it names a line [about: report]",
         "  not known: a judge decides it",
-        "c2 output matches /.*/",
+        "c2 report matches /.*/",
         "  can't fail: it is found in any text, such as the goal",
         "c3 `test -f a` exits with 0",
         "  can fail: it fails in an empty folder",

@@ -30,7 +30,7 @@ def test_a_message_reaches_the_child_of_another_process(tmp_path: Path) -> None:
     (result,) = json.loads(done.stdout)["results"]
     said = f"queued: the child reads it before its next turn; `delegate show {result['handle']}` says whether it did\n"
     assert shown == [said]
-    assert result["summary"] == "It is blue."
+    assert result["report"] == "It is blue."
     (sent,) = map(json.loads, json_shown)
     assert (sent["handle"], sent["state"], sent["text"]) == (result["handle"], "queued", "Name the shape.")
     read = delegate("show", "last", "--transcript", **home).stdout
@@ -75,7 +75,7 @@ def test_of_two_processes_at_once_one_answers_a_question(tmp_path: Path) -> None
                 done = json.loads(process.stdout.readline())["result"]
             process.stdin.close()
     assert (asked["state"], asked["questions"][0]["text"]) == ("needs_input", "Which color?")
-    assert done["result"]["summary"] == "True"
+    assert done["result"]["report"] == "True"
     assert sorted(one["is_answer"] for one in sent) == [False, True]
 
 
@@ -98,7 +98,7 @@ def test_a_task_that_has_ended_continues_and_its_report_is_printed(tmp_path: Pat
         shown = delegate("show", "last", **home)
     (result,) = json.loads(done.stdout)["results"]
     assert done.returncode == 0
-    assert (result["summary"], result["verdict"]["verdict"]) == ("I wrote b.md too.", "PASS")
+    assert (result["report"], result["verdict"]["verdict"]) == ("I wrote b.md too.", "PASS")
     assert [artifact["path"] for artifact in result["artifacts"]] == ["a.md", "b.md"]
     assert again.returncode == 2, "a run of two tasks is no task"
     assert failed.returncode == 1

@@ -41,7 +41,7 @@ def _verdict(word: VerdictWord = "PASS") -> Verdict:
         code="met" if word == "PASS" else "not_met",
         reason="It says please.",
         evidence="please",
-        source="output",
+        source="report",
         level="seen" if word == "PASS" else None,
     )
     usage = Usage(model_calls=1, input_tokens=90, output_tokens=10)
@@ -58,8 +58,8 @@ def _verdict(word: VerdictWord = "PASS") -> Verdict:
     )
 
 
-def _result(verdict: Verdict | None = None, status: RunStatus = "completed", summary: str = "please") -> TaskResult:
-    return TaskResult(verdict=verdict, task_index=0, status=status, report=summary, cost_usd=0.004, handle="ab-0")
+def _result(verdict: Verdict | None = None, status: RunStatus = "completed", report: str = "please") -> TaskResult:
+    return TaskResult(verdict=verdict, task_index=0, status=status, report=report, cost_usd=0.004, handle="ab-0")
 
 
 def _printed(screen: RenderableType, width: int = 100, *, terminal: bool = False) -> str:
@@ -127,8 +127,8 @@ def test_the_files_are_named_with_their_folder_and_the_next_command(monkeypatch:
 def test_the_report_is_shown_where_it_is_the_result() -> None:
     assert "\n  report    please\n" in _shown(_result())
     long = "line one\n" + "word " * 500
-    assert _shown(_result(summary=long)).count("word") == 500
-    judged = _shown(_result(_verdict(), summary=long))
+    assert _shown(_result(report=long)).count("word") == 500
+    judged = _shown(_result(_verdict(), report=long))
     assert 10 < judged.count("word") < 100
     assert judged.rstrip().endswith("…")
     with_files = _result(_verdict()).model_copy(update={"artifacts": (Artifact(path="a", change="created"),)})
@@ -166,7 +166,7 @@ def test_no_line_is_wider_than_the_console(text: str, width: int) -> None:
         task_screen(result, text, number=123, more="delegate show last 123"),
         record_screen(result, text, report=text),
         verdict_screen(verdict, text),
-        task_screen(_result(summary=text), text),
+        task_screen(_result(report=text), text),
     )
     for screen in screens:
         for line in _printed(screen, width, terminal=True).splitlines():
@@ -207,7 +207,7 @@ def test_the_judges_of_earlier_claims_are_in_the_judges_line() -> None:
 
 
 def test_text_of_a_child_does_not_control_the_terminal() -> None:
-    shown = _shown(_result(_verdict(), summary="\x1b[2J\x1b]0;title\x07[red]PASS[/red]\r\x9b31m done"), terminal=True)
+    shown = _shown(_result(_verdict(), report="\x1b[2J\x1b]0;title\x07[red]PASS[/red]\r\x9b31m done"), terminal=True)
     assert "\x1b[2J" not in shown
     assert "title" not in shown
     assert "\x9b" not in shown
@@ -244,17 +244,17 @@ def test_a_findings_only_criterion_is_marked() -> None:
 
 def test_the_reason_of_the_gate_is_shown_even_if_it_is_off() -> None:
     refused = _shown_alone(
-        decided_by="gate", code="empty_output", gate="empty_output", reasoning="the child ended\nwithout a report"
+        decided_by="gate", code="empty_report", gate="empty_report", reasoning="the child ended\nwithout a report"
     )
-    assert "  ✗ gate   empty_output: the child ended without a report" in refused
-    assert "  ! gate   is off; it would have refused: empty_output" in _shown_alone(gate="empty_output")
+    assert "  ✗ gate   empty_report: the child ended without a report" in refused
+    assert "  ! gate   is off; it would have refused: empty_report" in _shown_alone(gate="empty_report")
 
 
 def test_json_is_complete_and_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    summary = "a\x1b[2J b\x9b31m c\u202e d\ud800 é"
-    print_result_as(Format.json, RunResult(results=(_result(summary=summary),)))
+    report = "a\x1b[2J b\x9b31m c\u202e d\ud800 é"
+    print_result_as(Format.json, RunResult(results=(_result(report=report),)))
     text = capsys.readouterr().out
-    assert json.loads(text)["results"][0]["summary"] == summary
+    assert json.loads(text)["results"][0]["report"] == report
     assert "é" in text
     assert not any(char in text for char in "\x1b\x9b\u202e\ud800")
 

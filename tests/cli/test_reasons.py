@@ -19,7 +19,7 @@ CRITERION = "report: it names a river"
 def judged(call: Call) -> Reply:
     if not call.wants_json:
         return Reply("It greets you, reader.")
-    answer = {"id": "c1", "source": "output", "evidence": "reader", "reason": REASON, "verdict": "not_met"}
+    answer = {"id": "c1", "source": "report", "evidence": "reader", "reason": REASON, "verdict": "not_met"}
     return Reply(json.dumps({"answers": [answer]}))
 
 
@@ -57,7 +57,7 @@ def test_what_a_judge_says_stands_once() -> None:
         environment = openai_at(server) | {"COLUMNS": "300"}
         ran = delegate("run", "Name a river.", "-c", CRITERION, **environment)
         shown = delegate("show", "last", **environment)
-        delegate("report", "last", "-o", "page.html", **environment)
+        delegate("page", "last", "-o", "page.html", **environment)
         delegate("batch", "t.csv", "-o", "r.csv", "--goal", "Name a river for {name}.", "-c", CRITERION, **environment)
         failed = delegate("show", "last", "--failed", **environment)
     page = _Shown()

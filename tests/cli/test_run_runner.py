@@ -47,7 +47,7 @@ def test_a_program_can_run_a_file_of_tasks(tmp_path: Path) -> None:
     tasks.write_text('[{"goal": "one"}, {"goal": "two"}]')
     done = delegate("run", "--file", str(tasks), "--runner", "echo {goal}", "--format", "jsonl")
     assert done.returncode == 0
-    assert [json.loads(line)["summary"] for line in done.stdout.splitlines()] == ["one", "two"]
+    assert [json.loads(line)["report"] for line in done.stdout.splitlines()] == ["one", "two"]
 
 
 def test_an_unknown_program_is_named_in_one_line_and_exits_with_2() -> None:

@@ -53,7 +53,7 @@ def models() -> Iterator[ModelServer]:
 
     def script(call: Call) -> Reply:
         if call.wants_json:
-            answer = {"id": "c1", "source": "output", "evidence": LEAK, "reason": LEAK, "verdict": "not_met"}
+            answer = {"id": "c1", "source": "report", "evidence": LEAK, "reason": LEAK, "verdict": "not_met"}
             return Reply(json.dumps({"answers": [answer]}))
         if not call.tool_results:
             return Reply(
@@ -72,7 +72,7 @@ def models() -> Iterator[ModelServer]:
 @pytest.mark.parametrize("format", ["pretty", "json", "jsonl", "junit", "github", "sarif"])
 def test_no_format_of_a_verdict_has_a_secret(format: str, models: ModelServer) -> None:
     summary = Path("summary.html").resolve()
-    done = delegate("judge", f"--goal=Find it: {LEAK}", "--criteria=criteria.json", "--output=report.md",
+    done = delegate("judge", f"--goal=Find it: {LEAK}", "--criteria=criteria.json", "--report=report.md",
                     "--workspace=work", "--receipts=receipts.json", f"--format={format}",
                     GITHUB_STEP_SUMMARY=str(summary), **openai_at(models))  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -91,8 +91,8 @@ def test_no_output_file_or_page_of_a_run_has_a_secret(models: ModelServer, home:
     texts["run"] = done.stdout + done.stderr
     for arguments in (
         ["show", "last"], ["show", "last", "--format=json"], ["runs"], ["runs", "--format=json"],
-        ["export", "last", "--format=atif"], ["export", "last", "--format=preference"], ["report", "last", "-o", "-"],
-        ["report", "last", "-o", "page.html"], ["lint", "--criteria=criteria.json"],
+        ["export", "last", "--format=atif"], ["export", "last", "--format=preference"], ["page", "last", "-o", "-"],
+        ["page", "last", "-o", "page.html"], ["lint", "--criteria=criteria.json"],
         ["lint", "--criteria=criteria.json", "--format=json"],
     ):  # fmt: skip
         done = delegate(*arguments, **environment)
@@ -126,10 +126,10 @@ def served() -> str:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["judge", "--goal=x", "-c", f"regex: ({LEAK}", "--output=report.md"],
-        ["judge", "--goal=x", "-c", f"schema: {LEAK}", "--output=report.md"],
-        ["judge", "--goal=x", "-c", "it is", f"--output={KEY}.txt"],
-        ["judge", "--goal=x", "-c", f"json_predicate: {LEAK} (", "--output=report.md", "--format=json"],
+        ["judge", "--goal=x", "-c", f"regex: ({LEAK}", "--report=report.md"],
+        ["judge", "--goal=x", "-c", f"schema: {LEAK}", "--report=report.md"],
+        ["judge", "--goal=x", "-c", "it is", f"--report={KEY}.txt"],
+        ["judge", "--goal=x", "-c", f"json_predicate: {LEAK} (", "--report=report.md", "--format=json"],
         ["run", "x", "-c", f"regex: ({LEAK}", "--format=json"],
         ["show", KEY],
         [f"--{KEY}"],
@@ -160,7 +160,7 @@ def planted(call: Call) -> Reply:
     items = dict.fromkeys(re.findall(r"item (\d+):", "\n".join(call.texts)))
     text = "\n".join(PLANTS[int(n)].text for n in items)
     if call.wants_json:
-        answer = {"id": "c1", "source": "output", "evidence": text, "reason": text, "verdict": "not_met"}
+        answer = {"id": "c1", "source": "report", "evidence": text, "reason": text, "verdict": "not_met"}
         return Reply(json.dumps({"answers": [answer]}))
     if call.tool_results:
         return Reply(f"I found it: {text}")
@@ -210,13 +210,13 @@ def test_no_encoding_and_no_shape_passes_any_exit(home: Path, monkeypatch: pytes
         for arguments in (
             ["show", "last"], ["show", "last", "--failed"], ["show", "last", "--transcript"], ["runs"],
             ["show", "last", "--format=json"], ["export", "last", "--format=atif"],
-            ["report", "last", "-o", "page.html"],
+            ["page", "last", "-o", "page.html"],
             ["export", "last", "--format=preference", "--labels=judge", "-o", "examples.jsonl"],
             ["lint", "--criteria=criteria.json"], ["lint", "--criteria=criteria.json", "--format=json"],
         ):  # fmt: skip
             run(*arguments)
         for kind in ("pretty", "json", "jsonl", "junit", "github", "sarif"):
-            files = ("--criteria=criteria.json", "--output=report.md", "--workspace=work")
+            files = ("--criteria=criteria.json", "--report=report.md", "--workspace=work")
             run("judge", f"--goal=Find it: {LEAK}", *files, f"--format={kind}")
         goals = ["\n".join(f"item {n}: {PLANTS[n].text}" for n in range(first, len(PLANTS), 3)) for first in range(3)]
         run("call", stdin=json.dumps({"tasks": [{"goal": goal, "acceptance_criteria": []} for goal in goals]}))

@@ -181,7 +181,7 @@ def test_no_word_of_the_child_passes_for_ours() -> None:
 
 
 def test_a_whole_result_has_its_verdict_first_and_last() -> None:
-    result = PASSED.model_copy(update={"summary": "All done.", "handle": "ab-1"})
+    result = PASSED.model_copy(update={"report": "All done.", "handle": "ab-1"})
     lines = render_result(result, limit=100).splitlines()
     assert lines[0] == lines[-1] == "task 2: PASS (seen)"
     assert "All done." in lines

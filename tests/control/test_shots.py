@@ -110,7 +110,7 @@ def test_a_refusal_names_what_fails_and_quotes_only_checks() -> None:
     check = result(
         "c1", kind="shell", decided_by="check", evidence="1 failed\x1b[2J", source="check:c1", reason="exit code 1"
     )
-    judged = result("c2", evidence="quoted from elsewhere", source="output", reason="It is\nnot there.")
+    judged = result("c2", evidence="quoted from elsewhere", source="report", reason="It is\nnot there.")
     text = refusal(verdict(check, judged, result("c3", outcome="skipped", code="skipped"), result("c4", outcome="met")))
     assert "2 of 4 criteria" in text
     assert "    1 failed\n" in text
@@ -124,5 +124,5 @@ def test_a_refusal_says_when_nobody_could_look() -> None:
     text = refusal(verdict(result("c1", outcome="error", decided_by="nobody", code="judge_unavailable"),
                            code="judge_unavailable"))  # fmt: skip
     assert text.startswith("Verification wasn't possible (judge_unavailable), which says nothing about the work")
-    gate = refusal(verdict(decided_by="gate", code="empty_output", reasoning="the child ended without a report"))
-    assert gate == "Verification failed (empty_output):\nthe child ended without a report"
+    gate = refusal(verdict(decided_by="gate", code="empty_report", reasoning="the child ended without a report"))
+    assert gate == "Verification failed (empty_report):\nthe child ended without a report"

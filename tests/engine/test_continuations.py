@@ -68,7 +68,7 @@ async def test_a_task_goes_on_after_a_restart_with_its_files_its_record_and_a_ve
         ("delivered", "Also write b.txt.")
     ]
     assert before["messages"] == []
-    assert before["result"]["summary"] == "I wrote hello."
+    assert before["result"]["report"] == "I wrote hello."
     request = asked(client)[0]
     assert request.messages[0].text.startswith("Write hello.")
     assert "You worked on this before" in request.messages[0].text

@@ -323,19 +323,19 @@ async def test_a_runner_that_takes_no_messages_is_sent_none_and_one_that_does_re
     class Hearing(Deaf):
         takes_messages = True
 
-    for runner, output in ((Deaf(), ""), (Hearing(), "Hello.")):
+    for runner, report in ((Deaf(), ""), (Hearing(), "Hello.")):
         running.clear()
         may_end.clear()
         async with Delegator(runner=runner) as delegator, asyncio.timeout(SOON):
             delegation = await delegator.background.start(Task(goal="do it"))
             await running.wait()
-            if output:
-                await delegator.background.message(delegation.handles[0], output)
+            if report:
+                await delegator.background.message(delegation.handles[0], report)
             else:
                 with pytest.raises(CallError, match="its runner takes no messages"):
                     await delegator.background.message(delegation.handles[0], "Hello.")
             may_end.set()
-            assert (await delegation).results[0].report == output
+            assert (await delegation).results[0].report == report
 
 
 # ------------------------------------------------------------------------------------------------------------ secrets

@@ -121,7 +121,7 @@ What a kill, a broken store and very many tasks do, and what they did before rec
 | one page of a store of 2,000 rows is damaged | nothing can be read | `delegate runs --recover` saves 1,955 rows, says that up to 45 are lost, and keeps the damaged file |
 | the records are no database | "free some space"; results are lost | results wait, and are on record after `--recover` |
 | `delegate show last`, 10,000 tasks | 1,089 kB, 5.6 s of CPU | a page of 11 kB, 0.8 s |
-| `delegate report last`, 10,000 tasks | 10.9 MB, 12.9 s of CPU, 818 MB of memory | the first of ten pages: 2.2 MB, 3.6 s, 318 MB |
+| `delegate page last`, 10,000 tasks | 10.9 MB, 12.9 s of CPU, 818 MB of memory | the first of ten pages: 2.2 MB, 3.6 s, 318 MB |
 | CPU per task of a batch, the second and the last 1,000 of 10,000 | 1.0 : 0.8 | 1.0 : 1.0 |
 """  # noqa: E501
 """Measured by hand on a machine with two cores, since 10,000 tasks take too long for the suite."""

@@ -162,7 +162,7 @@ def _passing(times: int) -> Outcomes:
 
 
 _UNREADABLE = _unreachable("bad_reply")
-_SAYS_NOTHING = _answered("FAIL: empty_output (2)", "judge_unparseable")
+_SAYS_NOTHING = _answered("FAIL: empty_report (2)", "judge_unparseable")
 _MENDED = _answered("PASS: met (2)", "judge_unparseable")
 
 _STATUSES = (

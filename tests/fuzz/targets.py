@@ -12,7 +12,7 @@ from delegate.contract import parse_call
 from delegate.judging.checks.json_schema import check_schema
 from delegate.judging.checks.predicate.evaluate import Outcome, PredicateError, evaluate
 from delegate.judging.judge.reply import UnparseableReply, one_object, parse_reply
-from delegate.judging.output import parse_json
+from delegate.judging.report_json import parse_json
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types.errors import CallError, ToolError
 from tests.fuzz.fuzzing import ends_soon
@@ -166,7 +166,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b'{"goal":"g","acceptance_criteria":[{"kind":"rubric","rubric":"writing"},{"kind":"file","path":"a"}]}',
     ),
     "reply": (
-        b'{"answers":[{"id":"c1","source":"output","evidence":"e","reason":"r","verdict":"met"},'
+        b'{"answers":[{"id":"c1","source":"report","evidence":"e","reason":"r","verdict":"met"},'
         b'{"id":"c2","evidence":"","reason":"","verdict":"cannot_tell"}]}',
         b'```json\n{"answers":[]}\n```',
     ),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from delegate.contract import render
 from delegate.judging.judge.reply import UnparseableReply, one_object
-from delegate.judging.output import parse_json
+from delegate.judging.report_json import parse_json
 from delegate.types import RunResult, TaskResult, Usage
 from delegate.types.ports import ChatReply
 from tests.fuzz.fuzzing import ends_soon, fuzz
@@ -26,7 +26,7 @@ OUTPUT = "The report is in notes.md and has four findings."
 ANSWERS: list[Any] = [
     {
         "answers": [
-            {"id": "c1", "source": "output", "evidence": "four findings", "reason": "It says so.", "verdict": "met"},
+            {"id": "c1", "source": "report", "evidence": "four findings", "reason": "It says so.", "verdict": "met"},
             {"id": "c2", "source": "", "evidence": "", "reason": "Nothing about it.", "verdict": "cannot_tell"},
         ]
     }

@@ -209,7 +209,9 @@ def child(model: ScriptedModel) -> Agent[Any]:
     return Agent(name="child", model=model)
 
 
-async def with_runner(model: ScriptedModel, *tools: FunctionTool, **options: Any) -> tuple[delegate.RunResult, list[Receipt]]:
+async def with_runner(
+    model: ScriptedModel, *tools: FunctionTool, **options: Any
+) -> tuple[delegate.RunResult, list[Receipt]]:
     """The result and receipts of one task that an agent with this model does, with these tools of its parent."""
     options = {"tools": openai_agents.child_tools(tools)} | options if tools else options
     async with Delegator(runner=openai_agents.runner(child(model)), **options) as delegator:

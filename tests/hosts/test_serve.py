@@ -309,7 +309,7 @@ async def test_values_of_any_form_are_answered_and_never_with_a_failure() -> Non
     async with serving() as served:
         for path, fields in (
             ("/v1/calls", ("call", "parent", "wait_seconds")),
-            ("/v1/judge", ("goal", "acceptance_criteria", "output", "workspace", "receipts", "status", "conversation")),
+            ("/v1/judge", ("goal", "acceptance_criteria", "report", "workspace", "receipts", "status", "conversation")),
             ("/v1/approvals/x", ("approved", "by")),
         ):
             for field in fields:

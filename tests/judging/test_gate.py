@@ -10,8 +10,8 @@ from delegate.types import Artifact, ChildRun, PlanStep, RunStatus, Task
 TASK = Task(goal="write it to out/table.csv", acceptance_criteria=("it is written",), deliverables=("out/table.csv",))
 
 
-def code(output: str, status: RunStatus = "completed", exists: bool = True) -> str | None:
-    rejection = gate.inspect(TASK, ChildRun(status=status, report=output), lambda path: exists)
+def code(report: str, status: RunStatus = "completed", exists: bool = True) -> str | None:
+    rejection = gate.inspect(TASK, ChildRun(status=status, report=report), lambda path: exists)
     return rejection.code if rejection else None
 
 
@@ -20,39 +20,39 @@ def test_a_run_that_did_not_complete_is_refused_whatever_it_says(status: RunStat
     assert code("All done, every test passes.", status) == "run_failed"
 
 
-@pytest.mark.parametrize("output", ["", "  \n\t", "\u200b\u200b", "\u202e\u2066"])
-def test_an_output_of_invisible_characters_is_empty(output: str) -> None:
-    assert code(output) == "empty_output"
+@pytest.mark.parametrize("report", ["", "  \n\t", "\u200b\u200b", "\u202e\u2066"])
+def test_a_report_of_invisible_characters_is_empty(report: str) -> None:
+    assert code(report) == "empty_report"
 
 
-@pytest.mark.parametrize("output", [".", ":", "。", "!!!!!!", "aaaaaa", "… …"])
-def test_an_output_without_content_is_degenerate(output: str) -> None:
-    assert code(output) == "degenerate_output"
+@pytest.mark.parametrize("report", [".", ":", "。", "!!!!!!", "aaaaaa", "… …"])
+def test_a_report_without_content_is_degenerate(report: str) -> None:
+    assert code(report) == "degenerate_report"
 
 
-@pytest.mark.parametrize("output", ["42", "Yes", "Done.", "Fertig", "Done: wrote 3 rows", "否", "x = 1", "[]"])
-def test_a_short_honest_answer_passes(output: str) -> None:
-    assert code(output) is None
+@pytest.mark.parametrize("report", ["42", "Yes", "Done.", "Fertig", "Done: wrote 3 rows", "否", "x = 1", "[]"])
+def test_a_short_honest_answer_passes(report: str) -> None:
+    assert code(report) is None
 
 
 @pytest.mark.parametrize(
-    "output",
+    "report",
     [
         "I wrote the table to `out/table.csv`.",
         "Die Tabelle steht in `out/table.csv`.",
         "表は`out/table.csv`にあります。",
     ],
 )
-def test_a_file_that_the_task_asks_for_and_the_report_names_has_to_be_there(output: str) -> None:
-    assert code(output, exists=False) == "claimed_artifact_missing"
-    assert code(output, exists=True) is None
+def test_a_file_that_the_task_asks_for_and_the_report_names_has_to_be_there(report: str) -> None:
+    assert code(report, exists=False) == "claimed_artifact_missing"
+    assert code(report, exists=True) is None
 
 
 @pytest.mark.parametrize(
-    "output", ["I wrote it to `notes.md`.", "I created `https://x.org/a.html` links", "out/table.csv isn't there"]
+    "report", ["I wrote it to `notes.md`.", "I created `https://x.org/a.html` links", "out/table.csv isn't there"]
 )
-def test_other_files_may_be_named(output: str) -> None:
-    assert code(output, exists=False) is None
+def test_other_files_may_be_named(report: str) -> None:
+    assert code(report, exists=False) is None
 
 
 DECLARED = {
@@ -104,8 +104,8 @@ def test_a_deleted_file_may_be_named() -> None:
     assert gate.inspect(task, gone, lambda path: False) is None
 
 
-def reported(task: Task = TASK, output: str = "I filled in the form.", **known: object) -> str | None:
-    run = ChildRun(status="completed", report=output, **known)  # pyright: ignore[reportArgumentType]
+def reported(task: Task = TASK, report: str = "I filled in the form.", **known: object) -> str | None:
+    run = ChildRun(status="completed", report=report, **known)  # pyright: ignore[reportArgumentType]
     rejection = gate.inspect(task, run, lambda path: True)
     return rejection.code if rejection else None
 
@@ -119,7 +119,7 @@ STEPS = (PlanStep(text="read", done=True), PlanStep(text="write", done=False))
         ({"plan": STEPS}, "plan_steps_incomplete"),
         ({"plan": STEPS[:1]}, None),
         ({"pending": ("date of birth",)}, "pending_form_values"),
-        ({"output": "", "pending": ("x",)}, "empty_output"),  # the first rule that refuses names the reason
+        ({"report": "", "pending": ("x",)}, "empty_report"),  # the first rule that refuses names the reason
         ({"observations": ("a", "a", "a")}, "no_observed_delta"),
         ({"observations": ("a", "b")}, None),
         ({"observations": ("a",)}, None),
@@ -133,6 +133,6 @@ def test_what_a_child_left_open_and_what_never_changed_is_refused(known: dict[st
 
 def test_required_fields_must_be_in_the_report() -> None:
     task = Task(goal="sum", output_schema={"type": "object", "required": ["total", "unit"]})
-    assert reported(task, '{"total": 1}') == "summary_missing_required_fields"
+    assert reported(task, '{"total": 1}') == "report_missing_required_fields"
     assert reported(task, '{"total": 1, "unit": "kg"}') is None
-    assert reported(task, "[]") == "summary_missing_required_fields"
+    assert reported(task, "[]") == "report_missing_required_fields"

@@ -252,7 +252,7 @@ async def test_work_that_exists_can_be_judged_without_a_child(tmp_path: Path) ->
     ],
 )
 async def test_what_cannot_be_judged_is_one_error(given: dict[str, Any], code: str) -> None:
-    arguments: dict[str, Any] = {"goal": "x", "acceptance_criteria": ["y"], "output": "z"} | given
+    arguments: dict[str, Any] = {"goal": "x", "acceptance_criteria": ["y"], "report": "z"} | given
     async with Delegator(client=Scripted([])) as delegator:
         with pytest.raises(CallError) as caught:
             await delegator.judge(**arguments)

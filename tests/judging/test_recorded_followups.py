@@ -111,4 +111,6 @@ async def test_tasks_that_build_on_each_other_are_judged_as_they_were(row: Row, 
     ]
     async with Delegator(client=Scripted(answer, reading=read)) as delegator:
         returned = await delegator.run(*tasks, scratch=row["scratch"])
-    assert [judged(result) for result in returned.results] == [(run.row["verdict"], run.row["verified"]) for run in runs]
+    assert [judged(result) for result in returned.results] == [
+        (run.row["verdict"], run.row["verified"]) for run in runs
+    ]

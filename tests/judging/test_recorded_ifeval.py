@@ -52,7 +52,7 @@ def test_with_a_perfect_judge_every_verdict_is_correct(judge: ScriptedJudge) -> 
     wrong: dict[int, str] = {}
     for row in ROWS:
         asked = [one["criterion"] for one in row["criteria"]]
-        verdict = judge.verdict(oracle(row), row["task"], row["output"], asked)
+        verdict = judge.verdict(oracle(row), row["task"], row["report"], asked)
         met = [one.outcome == "met" for one in verdict.criteria]
         if (verdict.verdict == "PASS", met) != (row["all_met"], [one["met"] for one in row["criteria"]]):
             wrong[row["key"]] = verdict.reasoning
@@ -71,7 +71,7 @@ def found(pattern: str, flags: str = "s") -> Typed:
 
 
 def times(words: str, piece: str, flags: str = "s") -> Typed:
-    """A check that `piece` occurs in the output as often as the criterion's text says."""
+    """A check that `piece` occurs in the report as often as the criterion's text says."""
     (number,) = re.findall(r"(?:at least|less than|exactly) (\d+)", words)
     some = rf"(?:(?:(?!{piece}).)*+{piece})"
     least = rf"\A(?={some}{{{number}}})"
@@ -154,7 +154,7 @@ def test_typed_checks_alone_decide_every_criterion_correctly(judge: ScriptedJudg
     decided = 0
     wrong: list[tuple[int, str, str]] = []
     for row in ROWS:
-        verdict = judge.verdict(refuse, row["task"], row["output"], typed(row))
+        verdict = judge.verdict(refuse, row["task"], row["report"], typed(row))
         known = [one for one in row["criteria"] if one["id"] in TYPED]
         for one, got in zip(known, verdict.criteria, strict=True):
             decided += got.decided_by == "check"

@@ -24,10 +24,10 @@ def openai_result(id: str, text: str, **more: Any) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": text, **more}
 
 
-async def judged(receipts: Any, *criteria: Any, output: str = "It is booked.", **options: Any) -> Verdict:
+async def judged(receipts: Any, *criteria: Any, report: str = "It is booked.", **options: Any) -> Verdict:
     async with Delegator(client=Scripted([])) as delegator:
         return await delegator.judge(
-            goal="Book.", acceptance_criteria=criteria, report=output, receipts=receipts, **options
+            goal="Book.", acceptance_criteria=criteria, report=report, receipts=receipts, **options
         )
 
 
@@ -53,7 +53,7 @@ async def test_a_status_that_does_not_exist_is_refused(home: Path) -> None:
 
 def test_the_status_can_be_given_on_the_command_line(home: Path) -> None:
     Path("report.md").write_text("\ufeff" + json.dumps({"total": 3}))
-    given = ("judge", "--goal", "g", "--output", "report.md", "-c", "json: total === 3")
+    given = ("judge", "--goal", "g", "--report", "report.md", "-c", "json: total === 3")
     assert delegate(*given).returncode == 0
     done = delegate(*given, "--status", "timeout")
     assert (done.returncode, "run_failed" in done.stdout) == (1, True)
@@ -131,7 +131,7 @@ async def test_a_transcript_is_accepted_in_place_of_receipts(home: Path) -> None
     Path("report.md").write_text("It is booked.")
     for name, text in (("t.json", json.dumps(REPEATED)), ("t.jsonl", "\n".join(map(json.dumps, REPEATED)))):
         Path(name).write_bytes(b"\xef\xbb\xbf" + text.encode())
-        done = delegate("judge", "--goal", "g", "--output", "report.md", "--receipts", name, "-c", json.dumps(booked))
+        done = delegate("judge", "--goal", "g", "--report", "report.md", "--receipts", name, "-c", json.dumps(booked))
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -144,7 +144,7 @@ async def test_a_byte_order_mark_before_json_is_read(home: Path, tmp_path: Path)
         {"kind": "receipt", "calls": [{"tool": "sum", "result": {"total": 3}}]},
     ]
     receipts: list[dict[str, Any]] = [{"tool": "sum", "args": {}, "status": "ok", "output": '\ufeff{"total": 3}'}]
-    verdict = await judged(receipts, *criteria, output='\ufeff{"total": 3}', workspace=tmp_path)
+    verdict = await judged(receipts, *criteria, report='\ufeff{"total": 3}', workspace=tmp_path)
     assert verdict.verdict == "PASS", verdict.reasoning
     async with Delegator(client=Scripted([])) as delegator:
         result = await delegator.call('\ufeff{"goal": ""}')
@@ -163,7 +163,7 @@ async def test_work_without_a_report_is_judged_by_its_files_and_calls(home: Path
         failed = await delegator.judge(goal="g", acceptance_criteria=criteria[:1], workspace=tmp_path, status="failed")
     assert (both.verdict, both.verified) == ("PASS", True)
     assert (unknown.code, unknown.examined) == ("no_receipts", False)
-    assert (empty.code, empty.examined) == ("empty_output", True)
+    assert (empty.code, empty.examined) == ("empty_report", True)
     assert (failed.code, failed.examined) == ("run_failed", True)
 
 
@@ -173,7 +173,7 @@ async def test_work_without_a_report_is_judged_by_its_files_and_calls(home: Path
         ({"kind": "regex", "pattern": "x"}, "acceptance_criteria[0]"),
         ({"kind": "json_predicate", "expr": "a === 1"}, "acceptance_criteria[0]"),
         ({"kind": "json_schema", "schema": {}}, "acceptance_criteria[0]"),
-        (None, "output"),
+        (None, "report"),
     ],
 )
 async def test_what_needs_a_report_is_refused_without_one(criterion: Any, field: str, home: Path) -> None:

@@ -161,10 +161,10 @@ async def test_without_criteria_there_is_no_verdict() -> None:
 async def test_the_gate_ends_judging_and_can_be_switched_off() -> None:
     client = words(["....."], met_by("....."))
     verdict = await judged(client, "report: the report has five points")
-    assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "gate", "degenerate_output")
+    assert (verdict.verdict, verdict.decided_by, verdict.code) == ("FAIL", "gate", "degenerate_report")
     assert judge_calls(client) == 0
     ungated = await judged(words(["....."]), {"kind": "regex", "pattern": "^.....$"}, gate=False)
-    assert (ungated.verdict, ungated.gate) == ("PASS", "degenerate_output"), "its reason is still counted"
+    assert (ungated.verdict, ungated.gate) == ("PASS", "degenerate_report"), "its reason is still counted"
 
 
 @pytest.mark.parametrize("report", ["Done.", "Thought process:", "Solution", "OK", "解"])

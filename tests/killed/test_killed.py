@@ -87,7 +87,7 @@ async def test_after_a_kill_acknowledged_results_exist_and_nothing_runs_twice(tm
                 record = await delegator.records.read(task.handle)
                 assert record
                 if task.state == "ended":
-                    assert record["run"]["output"] == f"I wrote note.md for {task.goal}"
+                    assert record["run"]["report"] == f"I wrote note.md for {task.goal}"
                     assert record["result"]["verdict"]["verdict"] == "PASS"
                 else:
                     assert (task.state, record["result"]) == ("outcome_unknown", None)

@@ -100,7 +100,7 @@ async def test_a_long_output_is_cut_with_a_command_for_the_rest(home: Path) -> N
     html = await recorded.html(home, result.run_id)
     assert len(html) < 1_000_000
     assert re.search(r"\[… [\d,]+ more characters …\]", html)
-    assert f"delegate report {result.results[0].handle}" in html
+    assert f"delegate page {result.results[0].handle}" in html
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ async def test_the_text_has_the_headline_and_why_tasks_failed(home: Path) -> Non
     assert text.startswith("1 of 2 PASS, $")
     assert "\nPASS  1. Name a river  ($" in text
     assert "\nFAIL  2. Name another  ($" in text
-    assert "  ✗ check: output matches /Loire/ — " in text
+    assert "  ✗ check: report matches /Loire/ — " in text
 
 
 @pytest.mark.parametrize("served", [True, False])

@@ -60,7 +60,7 @@ async def test_a_record_of_another_version_is_left_out_and_counted() -> None:
 async def test_an_example_has_the_columns_that_trl_expects() -> None:
     example = Preferences().example(RecordedTask(await recorded(YES)))
     assert example
-    assert example["prompt"] == [{"role": "user", "content": "do it\n\nAcceptance criteria:\n- output matches /part/"}]
+    assert example["prompt"] == [{"role": "user", "content": "do it\n\nAcceptance criteria:\n- report matches /part/"}]
     assert example["completion"] == [{"role": "assistant", "content": SENTENCE}]
     assert example["label"] is True
     assert json.loads(json.dumps(example)) == example

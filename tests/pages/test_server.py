@@ -152,15 +152,15 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
         ([str(result.run_id)[:8], "2"], "two"),
         ([str(result.results[0].handle)], "one"),
     ):
-        app(["report", *arguments], standalone_mode=False)
-        assert capsys.readouterr().out.startswith("report.html: 0 of ")
-        assert f"PASS – {title}</title>" in Path("report.html").read_text()
-    app(["report", "-o", "-"], standalone_mode=False)
+        app(["page", *arguments], standalone_mode=False)
+        assert capsys.readouterr().out.startswith("page.html: 0 of ")
+        assert f"PASS – {title}</title>" in Path("page.html").read_text()
+    app(["page", "-o", "-"], standalone_mode=False)
     assert capsys.readouterr().out.startswith("<!doctype html>")
     Path("notes.txt").write_text("mine")
-    Path(".report.html.new").symlink_to("notes.txt")
-    app(["report"], standalone_mode=False)
-    assert (Path("notes.txt").read_text(), Path("report.html").is_symlink()) == ("mine", False)
+    Path(".page.html.new").symlink_to("notes.txt")
+    app(["page"], standalone_mode=False)
+    assert (Path("notes.txt").read_text(), Path("page.html").is_symlink()) == ("mine", False)
     os.mkfifo("pipe")
     for output, problem in (
         ("notes.txt", "isn't a report"),
@@ -169,11 +169,11 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
         ("pipe", "isn't a regular file"),
     ):
         with pytest.raises(CallError, match=problem):
-            app(["report", "-o", output], standalone_mode=False)
+            app(["page", "-o", output], standalone_mode=False)
     assert Path("pipe").is_fifo()
     assert Path("notes.txt").read_text() == "mine"
     with pytest.raises(CallError, match="there is no record"):
-        app(["report", "nothing"], standalone_mode=False)
+        app(["page", "nothing"], standalone_mode=False)
 
 
 async def test_clients_that_send_no_whole_request_are_dropped(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from delegate.records.history import Records, _Retention  # pyright: ignore[reportPrivateUsage]
 from delegate.pages.reading import RunReader
+from delegate.records.history import Records, _Retention  # pyright: ignore[reportPrivateUsage]
 from tests.cli.command import delegate
 from tests.pages import recorded
 from tests.support.samples import sampled

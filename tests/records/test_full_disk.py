@@ -20,7 +20,7 @@ from delegate.models.providers.scripted import Scripted
 client = Scripted(["never asked"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 with Delegator(client=client, home=Path(sys.argv[1])) as delegator:
-    report = delegator.run_sync(Task(goal="x"))
+    result = delegator.run_sync(Task(goal="x"))
 print(result.error.code, result.error.hint, len(client.requests))
 """
 

@@ -31,14 +31,14 @@ class Runner:
     needs_model = False
     records_tools = True
 
-    def __init__(self, work: Callable[[Job], Awaitable[None]] | None = None, output: str = "did my part") -> None:
+    def __init__(self, work: Callable[[Job], Awaitable[None]] | None = None, report: str = "did my part") -> None:
         self._work = work
-        self._output = output
+        self._report = report
 
     async def run(self, job: Job) -> ChildRun:
         if self._work is not None:
             await self._work(job)
-        return job.recorder.finish("completed", report=self._output)
+        return job.recorder.finish("completed", report=self._report)
 
 
 async def known(delegator: Delegator, handle: str | None) -> dict[str, Any]:
@@ -91,7 +91,7 @@ async def test_what_a_child_did_can_be_read_while_it_runs() -> None:
     assert while_running["events"][1]["args"] == {"to": "a"}
     assert while_running["began_at"] <= while_running["events"][0]["at"]
     assert while_running["workspace"]
-    assert (ended["state"], ended["run"]["output"]) == ("ended", "did my part")
+    assert (ended["state"], ended["run"]["report"]) == ("ended", "did my part")
 
 
 async def test_the_events_show_the_whole_run_in_order() -> None:
@@ -157,7 +157,7 @@ class Runner:
     records_tools = True
     async def run(self, job):
         if job.task.goal == "ends":
-            return job.recorder.finish("completed", output="did my part")
+            return job.recorder.finish("completed", report="did my part")
         n = job.recorder.next_receipt()
         job.recorder.tool_called(n, "send", {}, ToolOutput("sent"), 0.1)
         await delegator.records.read("")  # flushes all posted events
@@ -232,10 +232,10 @@ async def test_records_that_cannot_be_read_are_one_clear_error(tmp_path: Path) -
 
 
 async def test_two_delegators_on_one_home_keep_apart_what_they_write(home: Path) -> None:
-    async with Delegator(runner=Runner()) as one, Delegator(runner=Runner(output="mine")) as two:
+    async with Delegator(runner=Runner()) as one, Delegator(runner=Runner(report="mine")) as two:
         tasks = [Task(goal=f"{n}") for n in range(20)]
         first, second = await asyncio.gather(one.run(*tasks), two.run(*tasks))
-        of_two = [(await known(one, result.handle))["run"]["output"] for result in second.results]
+        of_two = [(await known(one, result.handle))["run"]["report"] for result in second.results]
     assert of_two == ["mine"] * 20
     assert len({result.handle for result in (*first.results, *second.results)}) == 40
 
@@ -419,7 +419,7 @@ async def test_what_a_child_delegated_is_listed_below_it_and_counted_once() -> N
 
 async def test_a_parent_reads_a_long_report_back_in_slices() -> None:
     text = "".join(f"line {n:04}\n" for n in range(400))
-    async with Delegator(runner=Runner(output=text), result_chars=1_000) as delegator:
+    async with Delegator(runner=Runner(report=text), result_chars=1_000) as delegator:
         result = await delegator.run(Task(goal="x"))
         handle, offset, read = result.results[0].handle, 0, ""
         for _ in range(4):

@@ -26,7 +26,7 @@ _QUOTE_CHARS = 60
 def seen_output(request: ChatRequest) -> str:
     """Return the output as shown to the judge, without its fence."""
     text = request.messages[0].text
-    begin = re.search(r"^<<<output (\w+)>>>$", text, re.MULTILINE)
+    begin = re.search(r"^<<<report (\w+)>>>$", text, re.MULTILINE)
     assert begin, text[:300]
     return text[begin.end() + 1 :].partition(f"\n<<<end output {begin.group(1)}>>>\n")[0]
 
@@ -66,7 +66,7 @@ def answers(request: ChatRequest, evidence: Callable[[str], str] | None = None, 
     return [
         {
             "id": id,
-            "source": "output",
+            "source": "report",
             "evidence": evidence(id) if evidence else real_quote(request),
             "reason": "It holds.",
             "verdict": verdict,
@@ -114,7 +114,7 @@ def _reversed_words(request: ChatRequest, id: str) -> str:
 
 
 def _mark(request: ChatRequest, id: str) -> str:
-    return re.findall(r"^<<<output \w+>>>$", request.messages[0].text, re.MULTILINE)[0]
+    return re.findall(r"^<<<report \w+>>>$", request.messages[0].text, re.MULTILINE)[0]
 
 
 def _last_json(request: ChatRequest) -> str:

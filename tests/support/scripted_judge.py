@@ -20,10 +20,10 @@ class ScriptedJudge:
         self._runner = asyncio.Runner()
         self._delegator = Delegator(client=Scripted(lambda request: self._answer(request)))
 
-    def verdict(self, answer: Answer, goal: str, output: str, criteria: Sequence[Any], **given: Any) -> Verdict:
+    def verdict(self, answer: Answer, goal: str, report: str, criteria: Sequence[Any], **given: Any) -> Verdict:
         """The verdict if the judge answers so. `given` are the other arguments of `Delegator.judge`."""
         self._answer = answer
-        judging = self._delegator.judge(goal=goal, report=output, acceptance_criteria=criteria, **given)
+        judging = self._delegator.judge(goal=goal, report=report, acceptance_criteria=criteria, **given)
         # `run` sets a handler of signals, for which the enum of signals writes the whole verdict as text.
         return self._runner.get_loop().run_until_complete(judging)
 

@@ -25,7 +25,7 @@ CALL = json.dumps({"tasks": [{"goal": "Write note.md.", "acceptance_criteria": [
 COMMANDS = {
     "run": ["run", "Write note.md.", "-c", GREETS],
     "batch": ["batch", "tasks.jsonl", "-o", "results.jsonl"],
-    "judge": ["judge", "--goal", "Greet.", "--output", "report.md", "-c", "report: The report greets the reader."],
+    "judge": ["judge", "--goal", "Greet.", "--report", "report.md", "-c", "report: The report greets the reader."],
     "call": ["call", CALL],
 }
 

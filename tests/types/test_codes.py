@@ -94,6 +94,6 @@ def test_a_child_that_failed_has_the_exit_code_that_the_page_says() -> None:
         for code in re.findall(r"`(\w+)`", listed):
             error = {"code": code, "message": "x"}
             result = TaskResult.model_validate(
-                {"verdict": None, "task_index": 0, "status": status.strip("`"), "summary": "", "error": error}
+                {"verdict": None, "task_index": 0, "status": status.strip("`"), "report": "", "error": error}
             )
             assert exits.of_result(RunResult(results=(result,))) == int(exit_code), code

@@ -115,7 +115,7 @@ class Moment:
     model_calls: int
     """The calls answered by then."""
     receipts: tuple[tuple[str, str], ...] = (("write_file", "ok"),)
-    output: str = HALF.text
+    report: str = HALF.text
     criteria: Callable[[Tree], tuple[Any, ...]] = lambda tree: ()
     completed: bool = False
     """Whether the child has ended and only the verdict is missing."""
@@ -149,21 +149,21 @@ MOMENTS = {
         lambda model, tree: asyncio.to_thread(tree.wait_until_up),
         model_calls=2,
         receipts=(("write_file", "ok"), ("run_shell", "timeout")),
-        output="now the tests",
+        report="now the tests",
     ),
     "a grandchild works": Moment(
         lambda tree: [HALF, _DELEGATES],
         lambda model, tree: model.hangs(1),
         model_calls=2,
         receipts=(("write_file", "ok"), ("delegate_task", "timeout")),
-        output="now others",
+        report="now others",
         cut_off=1,
     ),
     "a check runs": Moment(
         lambda tree: [HALF, Reply(DONE)],
         lambda model, tree: asyncio.to_thread(tree.wait_until_up),
         model_calls=2,
-        output=DONE,
+        report=DONE,
         # Not before the child has written it: the command also runs on the files of before, beside the child.
         criteria=lambda tree: ({"kind": "shell", "command": f"test -f half.txt || exit 1; {tree.command}"},),
         completed=True,
@@ -173,7 +173,7 @@ MOMENTS = {
         lambda tree: [HALF, Reply(DONE)],
         lambda model, tree: model.hangs(2),  # and the next task's
         model_calls=2,
-        output=DONE,
+        report=DONE,
         criteria=lambda tree: ("report: the part was done",),
         completed=True,
         cut_off=2,
@@ -322,7 +322,7 @@ async def test_a_stopped_call_leaves_nothing_running_and_loses_no_work(
 
 async def _what_was_done_is_there(scene: Scene, stopped: TaskResult) -> None:
     moment = scene.moment
-    assert stopped.report == moment.output
+    assert stopped.report == moment.report
     assert [(one.tool, one.status) for one in await scene.receipts(stopped)] == list(moment.receipts)
     assert [artifact.path for artifact in stopped.artifacts] == ["half.txt"]
     certain = moment.model_calls + moment.own_cut_off

@@ -325,7 +325,7 @@ async def test_no_key_written_by_a_child_or_tool_is_recorded_or_judged(
     assert everything.leaked() == {}
     assert result.verdict
     assert (result.status, result.verdict.verdict) == ("completed", "PASS"), result.verdict.reasoning
-    assert [c.source for c in result.verdict.criteria if c.decided_by == "judge"] == ["output"], "the quote was found"
+    assert [c.source for c in result.verdict.criteria if c.decided_by == "judge"] == ["report"], "the quote was found"
     assert result.structured_output["said"].startswith(f"openai project is {MARK} here")
     assert (result.receipts.ok, result.receipts.error) == (1, 2)
     child = [request for request in everything.requests if not is_judge(request)]

@@ -104,7 +104,7 @@ def batch(
     In a .jsonl, .json or .yaml file, a task has the fields of `delegate run
     --file`. It may also have an `id`, `needs` (ids of tasks that must PASS
     before it starts), and `when: always` to run it whatever their outcome. Its
-    goal may refer to the results that it needs with `{{ id.output }}` and `{{
+    goal may refer to the results that it needs with `{{ id.report }}` and `{{
     id.structured.field }}`. In a CSV, each row is a task:
 
         delegate batch tasks.csv -o r.jsonl --goal "Find the CEO of {company}"

@@ -20,7 +20,7 @@ def call(
     ] = None,
     trace: TraceOption = None,
 ) -> None:
-    """Execute one delegate_task call exactly as a host would and print its report as JSON.
+    """Execute one delegate_task call exactly as a host would and print its result as JSON.
 
     A call that can't be executed costs nothing, prints an object with the key
     `error` and exits with 2, also without a key. Otherwise exits as `delegate

@@ -16,9 +16,9 @@ from delegate.cli.screen.output import as_json
 from delegate.cli.work import work
 from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
-from delegate.records.history import TaskSummary
 from delegate.pages.atif import RecordedTask, run_trajectory, trajectories
 from delegate.pages.preference import Preferences
+from delegate.records.history import TaskSummary
 from delegate.types.errors import CallError
 
 

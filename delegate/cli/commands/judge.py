@@ -38,7 +38,7 @@ def judge(
     goal: Annotated[
         str | None, typer.Option(help="The goal of the work; with --transcript, by default what was asked for first.")
     ] = None,
-    output: Annotated[
+    report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The report that the worker wrote; or pipe it to stdin.")
     ] = None,
     criteria: Annotated[
@@ -103,8 +103,8 @@ def judge(
     """
     errors = Format(format) if format in tuple(Format) else Format.pretty
     with refusals_as(errors):
-        if (criteria, output, receipts, transcript).count(STDIN) > 1:
-            message = "only one of --criteria, --output, --receipts and --transcript can be `-`"
+        if (criteria, report, receipts, transcript).count(STDIN) > 1:
+            message = "only one of --criteria, --report, --receipts and --transcript can be `-`"
             raise CallError("one_stdin", message, hint="write the others to files")
         located = read_criteria(criteria, criterion or [])
         if not located:
@@ -120,15 +120,15 @@ def judge(
             work |= {"worker_model": worker_model or session.model, "recorded": recorded, "receipts": session.receipts}
         elif receipts is not None:
             work["receipts"] = read_receipts(receipts)
-        if session is not None and output is None:
-            work["output"] = session.report
+        if session is not None and report is None:
+            work["report"] = session.report
         else:
             needed = workspace is None and receipts is None
-            work["output"] = _report(output, may_be_piped=STDIN not in (criteria, receipts, transcript), needed=needed)
+            work["report"] = _report(report, may_be_piped=STDIN not in (criteria, receipts, transcript), needed=needed)
         verdict = _verdict(task, located, trace, **work)
     task = redactor.model(task)
     if format in ("junit", "github", "sarif"):
-        _print_for_ci(verdict, task, [path for path in (output, criteria, workspace) if path], workspace, format)
+        _print_for_ci(verdict, task, [path for path in (report, criteria, workspace) if path], workspace, format)
     elif not print_as_json(Format(format), verdict.model_dump(mode="json")):
         console().print(verdict_screen(verdict, task.goal), soft_wrap=True)
     raise typer.Exit(exits.of_verdict(verdict))
@@ -143,15 +143,15 @@ def _session(transcript: Path | None, receipts: Path | None) -> Session | None:
     return read_session(read_text(transcript), name_of(transcript))
 
 
-def _report(output: Path | None, *, may_be_piped: bool, needed: bool) -> str | None:
+def _report(path: Path | None, *, may_be_piped: bool, needed: bool) -> str | None:
     """The report, from its file or as it was piped to stdin. None if there is none."""
-    if output is not None:
-        return read_text(output)
-    report = _piped() if may_be_piped else ""
-    if not report and needed:
-        hint = "give it with --output FILE or pipe it to stdin, or name the folder with the work with --workspace"
-        raise CallError("empty", "there is no report to judge", field="output", hint=hint)
-    return report or None
+    if path is not None:
+        return read_text(path)
+    text = _piped() if may_be_piped else ""
+    if not text and needed:
+        hint = "give it with --report FILE or pipe it to stdin, or name the folder with the work with --workspace"
+        raise CallError("empty", "there is no report to judge", field="report", hint=hint)
+    return text or None
 
 
 def _piped() -> str:

@@ -1,4 +1,4 @@
-"""`delegate report`: writes a run, a batch or a task as one HTML page."""
+"""`delegate page`: writes a run, a batch or a task as one HTML page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from delegate.pages.reading import RunReader
 from delegate.pages.values import PageView
 from delegate.types.errors import CallError
 
-_MARK = b'<meta name="generator" content="delegate report">'
+_MARK = b'<meta name="generator" content="delegate page">'
 
 
 def page(
@@ -26,9 +26,9 @@ def page(
     ] = 1,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or - for stdout.")
-    ] = Path("report.html"),
+    ] = Path("page.html"),
 ) -> None:
-    """Write the report of a run or a batch as one HTML page that needs nothing else.
+    """Write a run or a batch as one HTML page that needs nothing else.
 
     It shows each task with its verdict, each quote of a judge where it stands
     in its source, when what ran, and what it cost. It loads nothing from
@@ -71,15 +71,15 @@ async def _id_of(delegator: Delegator, text: str, number: int | None) -> str:
 
 
 def _refuse_unusable(path: Path) -> None:
-    """Raise CallError for a path that can't be written, or that holds something other than a report."""
+    """Raise CallError for a path that can't be written, or that holds something other than a page."""
     if path.is_dir():
         raise CallError("bad_output", f"{path} is a folder", field="output", hint="name a file")
     if not path.absolute().parent.is_dir():
         raise CallError("bad_output", f"{path}: the folder doesn't exist", field="output", hint="create it first")
-    if path.exists() and not path.is_file():  # a device or a pipe, which a report would replace
+    if path.exists() and not path.is_file():  # a device or a pipe, which a page would replace
         raise CallError("bad_output", f"{path} isn't a regular file", field="output", hint="use - for stdout")
     if path.exists() and path.stat().st_size:
         with path.open("rb") as file:
             if _MARK not in file.read(4_000):
                 hint = "name another file, or delete this one"
-                raise CallError("bad_output", f"{path} exists and isn't a report", field="output", hint=hint)
+                raise CallError("bad_output", f"{path} exists and isn't a page of delegate", field="output", hint=hint)

@@ -233,7 +233,7 @@ def _refuse(option: str, others: dict[str, Any], instead: str) -> None:
 
 
 def _resume(text: str, format: Format) -> NoReturn:
-    """Go on with a task on record, and print its report."""
+    """Go on with a task on record, and print its result."""
     terminal = at_terminal()
     delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
 
@@ -248,7 +248,7 @@ def _resume(text: str, format: Format) -> NoReturn:
 
 
 def print_any_result(result: RunResult, goals: Sequence[str], format: Format) -> None:
-    """Print a report. Raises CallError if nothing was run."""
+    """Print a result. Raises CallError if nothing was run."""
     if format is not Format.pretty:
         print_result_as(format, result)
     elif (error := result.error) is not None:
@@ -275,7 +275,7 @@ def _run(
     force: bool,
     trace: Path | None,
 ) -> NoReturn:
-    """Run the tasks, print the report, and copy the files of the children to `folder` if there is one."""
+    """Run the tasks, print the result, and copy the files of the children to `folder` if there is one."""
     settings, terminal = _raise_limits(load_settings(), tasks), at_terminal()
     for n, task in enumerate(tasks, start=1):
         with located(f"task {n}" if len(tasks) > 1 else ""):

@@ -24,12 +24,12 @@ from delegate.cli.screen.output import (
 from delegate.cli.screen.transcript import when_shortly
 from delegate.cli.work import work
 from delegate.delegator import Delegator
+from delegate.pages.amounts import when
 from delegate.policy.settings import load_settings
 from delegate.records import history, recovery
 from delegate.records.history import RunSummary
 from delegate.records.recovery import Recovery
 from delegate.records.sqlite import trouble_of
-from delegate.pages.amounts import when
 from delegate.types.errors import ConfigError
 from delegate.types.money import rough_usd
 

@@ -27,10 +27,10 @@ from delegate.cli.screen.screens import record_screen, task_screen
 from delegate.cli.screen.transcript import approvals, transcript_lines
 from delegate.cli.work import work
 from delegate.delegator import Delegator
-from delegate.records.history import TaskSummary
 from delegate.pages.amounts import when
 from delegate.pages.reading import paged
 from delegate.pages.tasks import latest_text, recorded_calls
+from delegate.records.history import TaskSummary
 from delegate.types import ChildRun, JsonObject, Receipt, TaskResult
 from delegate.types.money import rough_usd
 

@@ -1,4 +1,4 @@
-"""`delegate view`: serves the list of runs and their reports to a browser on this machine."""
+"""`delegate view`: serves the list of runs and their pages to a browser on this machine."""
 
 import asyncio
 from contextlib import suppress
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from delegate.policy.settings import load_settings
 from delegate.pages.server import serve
+from delegate.policy.settings import load_settings
 
 
 def view(
@@ -15,7 +15,7 @@ def view(
         int, typer.Option("--port", min=0, max=65_535, metavar="N", help="The port to listen on; 0 is any free one.")
     ] = 0,
 ) -> None:
-    """Show all runs and their reports in a browser, and follow those that are running.
+    """Show all runs and their pages in a browser, and follow those that are running.
 
     It prints the address to open, and serves it until Ctrl-C. It listens on
     127.0.0.1 only, and only the printed address works: it contains a token

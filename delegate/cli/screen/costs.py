@@ -1,4 +1,4 @@
-"""Formats the costs of a task, a verdict or a report: tokens, cost and share of the child and of each judge.
+"""Formats the costs of a task, a verdict or a run: tokens, cost and share of the child and of each judge.
 
 Model names come from providers, so they are passed through `one_line` before they reach a terminal.
 """

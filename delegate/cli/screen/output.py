@@ -1,4 +1,4 @@
-"""Prints to stdout: JSON, and what all texts and tables for people share. See `screens` for reports and verdicts.
+"""Prints to stdout: JSON, and what all texts and tables for people share. See `screens` for results and verdicts.
 
 Text from a child, a judge or a provider is passed through `plain` before it reaches a terminal. That none of it
 commands a CI system is up to `ci/logs`.
@@ -61,7 +61,7 @@ def print_as_json(format: Format, document: Any, rows: Iterable[Any] | None = No
 
 
 def print_result_as(format: Format, result: RunResult) -> None:
-    """Print a report as one document, or one result per line. A refused call prints `{"error": …}` in both formats."""
+    """Print a result as one document, or one result per line. A refused call prints `{"error": …}` in both formats."""
     document = result.model_dump(mode="json")
     print_as_json(format, document, document.get("results", [document]))
 

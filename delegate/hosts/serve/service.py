@@ -111,13 +111,13 @@ class TaskState(BaseModel):
 
 
 class CallState(BaseModel):
-    """A call: its report, or the handles of its tasks while they run, and what their children ask."""
+    """A call: its result, or the handles of its tasks while they run, and what their children ask."""
 
     state: Literal["running", "needs_input", "done"]
     handles: list[str]
     result: RunResult | None = None
     text: str | None = None
-    """The report as the parent's model should read it."""
+    """The result as the parent's model should read it."""
     questions: list[ParentQuestion] = []
 
 
@@ -215,7 +215,7 @@ class Service:
     async def call(self, client: str, body: CallRequest) -> CallState:
         """Call delegate_task. Its tasks run in the background.
 
-        Raises TooMany; a call that is refused has a report that says why.
+        Raises TooMany; a call that is refused has a result that says why.
         """
         known, parent = self._clients[client], body.parent
         if not self._shared and parent.run_id is not None:  # the same id of another client is another run

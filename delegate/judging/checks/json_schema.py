@@ -19,7 +19,7 @@ from delegate._util.threads import run_in_thread
 from delegate.judging.checks import schema_worker
 from delegate.judging.checks.schema_worker import BadSchema, find_error, find_schema_error, one_line
 from delegate.judging.checks.worker import WorkerError, WorkerPool
-from delegate.judging.output import strict_json
+from delegate.judging.report_json import strict_json
 from delegate.records.recorder import LARGE_CHARS
 from delegate.types.errors import DelegateError
 

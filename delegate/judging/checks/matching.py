@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from delegate._util.redaction import redactor
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
-from delegate.judging.output import refuse_constant
+from delegate.judging.report_json import refuse_constant
 from delegate.records.recorder import is_cut
 from delegate.types import Receipt
 

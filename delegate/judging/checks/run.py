@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from delegate._util.patterns import pattern_fault
 from delegate._util.threads import run_in_thread, run_in_thread_if
 from delegate.judging.checks.json_schema import SchemaProblem, validate, validate_text
-from delegate.judging.output import parse_json
+from delegate.judging.report_json import parse_json
 from delegate.judging.submission import Submission, result
 from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.commands.commands import Commands
@@ -73,8 +73,8 @@ async def _json_schema(criterion: JsonSchemaCriterion, submission: Submission, c
 
 
 async def _output_as_json(submission: Submission) -> Any:
-    output = submission.run.report
-    return await run_in_thread_if(len(output) > LARGE_CHARS, partial(parse_json, output))
+    report = submission.run.report
+    return await run_in_thread_if(len(report) > LARGE_CHARS, partial(parse_json, report))
 
 
 async def _file(criterion: FileCriterion, submission: Submission, commands: Commands) -> CriterionResult:
@@ -162,8 +162,8 @@ async def _regex(criterion: RegexCriterion, submission: Submission, commands: Co
     except TimeoutError:
         return result(criterion, "error", "check", "timeout", f"matching took longer than {REGEX_SECONDS:g} s")
     if match is None:
-        return _not_met(criterion, "no match in the output")
-    return _met(criterion, "found in the output", evidence=match.group()[:200])
+        return _not_met(criterion, "no match in the report")
+    return _met(criterion, "found in the report", evidence=match.group()[:200])
 
 
 async def _json_predicate(

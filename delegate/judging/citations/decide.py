@@ -22,7 +22,7 @@ from delegate.judging.citations.compare import (
 )
 from delegate.judging.citations.opened import Opened, Source, is_of
 from delegate.judging.citations.report import MARK, Statement, statements
-from delegate.judging.output import json_text
+from delegate.judging.report_json import json_text
 from delegate.judging.submission import Submission, result
 from delegate.types import (
     HOLDING,
@@ -178,10 +178,10 @@ def examine(criterion: CitationsCriterion, submission: Submission) -> Examinatio
 
 def _text(criterion: CitationsCriterion, submission: Submission) -> str | CriterionResult:
     if criterion.file is None:
-        output = submission.run.report
+        report = submission.run.report
         if any(isinstance(other, JsonSchemaCriterion) for other in submission.task.criteria):
-            output = json_text(output)  # around it, the child may say what it likes of its work
-        return output if len(output) <= MAX_CHARS else _too_long(criterion, "the report")
+            report = json_text(report)  # around it, the child may say what it likes of its work
+        return report if len(report) <= MAX_CHARS else _too_long(criterion, "the report")
     folder = submission.folder
     if folder is None:
         return result(criterion, "error", "nobody", "no_workspace", "there is no workspace to check")

@@ -22,7 +22,7 @@ from markdown_it.token import Token
 
 from delegate.judging.citations.columns import named_after
 from delegate.judging.citations.compare import quote_spans
-from delegate.judging.output import strict_json
+from delegate.judging.report_json import strict_json
 from delegate.types import Every
 
 MARK = "\ufffc"

@@ -143,7 +143,7 @@ def _where(open: OpenPart, submission: Submission, looks: Looks | None) -> str:
     files = ", ".join(f"`{path}`" for path in part.files)
     match part.about:
         case "report":
-            places = ["`output`", *(["`said`"] if submission.said else []), *([f"the file {files}"] if files else [])]
+            places = ["`report`", *(["`said`"] if submission.said else []), *([f"the file {files}"] if files else [])]
             return f"about the report: quote {' or '.join(places)}"
         case "file":
             checks = [f"`check:{one.id}`" for one in submission.task.criteria if is_check_of(one, part.files)]

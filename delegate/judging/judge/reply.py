@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from delegate._util.redaction import redactor
-from delegate.judging.output import finite, refuse_constant
+from delegate.judging.report_json import finite, refuse_constant
 from delegate.types.errors import DelegateError
 
 PARSER_VERSION = "3"

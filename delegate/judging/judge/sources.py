@@ -1,6 +1,6 @@
 """Names the texts that a judge may see of a submission, and loads each of them: whole, cleaned, without secrets.
 
-Sources are `output`, `said` (the worker's conversation, where it is known), `artifacts` (a list of files),
+Sources are `report`, `said` (the worker's conversation, where it is known), `artifacts` (a list of files),
 `artifact:<path>`, `file:<path>` (a file that the child didn't change), `receipt:<n>` and `check:<id>`. The page shows
 as much of them as fits (`evidence.py`), and a judge that looks reads the same texts whole (`looks/`).
 """
@@ -78,7 +78,7 @@ class Sources:
         about_report = any(part.about == "report" for part in self.parts)
         sources: list[Source] = []
         if submission.has_report:
-            sources.append(Source("output", partial(_plain, run.report), about_report))
+            sources.append(Source("report", partial(_plain, run.report), about_report))
         if submission.said:
             sources.append(Source("said", partial(_plain, submission.said), about_report))
         if run.artifacts:

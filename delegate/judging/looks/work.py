@@ -44,7 +44,7 @@ MAX_LISTED = 400
 
 READ = ToolSpec(
     "read",
-    "Read a source whole, or from an offset on: `output`, `receipt:7`, `artifact:a.md`, `look:2`, or any file of the "
+    "Read a source whole, or from an offset on: `report`, `receipt:7`, `artifact:a.md`, `look:2`, or any file of the "
     "workspace by its path. Images and PDFs are shown if you can see them.",
     {
         "type": "object",

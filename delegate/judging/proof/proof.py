@@ -41,7 +41,7 @@ from delegate.types import (
 )
 from delegate.types.codes import WorkCode
 
-_OWN_WORDS = ("output", "said")
+_OWN_WORDS = ("report", "said")
 """Sources that are only the child's statements."""
 _EMPTY_WORDS = frozenset({
     "thought process", "solution", "answer", "final answer", "response", "output", "result", "results", "explanation",
@@ -183,7 +183,7 @@ class Proof(Subject):
             return Seen(self, look, self.shown_in).shown(quote)
         match self.part.about:
             case "report":
-                if source == "output" and _says_nothing(self.submission.run.report):
+                if source == "report" and _says_nothing(self.submission.run.report):
                     return "the report says nothing"
                 if source in _OWN_WORDS or (self.part.files and self.is_source(source)):
                     return Shown(source)

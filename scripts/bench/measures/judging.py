@@ -38,7 +38,7 @@ CRITERIA = tuple(f"report: The report names the retry cap of service {n:03d}." f
 QUOTES = tuple(_LINE.format(n=n).strip() for n in (3, 60, 120, 180, 230))
 """Quotes from the beginning to the end of the output."""
 _ANSWERS = [
-    {"id": f"c{n}", "source": "output", "evidence": quote, "reason": "The report says so.", "verdict": "met"}
+    {"id": f"c{n}", "source": "report", "evidence": quote, "reason": "The report says so.", "verdict": "met"}
     for n, quote in enumerate(QUOTES, start=1)
 ]
 REPLY = json.dumps({"answers": _ANSWERS})

@@ -79,7 +79,7 @@ class Script:
 
 
 _JUDGMENT = (
-    '{"answers": [{"id": "c1", "source": "output", "evidence": "I wrote one file", "reason": "It says so.",'
+    '{"answers": [{"id": "c1", "source": "report", "evidence": "I wrote one file", "reason": "It says so.",'
     ' "verdict": "met"}]}'
 )
 

@@ -15,10 +15,10 @@ SAID, CHECKED = "report: the report says that two passed", {"kind": "regex", "pa
 MET, NOT, INVENTED = ("met", "2 passed"), ("not_met", "2 passed"), ("met", "200 passed in all")
 
 
-async def judged(*criteria: Any, answer: tuple[str, str] = MET, output: str = OUTPUT, gate: bool = True) -> Verdict:
+async def judged(*criteria: Any, answer: tuple[str, str] = MET, report: str = OUTPUT, gate: bool = True) -> Verdict:
     client = words([], lambda request: verdicts(c1=answer))
     async with Delegator(client=client, gate=gate) as delegator:
-        return await delegator.judge(goal="g", acceptance_criteria=criteria or (SAID,), report=output)
+        return await delegator.judge(goal="g", acceptance_criteria=criteria or (SAID,), report=report)
 
 
 def counts(verdict: Verdict, rulings: Mapping[tuple[str, str], RulingWord] | None = None) -> dict[str, list[int]]:
@@ -53,14 +53,14 @@ async def test_the_layer_that_alone_said_no_is_named(criteria: Any, answer: Any,
 
 async def test_what_was_not_looked_at_after_a_no_is_unknown() -> None:
     assert counts(await judged(SAID, {"kind": "regex", "pattern": "nowhere"})) == {"checks": [1, 0, 1, 0, 0]}
-    assert counts(await judged(output=".....")) == {"gate": [1, 0, 1, 0, 0]}
+    assert counts(await judged(report=".....")) == {"gate": [1, 0, 1, 0, 0]}
 
 
 async def test_a_gate_that_only_counts_shows_what_it_would_have_stopped() -> None:
-    verdict = await judged({"kind": "regex", "pattern": "[.]"}, output=".....", gate=False)
-    assert (verdict.verdict, verdict.gate) == ("PASS", "degenerate_output")
+    verdict = await judged({"kind": "regex", "pattern": "[.]"}, report=".....", gate=False)
+    assert (verdict.verdict, verdict.gate) == ("PASS", "degenerate_report")
     assert counts(verdict) == {"gate": [1, 1, 0, 0, 0]}
-    verdict = await judged({"kind": "regex", "pattern": "nowhere"}, output=".....", gate=False)
+    verdict = await judged({"kind": "regex", "pattern": "nowhere"}, report=".....", gate=False)
     assert counts(verdict) == {"gate": [1, 0, 0, 0, 0], "checks": [1, 0, 0, 0, 0]}
 
 

@@ -676,7 +676,7 @@ async def test_changed_folders_that_artifacts_do_not_list_are_named(tmp_path: Pa
 
 async def test_existing_work_cannot_be_protected(tmp_path: Path) -> None:
     write_all({**SHELL, "calc.py": RIGHT})(tmp_path)
-    work: dict[str, Any] = {"goal": GOAL, "output": "add() adds.", "workspace": tmp_path}
+    work: dict[str, Any] = {"goal": GOAL, "report": "add() adds.", "workspace": tmp_path}
     async with Delegator(client=Scripted([])) as delegator:
         plain = await delegator.judge(acceptance_criteria=[{"kind": "shell", "command": "./check.sh"}], **work)
         criterion = {"kind": "shell", "command": "./check.sh", "protect": ["limits.csv"]}

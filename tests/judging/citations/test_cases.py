@@ -66,7 +66,7 @@ def refusing(request: ChatRequest) -> str:
 async def researched(
     web: Web,
     calls: Sequence[Call],
-    output: str,
+    text: str,
     criterion: Mapping[str, Any],
     judge: Callable[[ChatRequest], str] = agreeing,
 ) -> CriterionResult:
@@ -76,7 +76,7 @@ async def researched(
         if is_judge(request):
             return judge(request)
         turn = sum(message.role == "assistant" for message in request.messages)
-        return Scripted.call(calls[turn][0], **calls[turn][1]) if turn < len(calls) else output
+        return Scripted.call(calls[turn][0], **calls[turn][1]) if turn < len(calls) else text
 
     async with Delegator(client=Scripted(answer), fetch_hosts=web.hosts) as delegator:
         task = Task(goal="research it", acceptance_criteria=[{"kind": "citations", **criterion}])
@@ -95,7 +95,7 @@ async def test_honest_citations_hold(web: Web, language: str, report: dict[str, 
     if "file" in report:
         calls.append(("write_file", {"path": report["file"], "content": web.filled(report["csv"])}))
         criterion["file"] = report["file"]
-    found = await researched(web, calls, web.filled(report["output"]), criterion)
+    found = await researched(web, calls, web.filled(report["report"]), criterion)
     said = [citation for citation in found.citations if citation.statement]
     refused = [citation for citation in said if citation.state not in HOLDING]
     assert (len(said), refused) == (report["citations"], []), found.reason
@@ -119,7 +119,7 @@ async def test_every_planted_fault_is_found(web: Web, name: str, fault: dict[str
         calls.append((tool, dict(zip(names, map(web.filled, values), strict=True))))
     criterion = {name: fault[name] for name in ("every", "hosts") if name in fault}
     judge = refusing if fault["by"] == "judge" else agreeing  # who can't show `numbers` that aren't there
-    found = await researched(web, calls, web.filled(fault["output"]), criterion, judge)
+    found = await researched(web, calls, web.filled(fault["report"]), criterion, judge)
     by = "check" if fault["by"] == "check" else "judge"
     assert (found.outcome, found.decided_by) == ("not_met", by), found
     if number := int(fault.get("number", 0)):

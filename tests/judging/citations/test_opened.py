@@ -38,7 +38,7 @@ def called(tool: str, args: dict[str, Any], output: Any, status: str = "ok") -> 
 
 
 async def judged(
-    output: str | None,
+    report: str | None,
     *receipts: Mapping[str, Any],
     judge: Judge = agreeing,
     workspace: Path | None = None,
@@ -50,7 +50,7 @@ async def judged(
         verdict = await delegator.judge(
             goal="Find the figures.",
             acceptance_criteria=[{"kind": "citations", **criterion}, *also],
-            report=output,
+            report=report,
             workspace=workspace,
             receipts=receipts if is_recorded else None,
         )

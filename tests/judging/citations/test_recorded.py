@@ -19,7 +19,7 @@ async def test_honest_research_passes_and_invented_figures_do_not(row: dict[str,
         (tmp_path / name).write_text(text, encoding="utf-8")
     work: dict[str, Any] = {
         "goal": row["goal"],
-        "output": row["output"],
+        "report": row["report"],
         "receipts": row["receipts"],
         "workspace": tmp_path,
     }

@@ -46,7 +46,7 @@ def with_numbers(reply: str, request: ChatRequest, in_words: Mapping[str, float]
 
 async def judged(row: dict[str, Any], folder: Path) -> Verdict:
     """The verdict on recorded work, by the recorded reader and judge."""
-    work: dict[str, Any] = {"output": row["output"], "receipts": row["receipts"]}
+    work: dict[str, Any] = {"report": row["report"], "receipts": row["receipts"]}
     if "files" in row:
         work["workspace"] = folder
         for name, text in row["files"].items():

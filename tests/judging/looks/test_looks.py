@@ -65,30 +65,30 @@ LONG_REPORT = "\n".join(f"Item {n}: nothing special was found here." for n in ra
 
 async def test_a_criterion_about_the_middle_of_a_long_report_is_decided() -> None:
     assert len(LONG_REPORT) > 300_000
-    turn, quote = [look("search", pattern="valve 17", source="output")], "a leak in valve 17 was"
-    verdict = await given(LookingJudge(turn, answer=met(by=quote)), "a leak is found", REPORT, output=LONG_REPORT)
+    turn, quote = [look("search", pattern="valve 17", source="report")], "a leak in valve 17 was"
+    verdict = await given(LookingJudge(turn, answer=met(by=quote)), "a leak is found", REPORT, report=LONG_REPORT)
     assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
     blind = LookingJudge(answer=met(by=quote))
-    assert (await given(blind, "a leak is found", REPORT, output=LONG_REPORT)).code == "evidence_not_found"
+    assert (await given(blind, "a leak is found", REPORT, report=LONG_REPORT)).code == "evidence_not_found"
 
 
-@pytest.mark.parametrize("named", ["look:1", "output"])
+@pytest.mark.parametrize("named", ["look:1", "report"])
 @pytest.mark.parametrize(
-    "seen", [look("read", source="output"), look("search", pattern="row 0000", source="output"),
+    "seen", [look("read", source="report"), look("search", pattern="row 0000", source="report"),
              look("search", pattern="no such text"), look("search", pattern="row 00001")],
     ids=["a part", "some places", "nothing", "one place"],
 )  # fmt: skip
 async def test_a_part_of_a_report_shows_nothing_about_all_of_it(seen: Any, named: str) -> None:
     text = "\n".join(f"row {n:05}" for n in range(40_000))
     answer = answered(source=named, evidence="row 00001")
-    verdict = await given(LookingJudge([seen], answer=answer), "every row is numbered", WHOLE, output=text)
+    verdict = await given(LookingJudge([seen], answer=answer), "every row is numbered", WHOLE, report=text)
     assert verdict.code == "truncated_for_judge"
 
 
 async def test_a_search_that_shows_every_line_shows_all() -> None:
     text = "\n".join(f"row {n:05}, which has a number and some more words of no weight" for n in range(120))
     judge = LookingJudge(
-        [look("search", pattern="row \\d", source="output")], answer=met(by="row 00060, which has a number")
+        [look("search", pattern="row \\d", source="report")], answer=met(by="row 00060, which has a number")
     )
     async with Delegator(client=judge.client(c1=WHOLE), judge_page_tokens=1_000) as delegator:
         verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], report=text)
@@ -106,7 +106,7 @@ async def test_a_part_of_a_file_shows_nothing_about_all_of_it(seen: Any, tmp_pat
     quotes = ["row 000001", *(["row 000001\nrow 000002\nall of them are numbered"] if "echo" in str(seen) else [])]
     for quote in quotes:
         judge = LookingJudge([seen], answer=answered(source="look:1", evidence=quote))
-        verdict = await given(judge, "every row of a.csv has a number", about, workspace=tmp_path, output="Done.")
+        verdict = await given(judge, "every row of a.csv has a number", about, workspace=tmp_path, report="Done.")
         assert verdict.code == "truncated_for_judge", quote
 
 
@@ -115,7 +115,7 @@ async def test_a_command_that_decides_about_all_of_a_file_shows_it(tmp_path: Pat
     command = "echo rows with a number: $(grep -c '^row [0-9]*$' a.csv) of $(grep -c '' a.csv)"
     about = {"about": "file", "files": ["a.csv"], "whole": True}
     judge = LookingJudge([look("run", command=command)], answer=met(by="rows with a number: 40000 of 40000"))
-    verdict = await given(judge, "every row of a.csv has a number", about, workspace=tmp_path, output="Done.")
+    verdict = await given(judge, "every row of a.csv has a number", about, workspace=tmp_path, report="Done.")
     assert str(verdict) == "PASS (seen)"
 
 
@@ -124,7 +124,7 @@ async def test_what_was_read_in_pieces_counts_as_seen_and_what_was_left_out_does
     about = {"about": "report", "whole": True}
 
     async def read(*offsets: int) -> str:
-        looks = [look("read", source="output", offset=offset) for offset in offsets]
+        looks = [look("read", source="report", offset=offset) for offset in offsets]
         judge = LookingJudge(looks, answer=met(by="row 00001"))
         async with Delegator(client=judge.client(c1=about), judge_page_tokens=150_000, judge_looks=20) as delegator:
             verdict = await delegator.judge(goal="x", acceptance_criteria=["every row is numbered"], report=text)
@@ -150,7 +150,7 @@ async def test_a_function_in_one_of_many_files_is_found(tmp_path: Path) -> None:
         answer=met(by="def parse_date(text):\n    raise ValueError(text)"),
     )
     reading: dict[str, Any] = {"about": "file", "files": []}
-    verdict = await given(judge, "parse_date raises ValueError", reading, output="Done, all of it.", workspace=code)
+    verdict = await given(judge, "parse_date raises ValueError", reading, report="Done, all of it.", workspace=code)
     assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:1")
     assert "artifact:module_120.py" in judge.shown[0]
     assert {finding.code for finding in verdict.findings} >= {"truncated_for_judge"}
@@ -165,12 +165,12 @@ async def test_a_call_in_the_middle_of_hundreds_is_found() -> None:
     first = LookingJudge(
         [look("search", pattern="S0042")], [look("read", source="receipt:42")], answer=met(by="S0042 costs 42 EUR")
     )
-    verdict = await given(first, "The price of S0042 is 42 EUR", reading, output="Done as asked.", receipts=calls)
+    verdict = await given(first, "The price of S0042 is 42 EUR", reading, report="Done as asked.", receipts=calls)
     assert verdict.verdict == "PASS"
     every = {"about": "deed", "tools": ["set_price"], "whole": True}
     for turn in ([look("search", pattern="costs 0 EUR")], [look("read", source="receipt:42")], [look("list")]):
         judge = LookingJudge(turn, answer=met(by="S0240 costs 240 EUR"))
-        verdict = await given(judge, "No price is 0", every, output="Done.", receipts=calls)
+        verdict = await given(judge, "No price is 0", every, report="Done.", receipts=calls)
         assert verdict.code == "truncated_for_judge"
     looks = [look("read", source=f"receipt:{n}") for n in range(1, 11)]
     judge = LookingJudge(looks, answer=met(by="S0200 costs 200 EUR"))
@@ -245,13 +245,13 @@ async def test_a_picture_is_shown_to_a_judge_that_sees_and_is_met_unverified(tmp
         }
     )
     judge = LookingJudge([look("read", source="shot.png")], answer=answer)
-    verdict = await given(judge, "the screenshot shows a dot", reading, output="Done.", workspace=tmp_path)
+    verdict = await given(judge, "the screenshot shows a dot", reading, report="Done.", workspace=tmp_path)
     assert str(verdict) == "PASS (trusted: c1)"
     (reply,) = judge.requests[1].messages[-1].tool_replies
     assert [(one.media_type, one.data) for one in reply.attachments] == [("image/png", PIXEL)]
     other = LookingJudge([look("read", source="shot.png")], answer=answer)
     about = {"about": "file", "files": ["page.html"]}
-    assert (await given(other, "page.html shows a dot", about, output="Done.", workspace=tmp_path)).verdict == "FAIL"
+    assert (await given(other, "page.html shows a dot", about, report="Done.", workspace=tmp_path)).verdict == "FAIL"
 
 
 # ---------------------------------------------------------------------------------------------------------- commands
@@ -373,7 +373,7 @@ OWN_WORDS = [
 async def test_what_a_command_says_by_itself_shows_nothing_of_a_file(command: str, quote: str, tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("nothing here\n")
     judge = LookingJudge([look("run", command=command)], answer=answered(source="look:1", evidence=quote))
-    verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, output="Done.")
+    verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, report="Done.")
     assert verdict.verdict == "FAIL"
 
 
@@ -394,7 +394,7 @@ async def test_what_a_command_says_by_itself_shows_no_deed(command: str, quote: 
 async def test_an_exit_code_shows_what_the_judge_makes_of_it(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("The total is 42 EUR.\n")
     judge = LookingJudge([look("run", command="grep -q 42 report.md")], answer=met(by="exit code: 0"))
-    verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, output="Done.")
+    verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, report="Done.")
     assert str(verdict) == "PASS (trusted: c1)"
     judge = LookingJudge([look("run", command="python3 calc.py")], answer=met(by="exit code: 0"),
                          child=writes(calc_py=RIGHT))  # fmt: skip
@@ -418,7 +418,7 @@ async def test_a_judge_is_told_which_lines_a_command_prints_without_the_work(tmp
     command = "find . -mindepth 1 | sort; echo Jahre: $(find . -name '20*' | wc -l)"
     judge = LookingJudge([look("run", command=command)], answer=answered(source="look:1", evidence="./Adler/LIESMICH"))
     reading: dict[str, Any] = {"c1": {"about": "file", "files": [], "whole": True}}
-    verdict = await given(judge, "es gibt keinen Ordner nach Jahren", reading, workspace=tmp_path, output="Fertig.")
+    verdict = await given(judge, "es gibt keinen Ordner nach Jahren", reading, workspace=tmp_path, report="Fertig.")
     (reply,) = judge.requests[-1].messages[-1].tool_replies
     fenced, _, remark = reply.text.rpartition("\n[")
     assert "Jahre: 0" in fenced
@@ -432,7 +432,7 @@ async def test_a_quote_of_the_command_and_of_what_it_printed_counts_for_the_seco
     for quote, code in (("nothing report.md\nexit code: 1\nThe total is 42 EUR.", "met"),
                         ("total report.md; grep -c", "evidence_not_found")):  # fmt: skip
         judge = LookingJudge([look("run", command=command)], answer=met(by=quote))
-        verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, output="Done.")
+        verdict = await given(judge, "report.md has the total", FILES, workspace=tmp_path, report="Done.")
         assert verdict.criteria[0].code == code
 
 
@@ -670,7 +670,7 @@ async def test_given_look_up_tools_are_offered_by_names_that_providers_accept() 
         Tool("read", "Read", LOOK_UP, show, read_only=True),
     ]
     judge = LookingJudge([look("shop_get_order", id="W1")], answer=met(by='"status": "cancelled"'))
-    verdict = await given(judge, "order W1 is cancelled", CANCELLED["c1"], output="Done.", tools=tools)
+    verdict = await given(judge, "order W1 is cancelled", CANCELLED["c1"], report="Done.", tools=tools)
     assert [spec.name for spec in judge.requests[0].tools] == ["shop_get_order", "worker_read"]
     assert str(verdict) == "PASS (seen)"
 
@@ -680,7 +680,7 @@ async def test_given_look_up_tools_are_offered_by_names_that_providers_accept() 
 
 async def test_a_judge_whose_page_has_all_is_offered_nothing_and_answers_at_once() -> None:
     judge = LookingJudge([look("list")], answer=met(by="It is done."))
-    verdict = await given(judge, "it says that it is done", {"about": "report"}, output="It is done.")
+    verdict = await given(judge, "it says that it is done", {"about": "report"}, report="It is done.")
     assert (str(verdict), len(judge.requests), judge.requests[0].tools) == ("PASS (seen)", 1, ())
     assert "You may look" not in judge.requests[0].system
     assert record_of(verdict).looks == ()
@@ -835,7 +835,7 @@ async def test_a_long_list_ends_with_a_whole_line_and_says_how_to_read_on(tmp_pa
         (folder / f"a_module_with_a_long_name_{n:04}_and_some_more_words.py").write_text("x = 1\n")
     about: dict[str, Any] = {"about": "file", "files": []}
     first = LookingJudge([look("list")], answer=met(by="x = 1"))
-    await given(first, "there is a module 0300", about, workspace=tmp_path, output="Done.")
+    await given(first, "there is a module 0300", about, workspace=tmp_path, report="Done.")
     *lines, note, _ = first.shown[0].splitlines()
     assert len(first.shown[0]) <= 24_100
     assert lines[-1].endswith(" bytes)")
@@ -843,7 +843,7 @@ async def test_a_long_list_ends_with_a_whole_line_and_says_how_to_read_on(tmp_pa
     quote = "a_module_with_a_long_name_0300_and_some_more_words.py (6 bytes)"
     assert quote not in first.shown[0]
     judge = LookingJudge([look("list")], [look("read", source="look:1", offset=offset)], answer=met(by=quote))
-    verdict = await given(judge, "there is a module 0300", about, workspace=tmp_path, output="Done.")
+    verdict = await given(judge, "there is a module 0300", about, workspace=tmp_path, report="Done.")
     assert (str(verdict), verdict.criteria[0].source) == ("PASS (seen)", "look:2")
 
 
@@ -852,11 +852,11 @@ async def test_what_is_quoted_is_on_record(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("A line of no weight at all.\n" * 300 + quote + "\n")
     for turn in ([look("read", source="report.md")], [look("run", command="cat report.md")]):
         judge = LookingJudge(turn, answer=answered(source="look:1", evidence=quote))
-        verdict = await given(judge, "it names the pump", FILES, workspace=tmp_path, output="Done.")
+        verdict = await given(judge, "it names the pump", FILES, workspace=tmp_path, report="Done.")
         assert (verdict.verdict, verdict.criteria[0].source) == ("PASS", "look:1")
         assert quote in record_of(verdict).looks[0].output
     judge = LookingJudge([look("read", source="report.md")], answer=met(by="A line of no weight at all."))
-    verdict = await given(judge, "it is long", FILES, workspace=tmp_path, output="Done.")
+    verdict = await given(judge, "it is long", FILES, workspace=tmp_path, report="Done.")
     assert len(record_of(verdict).looks[0].output) == 4_000
 
 
@@ -866,7 +866,7 @@ async def test_a_file_is_what_its_first_bytes_say_and_a_request_holds_only_so_mu
     looks = [look("read", source=f"{n}.pdf") for n in range(3)]
     judge = LookingJudge(looks, answer=answered(source="look:1", evidence=""))
     about = {"about": "file", "files": ["0.pdf"]}
-    verdict = await given(judge, "0.pdf shows a letter", about, workspace=tmp_path, output="Done.")
+    verdict = await given(judge, "0.pdf shows a letter", about, workspace=tmp_path, report="Done.")
     assert str(verdict) == "PASS (trusted: c1)"
     replies = judge.requests[-1].messages[-1].tool_replies
     assert [[one.media_type for one in reply.attachments] for reply in replies] == [["application/pdf"]] * 2 + [[]]

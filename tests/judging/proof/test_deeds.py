@@ -107,7 +107,7 @@ def test_of_deeds_written_later_code_believes_none_that_was_not_done(
 
 
 def _from_report(source: str) -> bool:
-    return source == "output"
+    return source == "report"
 
 
 @pytest.mark.parametrize(

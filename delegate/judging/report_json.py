@@ -11,27 +11,27 @@ _BOM = "\ufeff"
 _FENCE = re.compile(r"^```(json)?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
-def parse_json(output: str) -> Any:
+def parse_json(report: str) -> Any:
     """The report's JSON value. Raises ValueError with the reason if there is none."""
-    text = json_text(output)
+    text = json_text(report)
     try:
         return strict_json(text)
     except ValueError as error:
-        where = "the last JSON block of the output" if len(text) < len(output.removeprefix(_BOM)) else "the output"
+        where = "the last JSON block of the report" if len(text) < len(report.removeprefix(_BOM)) else "the report"
         raise ValueError(f"{where} is not JSON: {error}") from None
 
 
-def json_text(output: str) -> str:
+def json_text(report: str) -> str:
     """The text that has to be JSON where a report has to be JSON: its last closed block, or else all of it."""
-    output = output.removeprefix(_BOM)
-    block, start, at = output, None, output.find("```")
+    report = report.removeprefix(_BOM)
+    block, start, at = report, None, report.find("```")
     while at >= 0:  # linear time, however many fences are left open
-        if fence := _FENCE.match(output, at):
+        if fence := _FENCE.match(report, at):
             if start is None:
                 start = fence.end() + 1 if fence[1] else None
             elif not fence[1]:
-                block, start = output[start:at], None
-        at = output.find("```", at + 3)
+                block, start = report[start:at], None
+        at = report.find("```", at + 3)
     return block
 
 
