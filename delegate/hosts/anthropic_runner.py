@@ -7,8 +7,8 @@
     runner = client.beta.messages.tool_runner(tools=[tool], model="claude-sonnet-5-5", messages=[…], max_tokens=8_000)
 
 Use `tool_sync` with the runner of a sync client. The runner tells its tools nothing about the run, so pass the parent's
-model here. It has no usage totals and keeps only a result's text: `on_answer` receives the run's result and its token usage.
-If OpenTelemetry traces the client, progress is reported as spans under the call's span, without any model's text, and
+model here. It has no usage totals and keeps only a text: `on_answer` receives the run's result and its token usage. If
+OpenTelemetry traces the client, progress is reported as spans under the call's span, without any model's text, and
 all calls of a run share a ledger. Without tracing, each call has its own ledger, unless `Parent(run_id=…)` is given.
 
 The runner makes the calls of one turn one after the other: send tasks that should run in parallel in one call. It has

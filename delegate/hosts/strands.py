@@ -6,8 +6,8 @@
     agent = Agent(tools=[strands.tool()])
 
 Progress is reported as the tool's stream events. `agent.cancel()`, or the `cancel_signal` of the invocation, stops the
-children; the tool's result is then of what they did so far. Tokens of children and judges are added to
-`result.metrics` and count toward the invocation's limits. The run's result is the `structuredContent` of the tool result.
+children; the tool's result then has what they did so far. Tokens of children and judges are added to
+`result.metrics` and count toward the invocation's limits. The run's result is the tool result's `structuredContent`.
 
 Strands doesn't tell tools about deadlines.
 

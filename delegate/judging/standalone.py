@@ -92,11 +92,11 @@ async def submission_of(
     if status not in get_args(RunStatus):
         hint = f"use one of {', '.join(get_args(RunStatus))}"
         raise CallError("wrong_type", f"`status` is {status!r}, which is not a status", field="status", hint=hint)
-    report = report or ""
-    if len(report) > MAX_REPORT_CHARS:
-        message = f"`report` has {len(report):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
+    text = report or ""
+    if len(text) > MAX_REPORT_CHARS:
+        message = f"`report` has {len(text):,} characters; at most {MAX_REPORT_CHARS:,} can be judged"
         raise CallError("report_too_long", message, field="report", hint="put long texts into files of the workspace")
-    run = ChildRun(status=status, report=report, receipts=numbered)
+    run = ChildRun(status=status, report=text, receipts=numbered)
     run = await run_in_thread_if(is_large(run), partial(Recorder().redacted, run))
     run = run.model_copy(update={"artifacts": artifacts}) if artifacts else run
     said = ends(text_of(conversation), MAX_REPORT_CHARS)

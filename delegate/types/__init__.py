@@ -3,8 +3,8 @@
     Task ──▶ ChildRun ──▶ Verdict ──▶ TaskResult ──▶ RunResult
 
 In this order: the request (`Task`, `Criterion`), what a child did (`ChildRun`, `Receipt`, `Artifact`), how its work was
-judged (`Verdict`), and what the parent receives (`TaskResult`, `RunResult`). `schemas/*.json` describe the same models for
-other languages; a test keeps the two in sync.
+judged (`Verdict`), and what the parent receives (`TaskResult`, `RunResult`). `schemas/*.json` describe the same models
+for other languages; a test keeps the two in sync.
 """
 
 from delegate.types.base import (

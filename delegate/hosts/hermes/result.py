@@ -1,4 +1,4 @@
-"""Formats the result of a run like the result of Hermes's own `delegate_task`, and adds its tokens to Hermes's usage tables.
+"""Formats a run's result like that of Hermes's own `delegate_task`, and adds its tokens to Hermes's usage tables.
 
 It is a JSON object with the same field names.
 
