@@ -1,4 +1,4 @@
-"""Write pictures of reports to build/page-screens/, and the one in the README to docs/screens/page.png.
+"""Write pictures of pages to build/page-screens/, and the one in the README to docs/screens/page.png.
 
 A run, a batch of 60 rows, a task in goal mode and the list of runs are shown by headless Chromium, light and dark,
 on a wide and on a narrow screen. Look at them after any change to the templates or the style.
@@ -26,7 +26,7 @@ from tests.support.browser import Browser, Page, chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "build" / "page-screens"
-README_PICTURE = ROOT / "docs" / "screens" / "report.png"
+README_PICTURE = ROOT / "docs" / "screens" / "page.png"
 WIDTHS = ((1_280, 860), (360, 740))
 MOST_HEIGHT = 2_400
 SETTLE = """document.documentElement.style.setProperty("--sans", "Roboto");

@@ -265,8 +265,8 @@ class _Machines(ExitStack):
 
 def _write_svg(machine: Machine) -> None:
     """The screen of a failed task in color, for the README. It loads nothing from elsewhere."""
-    report = json.loads(machine.run("run", CLAIM, *CLAIMED, "--json", width=80))
-    result = TaskResult.model_validate({**report["results"][0], "workspace": str(Path.cwd())})
+    run = json.loads(machine.run("run", CLAIM, *CLAIMED, "--json", width=80))
+    result = TaskResult.model_validate({**run["results"][0], "workspace": str(Path.cwd())})
     console = Console(width=84, file=StringIO(), record=True, force_terminal=True)
     console.print(task_screen(result, CLAIM, more="delegate show last"))
     svg = console.export_svg(title="delegate run", unique_id="delegate")

@@ -1,4 +1,4 @@
-"""Adds up the usage and cost of model calls, for a child, a judge, a task and a whole report."""
+"""Adds up the usage and cost of model calls, for a child, a judge, a task and a whole run."""
 
 import math
 from collections import Counter

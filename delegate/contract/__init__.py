@@ -2,7 +2,7 @@
 
     tool()                         the definition in a host's dialect     dialects, schemas/delegate_task.json
     parse_call()                   parses a call's arguments into tasks   parse, problems, reading
-    render()                       formats a report for the parent        render
+    render()                       formats a result for the parent        render
     CallProgress                   what a call does while it runs         progress
     read_tool(), stop_tool(), …    `read_delegation` and its neighbors    readback, schemas/read_delegation.json
     think_tool(), …                `think`                                think, schemas/think.json

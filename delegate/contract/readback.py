@@ -96,7 +96,7 @@ def report_in(record: JsonObject | None, *, is_own: bool) -> tuple[TaskResult, s
     """Return the result and the whole report from a task's record (see `Records.read`).
 
     Raises:
-        CallError: There is no record or no report yet, or it isn't of the reader's own run.
+        CallError: There is no record or no result yet, or it isn't of the reader's own run.
     """
     if record is None:
         raise unknown_handle()

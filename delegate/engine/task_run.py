@@ -151,7 +151,7 @@ class TaskRun:
                         await self.folder.close(keep=has_files)
                 build = partial(self._built, child, verdict, start)
                 result = await run_in_thread_if(is_large(child), build)
-                if self.call.context.depth:  # the costs of the root's tasks are in the report
+                if self.call.context.depth:  # the costs of the root's tasks are in its result
                     self.call.context.delegated.append(costs.of_result(result))
                 self.result = result = await self._save(child, result)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""Records every task while it runs, so that the parent's report can be short and a crash loses nothing.
+"""Records every task while it runs, so that what the parent reads can be short and a crash loses nothing.
 
     task started ──▶ events (model calls, tool calls, checks, verdict) ──▶ result
 

@@ -8,7 +8,7 @@
 
 CrewAI tells a tool nothing about the agent that calls it. Pass the agent's `llm`: then tokens of children and judges
 are added to its totals, and so to the crew's, and children and judges stay within the tier of its model. Calls of one
-kickoff share a ledger. Progress and the report are emitted as `DelegationProgressEvent` and `DelegationReportEvent` on
+kickoff share a ledger. Progress and the result are emitted as `DelegationProgressEvent` and `DelegationResultEvent` on
 CrewAI's event bus. A refused call is a `ToolFailure`. No call is answered from CrewAI's result cache.
 
 CrewAI has no way to stop a run: its tools run in threads, which keep running after an agent's `max_execution_time`.
@@ -25,7 +25,7 @@ has tools of its own does tasks as it is, with receipts of its calls. A crew is 
 from delegate.hosts.crewai.children import child, child_tools
 from delegate.hosts.crewai.tool import (
     DelegationProgressEvent,
-    DelegationReportEvent,
+    DelegationResultEvent,
     follow_up_tools,
     read_tool,
     think_tool,
@@ -34,7 +34,7 @@ from delegate.hosts.crewai.tool import (
 
 __all__ = [
     "DelegationProgressEvent",
-    "DelegationReportEvent",
+    "DelegationResultEvent",
     "child",
     "child_tools",
     "follow_up_tools",

@@ -7,8 +7,8 @@
 
 A call is a node of the agent's run. Progress, and at the end the run's result (`custom_metadata`) and the tokens of
 children and judges (`usage_metadata`), are partial events of the run with the author `delegate`. ADK keeps no totals: a
-program that adds up the run's events counts these tokens. Partial events aren't stored in the session. An `abort_signal` stops
-the children.
+program that adds up the run's events counts these tokens. Partial events aren't stored in the session. An
+`abort_signal` stops the children.
 
 ADK doesn't tell tools about deadlines, and marks a failed call only by the key `error` in its response.
 

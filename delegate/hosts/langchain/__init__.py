@@ -5,7 +5,7 @@
 
     agent = create_agent("openai:gpt-6.1-sol", tools=[langchain.tool(model="gpt-6.1-terra")])
 
-It works in sync and async runs. The report is the tool message's `artifact`, and a refused call has the status `error`.
+It works in sync and async runs. The result is the tool message's `artifact`, and a refused call has the status `error`.
 Progress is streamed in the mode `custom`, and in `tools` as output deltas. Tokens of children and judges are reported
 to the run's callbacks as chat model runs, so `UsageMetadataCallbackHandler`, `get_usage_metadata_callback` and tracers
 count them. All calls under the run of one root graph share a ledger.

@@ -5,7 +5,7 @@
 
     agent = Agent("openai:gpt-6.1-sol", tools=[pydantic_ai.tool(model="gpt-6.1-terra")])
 
-The report is the `metadata` of the tool return. Progress is reported as `ChildProgressEvent`s in the event stream.
+The result is the `metadata` of the tool return. Progress is reported as `ChildProgressEvent`s in the event stream.
 Tokens and cost of children and judges are added to the run's usage. Their requests aren't, since `requests` limits the
 agent's own loop; they are in `usage.details["delegated_requests"]`. Children end before the run's deadline. All calls
 of one run share a ledger; an agent that runs inside a tool has a run of its own.

@@ -129,7 +129,7 @@ class Mcp:
     package = "mcp"
     side_by_side = True
     gaps: Mapping[Scenario, str] = {
-        "usage_counted": "MCP has no usage totals: token usage is in the report that `delegate show` prints",
+        "usage_counted": "MCP has no usage totals: token usage is in what `delegate show` prints",
         "one_ledger_per_run": "a client that names neither run nor turn has one run with the limits of an hour",
         "result_kept": "many clients show a `structuredContent` to the model instead of the text",
         "tier_ceiling": "MCP doesn't say which model the parent is",
