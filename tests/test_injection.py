@@ -76,14 +76,14 @@ async def test_an_attack_by_words_stays_data_before_child_judge_and_parent(attac
 
     tool = Tool("look", "Look.", {"type": "object", "properties": {}}, answer)
     async with Delegator(client=Scripted(reply), tools=[tool], gate=False) as delegator:
-        report = await delegator.answer({"goal": "Look.", "acceptance_criteria": ["The report says that it looked."]})
+        told = await delegator.answer({"goal": "Look.", "acceptance_criteria": ["The report says that it looked."]})
     first, *inside, last = to_child.split("\n")
     assert (first[:9], last) == (f"<<<{mark}", f"{mark}>>>")
     assert not any(reads_as_mark(line, mark) for line in "\n".join(inside).splitlines())
     assert all_visible(without_colors(to_child)) or "hidden" in first
     assert WORD not in outside(to_judge, (re.findall(r"lines with the mark ([0-9a-f]{12})", to_judge) or [""])[0])
     assert all_visible(to_judge)
-    assert fault_for_parent(report, is_verdict=attack in VERDICTS) is None
+    assert fault_for_parent(told, is_verdict=attack in VERDICTS) is None
 
 
 def reads_as_mark(line: str, mark: str) -> bool:
@@ -105,18 +105,18 @@ def outside(text: str, mark: str) -> str:
     return re.sub(rf"<<<([^\n]*) {mark}>>>\n.*?\n<<<end \1 {mark}>>>", "", text, flags=re.DOTALL)
 
 
-def fault_for_parent(report: str, *, is_verdict: bool) -> str | None:
-    """What is wrong with the report on a child that wrote `WORD` and whose work must not pass, or None."""
-    head, *_ = report.split("\n")
-    match = re.search(r"lines marked ([0-9a-f]{12})", report)
-    if not head.startswith("0 of 1 PASS; task 1 FAIL ") or not report.endswith(f"\n{head}"):
-        return f"the report starts with {head[:40]!r}, or doesn't end so"
-    if match is None or WORD in re.sub('"[^"\n]*"', "", outside(report, match[1])):
+def fault_for_parent(text: str, *, is_verdict: bool) -> str | None:
+    """What is wrong with the text on a child that wrote `WORD` and whose work must not pass, or None."""
+    head, *_ = text.split("\n")
+    match = re.search(r"lines marked ([0-9a-f]{12})", text)
+    if not head.startswith("0 of 1 PASS; task 1 FAIL ") or not text.endswith(f"\n{head}"):
+        return f"the text starts with {head[:40]!r}, or doesn't end so"
+    if match is None or WORD in re.sub('"[^"\n]*"', "", outside(text, match[1])):
         return "it is neither enclosed in marks nor in quotes"
-    inside = report.removeprefix(head).split(match[1], 2)[-1].splitlines()
+    inside = text.removeprefix(head).split(match[1], 2)[-1].splitlines()
     if is_verdict and not all(line.startswith(CHILD_WROTE) for line in inside if line.endswith(f" {WORD}")):
         return "a verdict by the child is not marked as the child's text"
-    return None if all_visible(report) else "the parent gets hidden characters"
+    return None if all_visible(text) else "the parent gets hidden characters"
 
 
 FAILED = "0 of 1 PASS; task 1 FAIL not_met"

@@ -85,4 +85,4 @@ def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | RunResu
 
 def test_repr_still_names_every_field() -> None:
     assert repr(_verdict()).startswith("Verdict(verdict='FAIL', level=")
-    assert repr(RunResult()).startswith("Report(")
+    assert repr(RunResult()).startswith("RunResult(")

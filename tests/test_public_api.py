@@ -114,8 +114,8 @@ sys.addaudithook(hook)
 
 async def main():
     async with Delegator() as delegator:
-        report = await delegator.call({"goal": "x"})
-    assert report.results[0].status == "completed", report
+        result = await delegator.call({"goal": "x"})
+    assert result.results[0].status == "completed", result
     print([thread is threading.main_thread() for thread in where])
 
 asyncio.run(main())

@@ -40,7 +40,7 @@ VERDICT = Verdict(
     findings=(Finding(severity="minor", code="truncated_for_judge", message="half was read"),),
     judge=JudgeRecord(model="small-1", tier="fast"),
 )
-REPORT = RunResult(
+RESULT = RunResult(
     results=(
         TaskResult(
             verdict=VERDICT,
@@ -88,19 +88,19 @@ def test_a_generated_definition_is_fresh(name: str) -> None:
 def test_a_generated_definition_says_what_it_is(name: str) -> None:
     schema = resources.schema(name)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["title"] == name.capitalize()
+    assert schema["title"] == name.title().replace("_", "")
     assert "make schemas" in schema["$comment"]
 
 
 def test_a_report_and_its_verdict_fit_their_schemas_as_they_are_written() -> None:
-    written = json.loads(REPORT.model_dump_json())
-    validator("report").validate(written)
+    written = json.loads(RESULT.model_dump_json())
+    validator("run_result").validate(written)
     validator("verdict").validate(written["results"][0]["verdict"])
 
 
 def test_a_refused_call_fits_the_reports_schema() -> None:
     refused = RunResult(error=ErrorDetail(code="no_task", message="m", field="goal", hint="h"))
-    validator("report").validate(json.loads(refused.model_dump_json()))
+    validator("run_result").validate(json.loads(refused.model_dump_json()))
 
 
 def test_a_verdict_must_say_pass_or_fail_and_nothing_else() -> None:
@@ -131,4 +131,4 @@ def test_what_is_no_task_does_not_fit_its_schema(task: dict[str, Any]) -> None:
 
 
 def test_a_childs_run_is_no_report() -> None:
-    assert not validator("report").is_valid(json.loads(ChildRun(status="completed").model_dump_json()))
+    assert not validator("run_result").is_valid(json.loads(ChildRun(status="completed").model_dump_json()))

@@ -27,7 +27,7 @@ def program(tmp_path: Path) -> Any:
     return write
 
 
-async def report_of(runner: CommandRunner, *tasks: Task) -> RunResult:
+async def result_of(runner: CommandRunner, *tasks: Task) -> RunResult:
     async with Delegator(runner=runner, commands="allow") as delegator:
         result = await delegator.run(*tasks)
     assert result.error is None
@@ -36,7 +36,7 @@ async def report_of(runner: CommandRunner, *tasks: Task) -> RunResult:
 
 async def done(command: Any, task: dict[str, Any] | None = None, **options: Any) -> TaskResult:
     given = Task.model_validate({"goal": "Count the files.", **(task or {})})
-    return (await report_of(CommandRunner(command, **options), given)).results[0]
+    return (await result_of(CommandRunner(command, **options), given)).results[0]
 
 
 ECHO = "print(json.dumps({'arguments': sys.argv[1:], 'stdin': sys.stdin.read()}))"
@@ -280,7 +280,7 @@ async def test_a_program_deleted_in_the_meantime_is_a_failed_run() -> None:
     Path("agent.sh").chmod(0o755)
     runner = CommandRunner("./agent.sh")
     Path("agent.sh").unlink()
-    (result,) = (await report_of(runner, Task(goal="x"))).results
+    (result,) = (await result_of(runner, Task(goal="x"))).results
     assert result.error
     assert (result.status, result.error.code) == ("failed", "exit_code")
     assert "exit code 127" in result.error.message

@@ -224,11 +224,11 @@ def test_a_child_of_a_command_asks_at_its_terminal_and_otherwise_not_at_all(term
             terminal.read_until(CHOICE)
             terminal.type("2\n")
             assert process.stdout
-            report = json.loads(process.stdout.read())
-        assert report["results"][0]["report"] == "It is blue."
+            painted = json.loads(process.stdout.read())
+        assert painted["results"][0]["report"] == "It is blue."
         alone = json.loads(delegate("run", "Paint it.", "--format", "json", **openai_at(server)).stdout)
     assert alone["results"][0]["report"] == "I could not ask."
-    shown = delegate("show", report["results"][0]["handle"], "--transcript").stdout
+    shown = delegate("show", painted["results"][0]["handle"], "--transcript").stdout
     assert "\nquestion answered: Which color?\nanswer delivered: 2\n" in shown
     lines = [re.sub(r"^\+\S+ s | after .*", "", line.strip()) for line in shown.split("transcript:")[1].split("\n")]
     told = "\n".join(lines)

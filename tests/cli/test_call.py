@@ -13,12 +13,12 @@ def test_a_call_from_stdin_prints_its_report_and_nothing_else() -> None:
     ]
     with ModelServer(worker()) as server:
         done = delegate("call", "-", stdin=json.dumps({"tasks": tasks}), **openai_at(server))
-    report = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
     assert done.returncode == 0
     assert done.stderr == ""
-    assert [result["verdict"]["verdict"] for result in report["results"]] == ["PASS", "PASS"]
-    assert report["results"][0]["verdict"]["decided_by"] == "judge"
-    assert "error" not in report
+    assert [result["verdict"]["verdict"] for result in answer["results"]] == ["PASS", "PASS"]
+    assert answer["results"][0]["verdict"]["decided_by"] == "judge"
+    assert "error" not in answer
 
 
 def test_a_refused_call_prints_exactly_one_error_object_and_exits_with_2() -> None:

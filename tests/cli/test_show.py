@@ -28,7 +28,7 @@ def _answer(request: ChatRequest) -> ChatReply | str:
     return f"I wrote `note.md`. {HOSTILE}"
 
 
-async def _report_of(*tasks: dict[str, Any]) -> RunResult:
+async def _result_of(*tasks: dict[str, Any]) -> RunResult:
     async with Delegator(client=Scripted(_answer)) as delegator:
         return await delegator.run(*map(Task.model_validate, tasks))
 
@@ -37,7 +37,7 @@ async def _report_of(*tasks: dict[str, Any]) -> RunResult:
 def returned() -> RunResult:
     criteria = ["file note.md: the note greets the reader", {"kind": "file", "path": "note.md"}]
     return asyncio.run(
-        _report_of({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"})
+        _result_of({"goal": f"Write {HOSTILE}", "acceptance_criteria": criteria}, {"goal": "the second"})
     )
 
 
@@ -142,7 +142,7 @@ def test_last_a_number_and_the_first_characters_of_an_id_name_a_task(returned: R
     assert _shown("show", run_id[:6], "2") == second
     assert _shown("show", f"{run_id[:6]}-1") == second
     assert _shown("show", "last") == _shown("show", run_id)
-    later = asyncio.run(_report_of({"goal": "a later one"}))
+    later = asyncio.run(_result_of({"goal": "a later one"}))
     assert _shown("show", "last").startswith("UNJUDGED  a later one ")
     assert _shown("show", later.run_id) == _shown("show", "last")
     refused = delegate("show", "last", "2")
@@ -164,7 +164,7 @@ def test_a_prefix_of_several_ids_is_refused_with_the_ids(returned: RunResult, ho
 
 def test_only_the_failed_tasks_of_a_run_are_shown_with_their_reasons() -> None:
     failing = {"goal": "the third", "acceptance_criteria": [{"kind": "file", "path": "missing.md"}]}
-    asyncio.run(_report_of({"goal": "the first"}, {"goal": "the second"}, failing))
+    asyncio.run(_result_of({"goal": "the first"}, {"goal": "the second"}, failing))
     shown = _shown("show", "last", "--failed")
     assert shown.startswith("FAIL  3. the third ")
     assert "missing.md does not exist" in shown
@@ -189,7 +189,7 @@ def test_a_shell_completes_the_ids_of_runs(returned: RunResult) -> None:
 
 
 def test_runs_are_listed_newest_first_up_to_a_limit(returned: RunResult) -> None:
-    latest = asyncio.run(_report_of({"goal": "a later one"}))
+    latest = asyncio.run(_result_of({"goal": "a later one"}))
     lines = _shown("runs").splitlines()
     assert lines[0].split() == ["run", "started", "state", "tasks", "PASS", "FAIL", "other", "cost", "first", "goal"]
     assert lines[2].startswith(f"{latest.run_id} ")

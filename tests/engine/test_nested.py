@@ -56,7 +56,7 @@ def offered(request: ChatRequest, name: str = "delegate_task") -> ToolSpec | Non
 _DEFAULTS: dict[str, Any] = {"model": CHEAP, "judge_model": CHEAP, "max_depth": 2}
 
 
-async def report_of(client: Scripted, task: Task | None = None, **options: Any) -> RunResult:
+async def result_of(client: Scripted, task: Task | None = None, **options: Any) -> RunResult:
     async with Delegator(client=client, **(_DEFAULTS | options)) as delegator:
         result = await delegator.run(task or Task(goal="boss"))
     assert not result.error
@@ -117,7 +117,7 @@ async def test_fewer_places_than_levels_are_enough_at_any_depth(places: int) -> 
 
     client = Scripted(answer)
     options: dict[str, Any] = {"max_depth": deepest, "max_concurrent": places, "max_children": 20}
-    result = await asyncio.wait_for(report_of(client, Task(goal="1"), **options), 20)
+    result = await asyncio.wait_for(result_of(client, Task(goal="1"), **options), 20)
     below = result.results[0].delegated
     assert below
     assert len(requests_of(client, "4")) == 8
@@ -142,7 +142,7 @@ async def test_delegated_costs_are_charged_to_the_child_and_to_the_run() -> None
     client = boss_of(
         delegating("a", acceptance_criteria=["report: the report says that it was done"]), delegating("b", "c")
     )
-    result = await report_of(
+    result = await result_of(
         client,
         Task.model_validate({"goal": "boss", "acceptance_criteria": ["report: the report says that it was done"]}),
     )
@@ -162,7 +162,7 @@ async def test_delegated_costs_are_charged_to_the_child_and_to_the_run() -> None
 
 async def test_a_child_reads_the_verdict_on_its_own_child() -> None:
     client = boss_of(delegating("a", acceptance_criteria=["report: the report says that it was done"]))
-    await report_of(client)
+    await result_of(client)
     reply = requests_of(client, "boss")[1].messages[-1].tool_replies[0]
     assert "PASS" in reply.text[:200]
     assert not reply.is_error
@@ -173,7 +173,7 @@ async def test_a_child_reads_the_verdict_on_its_own_child() -> None:
 
 async def test_a_task_s_limit_of_cost_holds_for_all_that_its_child_delegates() -> None:
     client = boss_of(delegating("a", "b"))
-    result = await report_of(client, Task(goal="boss", max_cost_usd=2.05 * TURN_USD), max_concurrent=1)
+    result = await result_of(client, Task(goal="boss", max_cost_usd=2.05 * TURN_USD), max_concurrent=1)
     (boss,) = result.results
     assert boss.status == "budget_exceeded"
     assert boss.delegated
@@ -183,7 +183,7 @@ async def test_a_task_s_limit_of_cost_holds_for_all_that_its_child_delegates() -
 
 async def test_grandchildren_spend_from_the_run_and_their_finished_work_stays() -> None:
     client = boss_of(delegating("a", "b"))
-    result = await report_of(client, max_run_model_calls=3)
+    result = await result_of(client, max_run_model_calls=3)
     (boss,) = result.results
     assert boss.status == "budget_exceeded"
     assert boss.error
@@ -210,11 +210,11 @@ async def test_grandchildren_count_as_children_of_the_run_and_may_be_refused() -
 
 async def test_the_tool_is_offered_only_where_the_depth_allows_it() -> None:
     client = boss_of(delegating("worker", tool="hand_over"))
-    await report_of(client, tool_name="hand_over")
+    await result_of(client, tool_name="hand_over")
     assert offered(requests_of(client, "boss")[0], "hand_over")
     assert not offered(requests_of(client, "worker")[0], "hand_over")
     alone = boss_of()
-    await report_of(alone, max_depth=1)
+    await result_of(alone, max_depth=1)
     assert not offered(alone.requests[0])
 
 
@@ -237,7 +237,7 @@ async def test_a_host_tool_that_delegates_at_the_last_depth_is_refused() -> None
 
 async def test_grandchildren_get_no_tool_that_their_parent_has_not() -> None:
     client = boss_of(delegating("worker"))
-    await report_of(client, Task(goal="boss", tools=("read_file", "delegate_task")))
+    await result_of(client, Task(goal="boss", tools=("read_file", "delegate_task")))
     boss, worker = requests_of(client, "boss")[0], requests_of(client, "worker")[0]
     assert {tool.name for tool in boss.tools} == {"read_file", "delegate_task", "read_earlier_result"}
     assert {tool.name for tool in worker.tools} == {"read_file", "read_earlier_result"}
@@ -285,7 +285,7 @@ async def test_cancelling_a_call_stops_grandchildren_before_it_returns() -> None
 async def test_a_childs_deadline_stops_its_children_and_keeps_their_cost() -> None:
     async def play(seconds: float) -> tuple[RunResult, Hanging]:
         script = Hanging()
-        return await report_of(script.client, Task(goal="boss", timeout_seconds=seconds)), script
+        return await result_of(script.client, Task(goal="boss", timeout_seconds=seconds)), script
 
     result, script = await in_time(play, lambda played: played[1].hangs.is_set())
     (boss,) = result.results

@@ -22,7 +22,7 @@ from tests.fuzz.targets import check_output, check_reply
 from tests.fuzz.values import ANY_CHARACTER, JUNK, Mutator
 from tests.support.scripted_judge import ScriptedJudge
 
-OUTPUT = "The report is in notes.md and has four findings."
+REPORT = "The report is in notes.md and has four findings."
 ANSWERS: list[Any] = [
     {
         "answers": [
@@ -127,9 +127,9 @@ class Bench(ScriptedJudge):
         """Return the verdict for a reply. It must be serializable and take no longer than the limit."""
         reply = ChatReply(said, "end", Usage())
         with ends_soon():
-            verdict = self.verdict(lambda request: reply, "Write a report.", OUTPUT, criteria)
+            verdict = self.verdict(lambda request: reply, "Write a report.", REPORT, criteria)
         verdict.model_dump_json().encode()
-        result = RunResult(results=(TaskResult(task_index=0, status="completed", report=OUTPUT, verdict=verdict),))
+        result = RunResult(results=(TaskResult(task_index=0, status="completed", report=REPORT, verdict=verdict),))
         assert f"\ntask 1: {verdict.verdict} (" in render(result)
         return verdict
 
@@ -145,7 +145,7 @@ def test_what_a_judge_says_makes_a_verdict(bench: Bench) -> None:
     def hunt(said: str) -> None:
         verdict = bench.reply(said, "The report has findings.", "The report is in a file.")
         for criterion in verdict.criteria:
-            assert criterion.outcome != "met" or criterion.evidence.strip() in OUTPUT
+            assert criterion.outcome != "met" or criterion.evidence.strip() in REPORT
             assert criterion.code in ("met", "not_met", "cannot_tell", "evidence_not_found", "judge_unparseable")
 
     hunt()

@@ -52,7 +52,7 @@ FAILED_READ = {
     "tool": "read_file",
     "args": {"path": "incident.md"},
     "status": "error",
-    "report": "incident.md does not exist",
+    "output": "incident.md does not exist",
 }
 
 

@@ -11,7 +11,7 @@ from delegate.judging.judge.reply import UnparseableReply, parse_reply
 from delegate.models.providers.scripted import Scripted
 
 DATA = Path(__file__).parents[1] / "data"
-OUTPUT = "\n".join(("wrote out.txt", "2 passed", "1 failed", "x", "y", "done", "a"))
+REPORT = "\n".join(("wrote out.txt", "2 passed", "1 failed", "x", "y", "done", "a"))
 CRITERIA = ("The report says which file was written.", "The report says how many tests passed.")
 
 
@@ -32,7 +32,7 @@ def test_no_reply_that_was_written_for_another_judge_is_accepted() -> None:
 async def test_a_recorded_reply_leads_to_the_recorded_verdict(row: dict[str, Any], home: Path) -> None:
     client = Scripted(lambda request: row["raw"])
     async with Delegator(client=client) as delegator:
-        verdict = await delegator.judge(goal="Write out.txt.", acceptance_criteria=CRITERIA, report=OUTPUT)
+        verdict = await delegator.judge(goal="Write out.txt.", acceptance_criteria=CRITERIA, report=REPORT)
     assert (verdict.verdict, verdict.verified) == (row["expect_verdict"], row["expect_verified"])
     assert len(client.requests) == 1, "a judge that answered is never asked again"
 

@@ -37,7 +37,7 @@ def text_of(counted: dict[str, Any]) -> str:
     row = file(counted["file"])[counted["place"]]
     if "calls" in row:
         return json.dumps(row["calls"])
-    return next(row[name] for name in ("output", "reply", "text") if name in row)
+    return next(row[name] for name in ("report", "reply", "text") if name in row)
 
 
 def error(counted: dict[str, Any], tokenizer: str) -> float:

@@ -145,7 +145,7 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c() -> None:
         assert process.wait(timeout=10) == 0
 
 
-def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_page_and_overwrites_only_pages(capsys: pytest.CaptureFixture[str]) -> None:
     result = asyncio.run(recorded.run(words(recorded.child()), {"goal": "one"}, {"goal": "two"}))
     for arguments, title in (
         (["last"], "one and 1 more"),
@@ -163,7 +163,7 @@ def test_the_command_writes_a_report_and_overwrites_only_reports(capsys: pytest.
     assert (Path("notes.txt").read_text(), Path("page.html").is_symlink()) == ("mine", False)
     os.mkfifo("pipe")
     for output, problem in (
-        ("notes.txt", "isn't a report"),
+        ("notes.txt", "isn't a page of delegate"),
         (".", "is a folder"),
         ("no/a.html", "doesn't exist"),
         ("pipe", "isn't a regular file"),

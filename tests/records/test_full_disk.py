@@ -61,9 +61,9 @@ async def main(home, is_batch):
                 print("raised:", error, batch.tally.settled, len(client.requests))
         else:
             for task in tasks[:2]:
-                report = await delegator.run(task)
+                result = await delegator.run(task)
                 written.set()
-                print(delegator.render(report))
+                print(delegator.render(result))
 
 asyncio.run(main(Path(sys.argv[1]), sys.argv[2] == "batch"))
 """

@@ -23,17 +23,17 @@ _QUOTE_CHARS = 60
 # ------------------------------------------------------------------------------------------------ reading the question
 
 
-def seen_output(request: ChatRequest) -> str:
-    """Return the output as shown to the judge, without its fence."""
+def seen_report(request: ChatRequest) -> str:
+    """Return the report as shown to the judge, without its fence."""
     text = request.messages[0].text
     begin = re.search(r"^<<<report (\w+)>>>$", text, re.MULTILINE)
     assert begin, text[:300]
-    return text[begin.end() + 1 :].partition(f"\n<<<end output {begin.group(1)}>>>\n")[0]
+    return text[begin.end() + 1 :].partition(f"\n<<<end report {begin.group(1)}>>>\n")[0]
 
 
 def real_quote(request: ChatRequest) -> str:
-    """Return some words of the output, verbatim."""
-    return seen_output(request).strip()[:_QUOTE_CHARS].strip()
+    """Return some words of the report, verbatim."""
+    return seen_report(request).strip()[:_QUOTE_CHARS].strip()
 
 
 def _goal(request: ChatRequest) -> str:
@@ -105,12 +105,12 @@ def _stopped(stop: StopReason) -> Judge:
 
 
 def _joined_quote(request: ChatRequest, id: str) -> str:
-    words = seen_output(request).split()
+    words = seen_report(request).split()
     return " ".join([*words[:2], "…", *words[-2:]])
 
 
 def _reversed_words(request: ChatRequest, id: str) -> str:
-    return " ".join(reversed(("the very end", *seen_output(request).split()[:6])))
+    return " ".join(reversed(("the very end", *seen_report(request).split()[:6])))
 
 
 def _mark(request: ChatRequest, id: str) -> str:
@@ -174,7 +174,7 @@ ECHOES: dict[str, Judge] = {
     "echoes the last JSON object, letters unescaped": _last_json_unescaped,
     "echoes the last JSON object, put in shape": _last_json_in_shape,
     "echoes a JSON object out of a string": _unescaped_json,
-    "echoes the output": seen_output,
+    "echoes the report": seen_report,
 }
 
 MISQUOTES: dict[str, Judge] = {

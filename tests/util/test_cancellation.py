@@ -607,8 +607,8 @@ async def test_whenever_a_call_is_stopped_every_started_task_has_one_end(home: P
         found = records.execute("SELECT status, result IS NULL FROM tasks").fetchall()
     assert set(found) <= {("completed", 0), ("cancelled", 0)}, found
     assert len(found) == 3 * 14 or times, "a report has all its tasks"
-    assert "CancelledError" in ends if times else set(ends) == {"Report"}
-    assert set(ends) <= {"Report", "CancelledError"}
+    assert "CancelledError" in ends if times else set(ends) == {"RunResult"}
+    assert set(ends) <= {"RunResult", "CancelledError"}
 
 
 # ------------------------------------------------------------------------------------------------ the synchronous doors

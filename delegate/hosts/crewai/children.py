@@ -98,7 +98,7 @@ async def _play(
     inputs = make_inputs(job) if make_inputs else inputs
     running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, job.prompt, inputs, recorder))
     try:
-        output = await asyncio.shield(running)
+        report = await asyncio.shield(running)
     except asyncio.CancelledError:
         recorder.stopped = True
         await asyncio.wait([running])
@@ -107,7 +107,7 @@ async def _play(
         if recorder.over_limit:
             raise recorder.over_limit from None
         raise
-    return Ending(output, "truncated", CUT_OFF_MESSAGE) if recorder.finish_reason in CUT_OFF else Ending(output)
+    return Ending(report, "truncated", CUT_OFF_MESSAGE) if recorder.finish_reason in CUT_OFF else Ending(report)
 
 
 def _kickoff(agent: Agent | Crew, prompt: str, inputs: JsonObject, recorder: "_ChildRecorder") -> str:

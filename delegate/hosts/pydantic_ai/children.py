@@ -152,10 +152,10 @@ async def _play(
         raise TooManyTurns(str(error)) from None
     finally:  # agents that tools have run may have added their model calls
         recorder.record_besides(_usage(recorder.all_used, recorder.all_used.requests))
-    output = as_report(result.output)
+    report = as_report(result.output)
     if (code := _FAILURES.get(result.response.finish_reason or "")) is not None:
-        return Ending(output, code, f"the model's last message has the finish reason {result.response.finish_reason}")
-    return Ending(output)
+        return Ending(report, code, f"the model's last message has the finish reason {result.response.finish_reason}")
+    return Ending(report)
 
 
 _FAILURES: Mapping[str, ChildCode] = {"length": "truncated", "content_filter": "refused", "error": "unexpected_stop"}

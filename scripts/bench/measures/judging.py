@@ -29,14 +29,14 @@ from scripts.bench.arena import Arena, Row
 CHECKED_LIMIT = 0.3
 LIMIT = 0.5
 ROUNDS, REPEAT = 7, 200
-OUTPUT_CHARS = 20_000
+REPORT_CHARS = 20_000
 
 _LINE = "Service {n:03d}: the retry cap of {n} was reached, and the log says so where it bites. "
 _HEAD = "Sources: `limits.toml` and `retries.log`. I wrote nothing.\n\n"
-OUTPUT = (_HEAD + "".join(_LINE.format(n=n) for n in range(300)))[:OUTPUT_CHARS]
+REPORT = (_HEAD + "".join(_LINE.format(n=n) for n in range(300)))[:REPORT_CHARS]
 CRITERIA = tuple(f"report: The report names the retry cap of service {n:03d}." for n in (3, 60, 120, 180, 230))
 QUOTES = tuple(_LINE.format(n=n).strip() for n in (3, 60, 120, 180, 230))
-"""Quotes from the beginning to the end of the output."""
+"""Quotes from the beginning to the end of the report."""
 _ANSWERS = [
     {"id": f"c{n}", "source": "report", "evidence": quote, "reason": "The report says so.", "verdict": "met"}
     for n, quote in enumerate(QUOTES, start=1)
@@ -48,7 +48,7 @@ def checked(rounds: int, repeat: int) -> float:
     """Return the milliseconds of CPU time per judge's reply that is checked: the median of the rounds."""
     task = Task(goal="Report the retry caps.", acceptance_criteria=CRITERIA)
     reading = TaskReading(declared_readings(task))
-    submission = Submission(task, ChildRun(status="completed", report=OUTPUT), None, "person", None)
+    submission = Submission(task, ChildRun(status="completed", report=REPORT), None, "person", None)
     reply = JudgeReply(ChatReply(REPLY, "end", Usage()))
     figures: list[float] = []
     for _ in range(rounds):
@@ -80,7 +80,7 @@ async def whole(rounds: int, repeat: int) -> float:
 async def _judge(delegator: Delegator, repeat: int) -> None:
     for n in range(repeat):
         verdict = await delegator.judge(
-            goal=f"Report the retry caps, run {n}.", acceptance_criteria=CRITERIA, report=OUTPUT
+            goal=f"Report the retry caps, run {n}.", acceptance_criteria=CRITERIA, report=REPORT
         )
         assert (verdict.verdict, verdict.verified) == ("PASS", True), verdict.reasoning
 
@@ -90,7 +90,7 @@ def _answer(request: ChatRequest) -> str:
 
 
 def measure(arena: Arena) -> list[Row]:
-    rounds, what = 1 if arena.quick else ROUNDS, f"{len(CRITERIA)} criteria on {OUTPUT_CHARS // 1000} kB, ms"
+    rounds, what = 1 if arena.quick else ROUNDS, f"{len(CRITERIA)} criteria on {REPORT_CHARS // 1000} kB, ms"
     return [
         Row(f"CPU of gate, parsing and quotes, {what}", checked(rounds, REPEAT), CHECKED_LIMIT, "of a judge's reply"),
         Row(f"CPU of a verdict, {what}", asyncio.run(whole(rounds, REPEAT)), LIMIT, "everything but the model call"),

@@ -75,7 +75,7 @@ def test_a_file_that_is_no_detector_is_refused(text: str) -> None:
         Detector.parse(text)
 
 
-OUTPUT = "I sent the letter.\nIt is done."
+REPORT = "I sent the letter.\nIt is done."
 FAILED: list[dict[str, Any]] = [{"tool": "send", "args": {}, "status": "error", "output": "refused"}]
 SENT: list[dict[str, Any]] = [{"tool": "send", "args": {}, "status": "ok", "output": "sent"}]
 
@@ -91,7 +91,7 @@ async def judged(receipts: Any, *answers: tuple[str, str], **settings: Any) -> t
         verdict = await delegator.judge(
             goal="g",
             acceptance_criteria=["the report says that the letter was sent"],
-            report=OUTPUT,
+            report=REPORT,
             receipts=receipts,
         )
     return verdict, len(client.requests)

@@ -10,12 +10,12 @@ from delegate.judging.calibration.layers import Ablation, ablation
 from delegate.types import RulingWord
 from tests.support.words import verdicts, words
 
-OUTPUT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
+REPORT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
 SAID, CHECKED = "report: the report says that two passed", {"kind": "regex", "pattern": "passed"}
 MET, NOT, INVENTED = ("met", "2 passed"), ("not_met", "2 passed"), ("met", "200 passed in all")
 
 
-async def judged(*criteria: Any, answer: tuple[str, str] = MET, report: str = OUTPUT, gate: bool = True) -> Verdict:
+async def judged(*criteria: Any, answer: tuple[str, str] = MET, report: str = REPORT, gate: bool = True) -> Verdict:
     client = words([], lambda request: verdicts(c1=answer))
     async with Delegator(client=client, gate=gate) as delegator:
         return await delegator.judge(goal="g", acceptance_criteria=criteria or (SAID,), report=report)
@@ -73,7 +73,7 @@ async def test_rulings_tell_which_stops_were_wrong() -> None:
 
 async def test_a_judge_that_could_not_be_asked_stopped_nothing() -> None:
     async with Delegator(judge_model="no-such-model") as delegator:
-        verdict = await delegator.judge(goal="g", acceptance_criteria=[SAID], report=OUTPUT)
+        verdict = await delegator.judge(goal="g", acceptance_criteria=[SAID], report=REPORT)
     found: Ablation = ablation([("t", verdict)], {})
     assert (found.verdicts, found.passed, found.not_looked_at) == (1, 0, 1)
     assert counts(verdict) == {}

@@ -15,7 +15,7 @@ from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import asked_ids, verdicts
 
-OUTPUT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
+REPORT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
 MET, NOT, UNSURE = ("met", "2 passed"), ("not_met", "2 passed"), ("cannot_tell", "")
 LIMIT = 0.05
 CHEAPEST, OTHER = "gemini-2.5-flash-lite", "gpt-6-luna"
@@ -70,7 +70,7 @@ async def judged(client: Scripted, *rulings: str, criteria: Any = None, **settin
         return await delegator.judge(
             goal="run the suite",
             acceptance_criteria=criteria or ["report: the report says that two passed"],
-            report=OUTPUT,
+            report=REPORT,
             worker_model=worker,
         )
 
@@ -227,11 +227,11 @@ async def test_a_new_ruling_counts_at_once_and_moves_no_other_judge() -> None:
     client = everybody(MET)
     async with Delegator(client=client, max_false_pass=LIMIT) as delegator:
         task: dict[str, Any] = {"goal": "g", "acceptance_criteria": ["report: the report says that two passed"]}
-        before = await delegator.judge(**task, report=OUTPUT)
+        before = await delegator.judge(**task, report=REPORT)
         await delegator.records.import_rulings(lines("gpt-6-sol", 5, 5), by="me")
-        same = await delegator.judge(**task, report=OUTPUT)
+        same = await delegator.judge(**task, report=REPORT)
         await delegator.records.import_rulings(lines(CHEAPEST, 100), by="me")
-        after = await delegator.judge(**task, report=OUTPUT)
+        after = await delegator.judge(**task, report=REPORT)
     assert [one.code for one in (before, same, after)] == ["not_confident", "not_confident", "met"]
     assert before.judge
     assert same.judge

@@ -13,7 +13,7 @@ from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatReply, ChatRequest
 from tests.support.words import Answer, asked_ids, verdicts
 
-OUTPUT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
+REPORT = "I ran the suite:\n2 passed\n4 seconds\nThat is all."
 USAGE = Usage(model_calls=1, input_tokens=1_000, output_tokens=100)
 MET: Answer = ("met", "2 passed")
 NOT: Answer = ("not_met", "2 passed")
@@ -44,7 +44,7 @@ async def judged(client: Scripted, *criteria: Any, worker: str | None = None, **
         return await delegator.judge(
             goal="run the suite",
             acceptance_criteria=criteria or ("report: the report says that two passed",),
-            report=OUTPUT,
+            report=REPORT,
             worker_model=worker,
         )
 
@@ -67,7 +67,7 @@ async def test_it_is_disabled_by_default() -> None:
     client = judges({"c1": UNSURE}, {"c1": MET})
     async with Delegator(client=client) as delegator:
         verdict = await delegator.judge(
-            goal="x", acceptance_criteria=["report: the report says that two passed"], report=OUTPUT
+            goal="x", acceptance_criteria=["report: the report says that two passed"], report=REPORT
         )
     assert (verdict.code, len(client.requests), record_of(verdict).escalated) == ("cannot_tell", 1, False)
 
@@ -85,7 +85,7 @@ async def test_another_family_is_asked_about_undecided_or_unproven_criteria(firs
     assert (verdict.verdict, verdict.verified) == ("PASS", True)
     assert one.family != other.family
     assert [asked_ids(request) for request in client.requests] == [["c1", "c2", "c3"], ["c2"]]
-    assert all(OUTPUT in request.messages[0].text for request in client.requests), "on the same evidence"
+    assert all(REPORT in request.messages[0].text for request in client.requests), "on the same evidence"
     assert [result.id for result in verdict.criteria] == ["c1", "c2", "c3"]
     assert verdict.criteria[1].evidence == "4 seconds"
 

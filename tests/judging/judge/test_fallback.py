@@ -20,7 +20,7 @@ from tests.support.repeats import repeat_quickly
 from tests.support.words import is_judge, met_by, verdicts, words
 from tests.types.test_events import misfits
 
-OUTPUT = "I ran the suite:\n2 passed"
+REPORT = "I ran the suite:\n2 passed"
 GOOD = met_by("2 passed")
 USAGE = Usage(model_calls=1, input_tokens=1_000, output_tokens=100)
 RUBRIC = {
@@ -52,7 +52,7 @@ async def judged(client: Scripted | None, *criteria: Any, worker: str | None = N
     async with Delegator(client=client, **settings) as delegator:
         repeat_quickly(delegator)
         return await delegator.judge(
-            goal="run the suite", acceptance_criteria=criteria or (TWO_PASSED,), report=OUTPUT, worker_model=worker
+            goal="run the suite", acceptance_criteria=criteria or (TWO_PASSED,), report=REPORT, worker_model=worker
         )
 
 
@@ -222,7 +222,7 @@ async def test_the_judges_cost_is_part_of_the_tasks() -> None:
         return good()
 
     asked: list[str] = []
-    async with Delegator(client=words([OUTPUT], judge)) as delegator:
+    async with Delegator(client=words([REPORT], judge)) as delegator:
         result = await delegator.run(Task(goal="run the suite", acceptance_criteria=[TWO_PASSED]))
     verdict = result.results[0].verdict
     assert verdict
