@@ -1,6 +1,6 @@
 """Write the generated files of schemas/ from delegate/types/ and delegate/types/events.py (`make schemas`).
 
-They describe the JSON that `Task`, `RunResult` and `Verdict` accept, and that of events. Everything that delegate writes
+They describe the JSON that `Task`, `RunResult` and `Verdict` accept, and that of events. All that delegate writes
 matches them.
 """
 
