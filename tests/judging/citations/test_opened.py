@@ -575,7 +575,7 @@ async def test_a_report_may_repeat_a_date_of_its_task() -> None:
         verdict = await delegator.judge(
             goal="How many tonnes did the mill have made by March 9, 2021?",
             acceptance_criteria=[{"kind": "citations"}],
-            output=f"By March 9, 2021, it had made 84,600 tonnes ({MILL}).",
+            report=f"By March 9, 2021, it had made 84,600 tonnes ({MILL}).",
             receipts=[fetched("The mill made 84,600 tonnes by 3 May 2019.")],
         )
     assert verdict.verdict == "PASS"
