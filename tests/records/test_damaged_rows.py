@@ -108,7 +108,7 @@ def test_the_commands_show_the_others_and_exit_with_1(home: Path, handles: tuple
     }
     assert listed.returncode == 1
     assert "damaged" in delegate("show", handles[1]).stdout
-    for command in (["show", handles[0]], ["report", handles[0]], ["export", "--format", "atif", handles[0]]):
+    for command in (["show", handles[0]], ["page", handles[0]], ["export", "--format", "atif", handles[0]]):
         assert delegate(*command).returncode == 0, command
 
 

@@ -152,11 +152,11 @@ from delegate.models.providers.scripted import Scripted
 async def main():
     async with Delegator(client=Scripted(lambda request: "never asked")) as delegator:
         schema = {"kind": "json_schema", "schema": {"required": ["a"]}}
-        verdict = await delegator.judge(goal="g", acceptance_criteria=[schema], output='{"a": 1}')
+        verdict = await delegator.judge(goal="g", acceptance_criteria=[schema], report='{"a": 1}')
         print(verdict.verdict)
         try:
             predicate = {"kind": "json_predicate", "expr": "a === 1"}
-            await delegator.judge(goal="g", acceptance_criteria=[predicate], output="{}")
+            await delegator.judge(goal="g", acceptance_criteria=[predicate], report="{}")
         except CallError as error:
             print(error.code, error.field, error)
 
