@@ -45,7 +45,7 @@ _NAME_BESIDE = re.compile(
 def assigned_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where the secrets are that stand next to a name that says so."""
     for separator, pattern in _SEPARATORS.items():
-        if separator not in text:
+        if separator not in text or (separator == "," and "(" not in text):  # which `_ARGUMENT_BACKWARD` needs
             continue
         end = 0
         for match in pattern.finditer(text):

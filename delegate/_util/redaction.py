@@ -214,9 +214,10 @@ class Redactor:
     def model(self, model: M, *, apart: Mapping[str, Any] | None = None) -> M:
         """The same for every string in a model. Returns `model` itself if it contains no secret.
 
-        `apart` names fields that hold no text from outside, in the form of pydantic's `exclude`. They aren't searched.
+        `apart` names fields that hold no text from outside, in the form of pydantic's `exclude`. They aren't searched,
+        and neither are defaults.
         """
-        searched = model.model_dump_json(exclude=dict(apart) if apart else None)
+        searched = model.model_dump_json(exclude=dict(apart) if apart else None, exclude_defaults=True)
         if self.json(searched) is searched:
             return model
         return type(model).model_validate_json(self.json(model.model_dump_json()))

@@ -169,6 +169,13 @@ _LOOK_SECONDS = 0.1
 """Between two looks for an answer."""
 _FAILURES = (sqlite3.Error, OSError, ValueError)
 """What the store raises for what it can't write."""
+_OWN: dict[str, Any] = {
+    "verdict": {
+        **dict.fromkeys(("rubric_version", "judge_version", "reading_version"), True),
+        **candidate_lists.OF_VERDICT,
+    }
+}
+"""What a result has that is no text from outside: digests, and what comes from the catalog and the settings."""
 
 TaskState = Literal["running", "ended", "outcome_unknown", "damaged"]
 """`damaged`: something that is stored of it can't be read."""
@@ -568,17 +575,13 @@ class Records:
 
 
 def _texts(run: ChildRun, result: TaskResult) -> tuple[TaskResult, str, str]:
-    """The redacted result, and the run and the result as redacted JSON, without the candidate judges, which come from
-    the catalog and the settings.
-    """
+    """The redacted result, and the run and the result as redacted JSON, without the candidate judges."""
     # Receipts may have megabytes each, and are converted one by one, since that holds the interpreter.
     receipts = ",".join(receipt.model_dump_json() for receipt in run.receipts)
     run_text = f'{run.model_dump_json(exclude={"receipts"})[:-1]},"receipts":[{receipts}]}}'
-    unredacted = result.model_dump_json(exclude=candidate_lists.OF_RESULT)
-    text = redactor.json(unredacted)
-    if text is unredacted:
-        return result, run_text, text
-    return redactor.model(result), redactor.json(run_text), text
+    redacted = redactor.model(result, apart=_OWN)
+    text = redacted.model_dump_json(exclude=candidate_lists.OF_RESULT)
+    return redacted, run_text if redacted is result else redactor.json(run_text), text
 
 
 # ------------------------------------------------------------------------------------------------------------ reading

@@ -33,6 +33,7 @@ _MANY = 100
 _KEPT_CHARS = 100_000
 """How much of both together."""
 _LONGEST_SECRET = 25_000
+_DIGESTS = {"args_sha256": True, "output_sha256": True}
 
 Journal = Callable[[Callable[..., TaskEvent], str], None]
 """Receives events: their class, and their fields as JSON text without secrets."""
@@ -141,14 +142,12 @@ class Recorder:
             seconds=round(seconds, 6),
             sandbox=answer.sandbox,
         )
-        unredacted = receipt.model_dump_json()
-        record = redactor.json(unredacted)
-        receipt = receipt if record is unredacted else Receipt.model_validate_json(record)
+        receipt = redactor.model(receipt, apart=_DIGESTS)
         self._receipts[n] = (
             receipt.with_whole_output(whole) if RECEIPT_CHARS < len(whole) <= WHOLE_CHARS >= len(text) else receipt
         )
         if self._journal is not None:
-            self._journal(ChildTool, record)
+            self._journal(ChildTool, receipt.model_dump_json())
 
     def finish(
         self,
