@@ -27,8 +27,7 @@ from delegate.types.errors import BudgetExceeded, CallError
 
 if TYPE_CHECKING:
     from delegate.budget.shared import SharedAmounts
-    from delegate.policy.approvals import OnApproval
-    from delegate.policy.questions import OnQuestion
+    from delegate.policy.approvals import OnApproval, OnQuestion
 
 KEPT_RUNS = 10_000
 """The number of host runs that are remembered. The least recently used one is dropped first."""
@@ -276,23 +275,13 @@ class RunRegistry:
         run.resume(number=number, spent=spent)
         return run
 
-    def continued(
-        self,
-        run: Run,
-        parent: Parent | None,
-        *,
-        author: Author,
-        on_approval: "OnApproval | None",
-        on_question: "OnQuestion | None" = None,
-        start: Mapping[str, Any],
-    ) -> RunContext:
+    def continued(self, run: Run, context: RunContext, author: Author, start: Mapping[str, Any]) -> RunContext:
         """The context of a task that goes on here, on the run's own ledger: one that another process started, or one
         that continues another.
 
-        `start` has the tier of that task's caller and the tools that this one had. Raises CallError inside another run.
+        `context` is that of the call, and `start` has the tier of that task's caller and the tools that this one had.
+        Raises CallError inside another run.
         """
-        parent = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
-        context = self.context(parent, author=author, on_approval=on_approval, on_question=on_question)
         if _current.get() is not None and context.run is not run:
             raise CallError("other_run", "this handle belongs to another run", field="handle")
         if author == "model":

@@ -100,12 +100,8 @@ def _not_waiting(reason: WaitReason | None = None) -> AbstractContextManager[obj
     return nullcontext()
 
 
-async def _no_messages() -> Sequence[str]:
+async def _nothing() -> Sequence[str]:
     return ()
-
-
-async def _no_flush() -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +138,11 @@ class Job:
     """The messages of the parent that the child has read before."""
     continues: bool = False
     """Whether the child goes on with a task that had ended, since its parent said more."""
-    messages: Callable[[], Awaitable[Sequence[str]]] = _no_messages
+    messages: Callable[[], Awaitable[Sequence[str]]] = _nothing
     """Takes the messages that the parent has sent since the last call, to be read before the child's next turn."""
     ask_parent: Tool | None = None
     """By which the built-in child asks its parent; None if nobody could answer."""
-    flush: Callable[[], Awaitable[None]] = _no_flush
+    flush: Callable[[], Awaitable[object]] = _nothing
     """Commits what is recorded so far. To be called before calls that may change something, so that after a crash it
     is known that they may have been made."""
     notes: ProjectNotes | None = None

@@ -18,16 +18,13 @@ from delegate.engine.consumers import Consumer, as_consumer, settle
 from delegate.engine.error_mapping import refusal
 from delegate.records.history import Records, TaskSummary
 from delegate.records.mailbox import sendable
-from delegate.types import Parent, ParentQuestion, RunResult, Task, TaskResult
+from delegate.types import Author, Parent, ParentQuestion, RunResult, SentMessage, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import Event, EventSink
 
 if TYPE_CHECKING:
     from delegate.engine.task_run import TaskRun
-    from delegate.policy.approvals import OnApproval
-    from delegate.policy.questions import OnQuestion
-    from delegate.sandbox.commands.commands import Author
-    from delegate.types import SentMessage
+    from delegate.policy.approvals import OnApproval, OnQuestion
 
 KEPT_EVENTS = 1_000
 """How many of the latest events of a call are kept for those who ask for them later."""
@@ -290,11 +287,11 @@ class Background:
         *,
         acceptance_criteria: Sequence[Any] | None = None,
         parent: Parent | None = None,
-        author: "Author" = "person",
+        author: Author = "person",
         on_approval: "OnApproval | None" = None,
         on_question: "OnQuestion | None" = None,
         asks: bool = False,
-    ) -> "SentMessage":
+    ) -> SentMessage:
         """Send a child an instruction, which it reads before its next turn. Returns once it is stored.
 
         The child may run in another process. Its work is still judged by the task's criteria, and a message is no

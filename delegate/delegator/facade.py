@@ -25,7 +25,6 @@ from delegate.policy.settings import Settings, SettingsOptions, load_settings, o
 from delegate.records.history import Records, TaskSummary
 from delegate.records.mailbox import continued_from
 from delegate.types import Author, JsonObject, Parent, Receipt, RunResult, RunStatus, Task, Verdict
-from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError, ConfigError
 from delegate.types.events import EventSink
 from delegate.types.ports import ChatClient, Tool, ToolOutput
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from delegate.engine.admission import Admission
     from delegate.engine.task_run import TaskRun
     from delegate.judging.calibration.limits import JudgeLimits
-    from delegate.policy.approvals import OnApproval
-    from delegate.policy.questions import OnQuestion
+    from delegate.policy.approvals import OnApproval, OnQuestion
 
 T = TypeVar("T")
 
@@ -66,7 +64,7 @@ class Delegator:
         on_approval: An async function that asks a person whether a child may make a call, where the settings `policy`
             or `commands` say so, unless a single call has its own. Without one, such calls are refused.
         on_question: An async function that answers what children ask their parent, unless a single call has its own.
-            Without one, only children of calls in the background can ask. See `delegate.policy.questions`.
+            Without one, only children of calls in the background can ask. See `delegate.policy.approvals`.
         **options: Single settings, such as `model="…"` or `commands="allow"`, which override all other sources and
             `settings`.
 
@@ -352,9 +350,9 @@ class Delegator:
                     raise CallError("cannot_message", f"{handle} was continued before", field="handle", hint=hint)
             # Nobody else than a model has read what its checks run.
             author = written_by if message is None or (criteria is None and written_by == "model") else author
-            context = self._runs.continued(
-                run, parent, author=author, on_approval=on_approval, on_question=on_question, start=start or {}
-            )
+            caller = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
+            context = self._runs.context(caller, author=author, on_approval=on_approval, on_question=on_question)
+            context = self._runs.continued(run, context, author, start or {})
             options = CallOptions(author, context, resumed.index, cancellation=cancellation, resumed=resumed)
             return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
         except CallError as error:
@@ -366,7 +364,7 @@ class Delegator:
         """
         from delegate.engine.resume import spent  # loaded only where it is needed
 
-        code: CallErrorCode = "cannot_resume" if is_lost else "cannot_message"
+        code = "cannot_resume" if is_lost else "cannot_message"
         if (record := await self._records.read(handle)) is None:
             hint = "`delegate runs` lists them"
             raise CallError("unknown_handle", "there is no such record", field="handle", hint=hint)

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.judging.calibration.detector import Detector
     from delegate.judging.calibration.limits import JudgeLimits
-    from delegate.policy.approvals import OnApproval
-    from delegate.policy.questions import OnQuestion
+    from delegate.policy.approvals import OnApproval, OnQuestion
 
 _log = logger(__name__)
 

@@ -83,6 +83,9 @@ class Executor:
                     for group in groups:  # before the first may reserve all that is left
                         group.ledger.join(len(group.runs))
                     running = [group_tasks.create_task(group.run()) for group in groups]
+                    by_name = dict(zip(names_of(tasks), running, strict=True))
+                    for run in runs if options.resumed is None else ():
+                        run.needs = {name: by_name[name] for name in run.task.needs}
                     for task, group in zip(running, groups, strict=True):
                         task.add_done_callback(lambda _, group=group: group.ledger.join(-len(group.runs)))
                 results = tuple(task.result() for task in running)
@@ -142,10 +145,7 @@ class Executor:
         )
         each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
         groups = [TaskAttempts(call, n, *of_task, options) for n, of_task in each]
-        outcomes = dict(zip(names_of(tasks), (group.outcome for group in groups), strict=True))
-        for run in (run for group in groups for run in group.runs):
-            run.needs = {} if resumed else {name: outcomes[name] for name in run.task.needs}
-            call.unfinished.add(run.handle)
+        call.unfinished.update(run.handle for group in groups for run in group.runs)
         return call, groups
 
     async def _record(self, runs: Sequence[TaskRun], call: CallScope, options: CallOptions) -> None:
@@ -191,19 +191,11 @@ class TaskAttempts:
         for run in self.runs if several else ():
             run.attempts = self.runs
         self.chosen = self.runs[0]
-        self.outcome: asyncio.Future[TaskResult] = asyncio.get_running_loop().create_future()
-        """The task's result, for tasks that need it."""
 
     async def run(self) -> TaskResult:
         """Run all attempts, and return the result of the best one."""
-        try:
-            result = await (self._run_all() if self.chosen.attempts else self.chosen.run())
-            self.outcome.set_result(result)
-            return result
-        finally:
-            self.outcome.cancel()  # unless it is there
-
-    async def _run_all(self) -> TaskResult:
+        if len(self.runs) == 1:
+            return await self.chosen.run()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(run.run()) for run in self.runs]
         results = [task.result() for task in running]

@@ -24,7 +24,7 @@ from delegate.types.events import QuestionAnswered, QuestionAsked, QuestionOutco
 from delegate.types.ports import Tool
 
 if TYPE_CHECKING:
-    from delegate.policy.questions import OnQuestion
+    from delegate.policy.approvals import OnQuestion
 
 MAX_QUESTIONS = 3
 MAX_CHARS = 2_000

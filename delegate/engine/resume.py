@@ -6,7 +6,7 @@ reasoning, isn't on record. So the child gets its record as text, together with 
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile, pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from delegate.child.goal_tools import GOAL_TOOLS
 from delegate.child.job import ASK, Heard
 from delegate.records.history import Ending, task_of
 from delegate.records.mailbox import continuation_of
+from delegate.records.recorder import ends
 from delegate.types import Claim, JsonObject, Receipt, Task, TaskResult, Usage
 from delegate.types.base import Value
 from delegate.types.errors import CallError
@@ -185,18 +186,17 @@ def continued(
     )
 
 
-def spent(endings: Iterable[Ending]) -> Amounts:
+def spent(endings: Collection[Ending]) -> Amounts:
     """What tasks have used up of the limits of their run."""
-    cost = tokens = calls = 0.0
-    for ending in endings:
-        if ending.result is None:
-            cost, tokens, calls = cost + ending.spent_usd, tokens + ending.tokens, calls + ending.model_calls
-            continue
-        totals = costs.of_result(TaskResult.model_validate_json(ending.result))
-        usage = totals.child_usage + totals.judge_usage
-        cost, tokens = cost + totals.cost_known_usd, tokens + usage.total_tokens
-        calls += usage.model_calls
-    return {"cost_usd": cost, "tokens": tokens, "model_calls": calls}
+    lost = [one for one in endings if one.result is None]
+    results = (TaskResult.model_validate_json(one.result) for one in endings if one.result is not None)
+    totals = costs.combined(list(map(costs.of_result, results)), 0)
+    usage = totals.child_usage + totals.judge_usage
+    return {
+        "cost_usd": totals.cost_known_usd + sum(one.spent_usd for one in lost),
+        "tokens": usage.total_tokens + sum(one.tokens for one in lost),
+        "model_calls": usage.model_calls + sum(one.model_calls for one in lost),
+    }
 
 
 def _not_continued(handle: str, why: str) -> CallError:
@@ -235,11 +235,11 @@ def _events_of(records: Sequence[JsonObject], *, is_lost: bool) -> Iterator[Json
             elif kind == "child.tool":
                 number = max(number, event["n"])
                 # Models know some tools by other names.
-                same_args = [call for call in open_calls if (call["args"] or {}) == event["args"]]
-                same_tool = [call for call in open_calls if call["tool"] == event["tool"]]
-                both = [call for call in same_args if call in same_tool]
-                for ended in (*both, *same_tool, *same_args)[:1]:
-                    open_calls.remove(ended)
+                alike = [
+                    2 * (one["tool"] == event["tool"]) + ((one["args"] or {}) == event["args"]) for one in open_calls
+                ]
+                if any(alike):
+                    del open_calls[alike.index(max(alike))]
             yield event
 
 
@@ -293,9 +293,4 @@ def _call_line(call: Mapping[str, Any]) -> str:
 
 
 def _cut(text: str, most: int = _PART_CHARS) -> str:
-    text = clean(text).text
-    return (
-        text
-        if len(text) <= most
-        else f"{text[: most - 500]}\n[… {len(text) - most + 100:,} characters …]\n{text[-400:]}"
-    )
+    return ends(clean(text).text, most, kept=most)

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.child.scratch import Scratch
     from delegate.engine.resume import Resumed
-    from delegate.policy.approvals import OnApproval
-    from delegate.policy.questions import OnQuestion
+    from delegate.policy.approvals import OnApproval, OnQuestion
 
 
 RunnerAttribute = Literal[

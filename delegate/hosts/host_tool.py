@@ -23,8 +23,7 @@ from delegate.types.errors import CallError, ConfigError, ToolDenied
 from delegate.types.events import EventSink
 
 if TYPE_CHECKING:
-    from delegate.policy.approvals import OnApproval
-    from delegate.policy.questions import OnQuestion
+    from delegate.policy.approvals import OnApproval, OnQuestion
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

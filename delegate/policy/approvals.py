@@ -1,4 +1,4 @@
-"""What a person is asked before a child does something, and what counts as a yes.
+"""What a person is asked before a child does something, and what counts as a yes; and what a child wants to know.
 
 An approval is bound to the digest of exactly one call: its tool, its arguments, its workspace, and the files in it that
 the call runs, with their content. Everything but a clear yes is a no: silence, an error, an answer about another call,
@@ -19,6 +19,7 @@ from delegate._util.fencing import clean, one_line
 from delegate.policy import commands, paths
 from delegate.policy.decide import Action, PolicyCode, command_line, strings
 from delegate.policy.scripts import named_by
+from delegate.types import ParentQuestion
 
 SHOWN_CHARS = 4_000
 """How much of a command or of arguments a person is shown: half of it from the end."""
@@ -94,6 +95,9 @@ class ApprovalAnswer:
 OnApproval = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool | None]]
 """Asks a person about a call. The child waits meanwhile, and none of that time is its own. None means that it wasn't
 possible to ask."""
+OnQuestion = Callable[[ParentQuestion], Awaitable[str | None]]
+"""Answers a question. The child waits meanwhile, and none of that time is its own. None means that there is no answer:
+the child decides itself, or, in a call in the background, anyone with its handle may answer."""
 
 
 def digest_of(tool: str, arguments: Mapping[str, Any], workspace: str, files: Mapping[str, str] | None = None) -> str:
@@ -165,6 +169,14 @@ def shown(text: str, limit: int = SHOWN_CHARS) -> str:
     half = limit // 2
     left_out = f"\n[… {len(text) - 2 * half:,} of {len(text):,} characters left out …]\n"
     return f"{_escaped(text[:half])}{left_out}{_escaped(text[-half:])}"
+
+
+def describe(question: ParentQuestion) -> str:
+    """A question as text for a person. No line that a child wrote can be mistaken for another one."""
+    lines = [f"Task {question.task_index + 1} ({one_line(question.goal, 100)}) asks:"]
+    lines += [f"  | {line}" for line in shown(question.text).split("\n")]
+    lines += [f"  {n}. {one_line(option, 300)}" for n, option in enumerate(question.options, 1)]
+    return "\n".join(lines)
 
 
 def notes(text: str, noun: str) -> list[str]:

@@ -416,12 +416,11 @@ class Records:
 
     def _note_sent(self) -> None:
         """Let children look for messages. Raises DelegateError: what isn't noted isn't read soon."""
-        try:
-            with open(self._sent, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write(b".")
-        except OSError as error:
-            message = f"the message may not be read: {self._sent} can't be written: {error.strerror}"
-            raise DelegateError(message) from error
+        with (
+            explained(f"the message may not be read: {self._sent} can't be written", self._path),
+            open(self._sent, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file,
+        ):
+            file.write(b".")
 
     async def author(self, handle: str) -> str | None:
         """Who wrote a task whose child takes messages, a `person` or a `model`; None if it takes none."""
@@ -451,7 +450,6 @@ class Records:
 
     async def take_answer(self, handle: str, n: int) -> str | None:
         """The answer to a child's `n`-th question. If there is none, there will be none: a message is only that."""
-        self._looked.pop(handle, None)
         try:
             await self._store.write((mailbox.CLOSE_QUESTION, (handle, n)))
             if answer := await self._value(mailbox.SELECT_ANSWER, handle, n):

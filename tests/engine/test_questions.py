@@ -12,7 +12,7 @@ import pytest
 from delegate import Delegator, Parent, RunResult, Task
 from delegate.engine.questions import MAX_CHARS, MAX_OPTIONS, MAX_QUESTIONS
 from delegate.models.providers.scripted import Scripted
-from delegate.policy.questions import describe
+from delegate.policy.approvals import describe
 from delegate.types import JsonObject, ParentQuestion
 from delegate.types.errors import CallError
 from delegate.types.events import Event, as_json

@@ -11,8 +11,7 @@ from typing import TextIO
 
 from delegate.cli.screen import progress
 from delegate.cli.screen.output import user
-from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
-from delegate.policy.questions import describe
+from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, describe
 from delegate.types import ParentQuestion
 
 QUESTION = "Allow it? y: yes, this once; a: yes, and the same call again in this task; else no [N] "

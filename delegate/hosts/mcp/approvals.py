@@ -19,8 +19,7 @@ from typing import Any, cast
 import anyio
 
 from delegate._util.cancellation import Cancellation
-from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval
-from delegate.policy.questions import OnQuestion, describe
+from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest, OnApproval, OnQuestion, describe
 from delegate.types import JsonObject, ParentQuestion
 
 Elicit = Callable[[str, JsonObject], Awaitable[Any]]

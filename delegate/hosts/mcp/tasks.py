@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from delegate.delegator.background import Delegation
 from delegate.hosts.mcp.approvals import ANSWER_FORM, answer_in
-from delegate.policy.questions import describe
+from delegate.policy.approvals import describe
 from delegate.types import JsonObject, ParentQuestion
 
 _POLL_MS = 2_000
