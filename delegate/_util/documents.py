@@ -1,11 +1,14 @@
-"""Parses JSON, YAML and TOML that others may have written, within bounds on depth and size.
+"""Parses JSON, YAML and TOML that others may have written, within bounds on depth and size; replaces files.
 
 A kilobyte of YAML can stand for more values than fit into memory: its aliases name parts that contain aliases.
 """
 
 import json
+import os
+import secrets
 import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, cast
 
 Format = Literal["json", "yaml", "toml"]
@@ -32,3 +35,20 @@ def loads(text: str, format: Format) -> object:
             within = cast("Iterable[object]", value.values() if isinstance(value, dict) else value)
             ahead += ((part, depth + 1) for part in within)
     return document
+
+
+def replace_text(path: Path, text: str, mode: int | None = None) -> None:
+    """Replace a file, or a link in its place, in one step, so that nobody reads half of it. Raises OSError.
+
+    `mode` is that of the new file; None for the usual one.
+    """
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(new, flags, 0o666 if mode is None else mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        if mode is not None:
+            new.chmod(mode)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -137,7 +137,7 @@ class RunContext:
     on_approval: "OnApproval | None" = None
     """Asks a person about what its children want to do; None for whom the operator has named."""
     on_question: "OnQuestion | None" = None
-    """Answers what its children ask; None for whom the operator has named."""
+    """Answers what its children ask; None if nobody does."""
     delegated: list[Totals] = field(default_factory=list[Totals])
     """The totals of each task that it delegated."""
 
@@ -191,9 +191,11 @@ def note_served_tier(tier: Tier) -> None:
 class RunRegistry:
     """Determines the run and the caller of each call."""
 
-    def __init__(self, settings: Settings, catalog: Catalog) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, on_question: "OnQuestion | None" = None) -> None:
         self._settings = settings
         self._catalog = catalog
+        self.on_question = on_question
+        """Answers what is asked in calls that have none of their own."""
         self._host_runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._recent_runs: OrderedDict[str, Run] = OrderedDict()
         self._by_id: WeakValueDictionary[str, Run] = WeakValueDictionary()
@@ -249,7 +251,7 @@ class RunRegistry:
             # A child's own children get fresh folders: the host's project is for the parent's children.
             workspace=None if caller.permit else parent.workspace,
             on_approval=on_approval or caller.on_approval,
-            on_question=on_question,
+            on_question=on_question or self.on_question,
         )
 
     def batch(self, *, concurrency: int, id: str | None = None, max_cost_usd: float | None = None) -> RunContext:
@@ -263,7 +265,7 @@ class RunRegistry:
         costs = [cost for cost in (max_cost_usd, self._settings.max_cost_usd) if cost is not None]
         settings = self._settings.model_copy(update={"max_cost_usd": min(costs, default=None)})
         run = Run(settings, id=id, concurrent=concurrency)
-        return RunContext(run, run.ledger, tier=settings.parent_tier)
+        return RunContext(run, run.ledger, tier=settings.parent_tier, on_question=self.on_question)
 
     def known(self, run_id: str) -> Run | None:
         """The run with this ID, if it had a call in this process."""

@@ -219,8 +219,6 @@ class Background:
     _runs: RunRegistry
     _records: Records
     _result_chars: int
-    _on_question: "OnQuestion | None"
-    """It is asked where a call has none of its own."""
     _delegations: OrderedDict[str, Delegation] = field(default_factory=OrderedDict[str, Delegation], init=False)
     outlives_session: bool = field(default=False, init=False)
     """Whether calls go on after the session that made them, so that parents can be told."""
@@ -246,7 +244,7 @@ class Background:
         delegation's `questions`, and `message` answers it. Without both, children can't ask.
         """
         run = partial(self._run, *tasks, parent=parent)
-        return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
+        return await self._started(Delegation(run, on_event, on_question or self._runs.on_question, asks=asks))
 
     async def start_call(
         self,
@@ -258,12 +256,9 @@ class Background:
         on_question: "OnQuestion | None" = None,
         asks: bool = False,
     ) -> Delegation:
-        """Execute one tool call in the background. Returns when its tasks are recorded, or when it has been refused.
-
-        `asks` is as in `start`.
-        """
+        """Execute one tool call as `start` runs tasks. Returns when they are recorded, or when it has been refused."""
         run = partial(self._call, arguments, parent=parent, on_approval=on_approval)
-        return await self._started(Delegation(run, on_event, on_question or self._on_question, asks=asks))
+        return await self._started(Delegation(run, on_event, on_question or self._runs.on_question, asks=asks))
 
     async def join(self) -> None:
         """Wait until all calls in the background have ended."""
@@ -332,7 +327,7 @@ class Background:
 
         given = (handle, text, acceptance_criteria)
         run = partial(self._continue, *given, parent=parent, author=author, on_approval=on_approval)
-        delegation = await self._started(Delegation(run, on_question=on_question or self._on_question, asks=asks))
+        delegation = await self._started(Delegation(run, on_question=on_question or self._runs.on_question, asks=asks))
         if not delegation.handles:
             error = (await delegation).error
             assert error is not None

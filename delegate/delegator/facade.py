@@ -110,7 +110,7 @@ class Delegator:
         redactor.add_variables({endpoint.key_env for endpoint in settings.endpoints if endpoint.key_env})
         redactor.add_variables(getattr(runner, "secret_variables", ()))
         self._records = Records(settings.home, keep_days=settings.keep_days, keep_mb=settings.keep_mb)
-        self._runs = RunRegistry(settings, catalog)
+        self._runs = RunRegistry(settings, catalog, on_question)
         self._servers = _servers_of(settings, self.child_tools)
         running: dict[str, TaskRun] = {}
         self._assemble = lambda: _load_assembly().assemble(
@@ -126,7 +126,6 @@ class Delegator:
             running=running,
             on_event=on_event,
             on_approval=on_approval,
-            on_question=on_question,
             streams_text=stream_text,
         )
         self._own_loop = LoopThread()
@@ -138,7 +137,6 @@ class Delegator:
             self._runs,
             self._records,
             settings.result_chars,
-            on_question,
         )
 
     @property
@@ -342,8 +340,6 @@ class Delegator:
                     start = await self._records.start(records[-2]["handle"]) or {}
                 resumed = resume.read_record(records, start, process, index=task.task_index)
             else:
-                if not services.runner_has("takes_messages"):
-                    raise CallError("cannot_message", "the runner of its child takes no messages", field="handle")
                 resumed = resume.continued(records, start or {}, message, criteria, index=task.task_index)
                 if await self._records.read(resumed.handle) is not None:
                     hint = f"send the message to {resumed.handle}"
@@ -379,7 +375,8 @@ class Delegator:
             what = "resumed" if is_lost else "continued"
             raise CallError(code, f"only a parent's own tasks can be {what}", field="handle")
         author = await self._records.author(handle)
-        if author not in ("person", "model"):
+        takes_them = is_lost or self._admission.executor.services.runner_has("takes_messages")
+        if author not in ("person", "model") or not takes_them:
             raise CallError(code, "the runner of its child takes no messages", field="handle")
         run = self._runs.known(run_id)
         if run is None:

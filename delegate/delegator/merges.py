@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from delegate._util.documents import replace_text
 from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import RunContext
@@ -199,9 +200,7 @@ class Merges:
 
     def _keep(self, merge: Merge) -> Merge:
         path = Path(merge.diff).with_suffix(".json")
-        new = path.with_suffix(".new")
-        new.write_bytes(TypeAdapter(Merge).dump_json(merge, indent=1))
-        new.replace(path)
+        replace_text(path, TypeAdapter(Merge).dump_json(merge, indent=1).decode())
         for old in sorted(path.parent.glob("*.json"))[:-KEPT_MERGES]:
             old.unlink(missing_ok=True)
             old.with_suffix(".diff").unlink(missing_ok=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.judging.calibration.detector import Detector
     from delegate.judging.calibration.limits import JudgeLimits
-    from delegate.policy.approvals import OnApproval, OnQuestion
+    from delegate.policy.approvals import OnApproval
 
 _log = logger(__name__)
 
@@ -50,7 +50,6 @@ def assemble(
     running: dict[str, TaskRun],
     on_event: EventSink | None,
     on_approval: "OnApproval | None",
-    on_question: "OnQuestion | None",
     streams_text: bool,
 ) -> Admission:
     """Build what admits, executes and judges. `running` will have the tasks that run, by their handles."""
@@ -84,7 +83,6 @@ def assemble(
         servers=servers,
         write_locks=WeakKeyDictionary(),
         on_approval=on_approval,
-        on_question=on_question,
         streams_text=streams_text,
     )
     executor = Executor(services, running)

@@ -188,7 +188,7 @@ class TaskAttempts:
             self.ledger = self.ledger.within("cost_usd", task.max_cost_usd)
         pairs = zip(connections, handles, strict=True)
         self.runs = [TaskRun(call, index, task, *pair, options.resumed, self.ledger) for pair in pairs]
-        for run in self.runs if several else ():
+        for run in self.runs:
             run.attempts = self.runs
         self.chosen = self.runs[0]
 

@@ -123,11 +123,9 @@ class Questions:
         try:
             reply: Any = await self.on_question(question)
             is_late = (task := asyncio.current_task()) is not None and task.cancelling()
-            if reply is None or is_late or (isinstance(reply, str) and not reply.strip()):
-                return
-            if isinstance(reply, str):
+            if isinstance(reply, str) and reply.strip() and not is_late:
                 await self.records.send_message(question.handle, reply)
-            else:
+            elif not isinstance(reply, str | None):
                 _log.warning("a question was answered by a %s, which is no answer", type(reply).__name__)
         except DelegateError as error:
             _log.warning("the answer to a question was not sent: %s", error)
@@ -144,12 +142,8 @@ def _question(arguments: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         raise ToolError(f"not asked: `question` has {len(text):,} characters; at most {MAX_CHARS:,} are allowed")
     given: object = arguments.get("options") or []
     options = cast("list[object]", given) if isinstance(given, list) else [None]
-    texts = tuple(one_line(redactor.text(one), MAX_OPTION_CHARS + 1) for one in options if isinstance(one, str))
-    if (
-        len(options) != len(texts)
-        or len(texts) > MAX_OPTIONS
-        or not all(0 < len(one) <= MAX_OPTION_CHARS for one in texts)
-    ):
+    texts = tuple(one_line(redactor.text(one), MAX_OPTION_CHARS + 1) if isinstance(one, str) else "" for one in options)
+    if len(texts) > MAX_OPTIONS or not all(0 < len(one) <= MAX_OPTION_CHARS for one in texts):
         most = f"at most {MAX_OPTIONS} texts of at most {MAX_OPTION_CHARS} characters"
         raise ToolError(f"not asked: `options` has to be a list of {most}, none of them empty")
     return text, texts

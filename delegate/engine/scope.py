@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from delegate.child.mcp_servers import McpServers
     from delegate.child.scratch import Scratch
     from delegate.engine.resume import Resumed
-    from delegate.policy.approvals import OnApproval, OnQuestion
+    from delegate.policy.approvals import OnApproval
 
 
 RunnerAttribute = Literal[
@@ -51,7 +51,6 @@ class Services:
     """The writers of the files in shared folders, per run."""
     servers: "McpServers | None" = None
     on_approval: "OnApproval | None" = None
-    on_question: "OnQuestion | None" = None
     streams_text: bool = False
     """Whether consumers get a child's text while its model writes it."""
 

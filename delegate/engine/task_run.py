@@ -77,6 +77,7 @@ class TaskRun:
     ledger: Ledger
     """What it spends from, with other attempts at the task; within its own limits once it is created."""
     attempts: "Sequence[TaskRun]" = ()
+    """All attempts at the task, with this one. The criteria are read once for all of them, under the first handle."""
     needs: Mapping[str, "asyncio.Future[TaskResult]"] = field(default_factory=dict[str, "asyncio.Future[TaskResult]"])
     """The results of the tasks that must have a PASS before its child starts, by their names."""
     events: TaskEvents = field(init=False)
@@ -234,15 +235,10 @@ class TaskRun:
             submission,
             ledger,
             self.events.notify,
-            reading=PendingReading(self.call.reading, self._reading_key, is_last=is_last),
+            reading=PendingReading(self.call.reading, self.attempts[0].handle, is_last=is_last),
             seconds=self.call.context.seconds_left(),
             cancellation=self.cancellation,
         )
-
-    @property
-    def _reading_key(self) -> str:
-        """Under which the criteria are read, once for all attempts."""
-        return self.attempts[0].handle if self.attempts else self.handle
 
     async def _judge_claim(self, child: ChildRun, task: Task) -> Verdict | None:
         """Judge a claim, on the ledger of the child that waits for it. Others may run meanwhile."""
@@ -509,7 +505,7 @@ class TaskRun:
             notify=self.events.notify,
             waiting=self._waiting,
             claims=self._claims,
-            readings=self.call.reading.known(self._reading_key).statements,
+            readings=self.call.reading.known(self.attempts[0].handle).statements,
             done_before=self.resumed.transcript if self.resumed else "",
             heard=tuple(map(str, self._heard)),
             continues=self.resumed is not None and self.resumed.continues,
@@ -533,7 +529,7 @@ class TaskRun:
     def _asking(self) -> Questions | None:
         """By what the child asks its parent. None if its runner can't, or nobody could answer."""
         services, caller = self.call.services, self.call.context
-        on_question, seconds = caller.on_question or services.on_question, services.settings.parent_answer_seconds
+        on_question, seconds = caller.on_question, services.settings.parent_answer_seconds
         if on_question is None or not seconds or caller.depth or not isinstance(services.runner, AgentLoop):
             return None
 

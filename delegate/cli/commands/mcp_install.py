@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from delegate._util.documents import replace_text
 from delegate._util.similar import most_similar
 from delegate.cli import PROGRAM
 from delegate.cli.input.client_settings import block, edited, entry_in
-from delegate.cli.input.documents import replace_text
 from delegate.cli.mcp_clients import CLIENTS, Launch, McpClient
 from delegate.types.errors import ConfigError
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from delegate._util.documents import replace_text
 from delegate.cli.ci.logs import inert_markup, print_as_is
-from delegate.cli.input.documents import replace_text
 from delegate.cli.input.recorded import LAST, RunArgument, find, run_id_of
 from delegate.cli.work import work
 from delegate.delegator import Delegator

@@ -1,7 +1,5 @@
 """Reads texts and documents from files that are named on the command line, or from stdin for `-`."""
 
-import os
-import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,23 +37,6 @@ def read_text(path: Path) -> str:
             hint = f"name a file that exists; relative paths start at {Path.cwd()}"
         hint = windows_path_hint(str(path)) or hint
         raise CallError("unreadable_file", f"{name_of(path)} can't be read: {reason}", hint=hint) from None
-
-
-def replace_text(path: Path, text: str, mode: int | None = None) -> None:
-    """Replace a file, or a link in its place, in one step, so that nobody reads half of it. Raises OSError.
-
-    `mode` is that of the new file; None for the usual one.
-    """
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(os.open(new, flags, 0o666 if mode is None else mode), "w", encoding="utf-8") as file:
-            file.write(text)
-        if mode is not None:
-            new.chmod(mode)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def read_document(path: Path) -> Any:

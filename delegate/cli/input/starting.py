@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+from delegate._util.documents import replace_text
 from delegate._util.fencing import one_line
 from delegate.cli.doctor.diagnostics import toml_lines, undeclared_servers
-from delegate.cli.input.documents import replace_text
 from delegate.delegator import Delegator
 from delegate.models.routing import ChildRequest, choose_child
 from delegate.models.tiers import Bounds

@@ -100,5 +100,4 @@ def _states(root: Path) -> dict[str, FileState]:
     """The state of every file in the folder; nothing if it isn't a folder any more."""
     if (folder := changes.state_of(root, INPUTS)) is None or not stat.S_ISDIR(folder.mode):
         return {}
-    found = (f"{INPUTS}/{path}" for path, _ in files.walk(root / INPUTS))
-    return {path: state for path in found if (state := changes.state_of(root, path)) is not None}
+    return {f"{INPUTS}/{path}": state for path, state in changes.scan(root / INPUTS)}
