@@ -28,6 +28,7 @@ from pathlib import Path
 from delegate._util.cancellation import Cancellation
 from delegate._util.threads import run_in_thread
 from delegate.budget import costs
+from delegate.budget.ledger import Ledger
 from delegate.engine.consumers import Consumer
 from delegate.engine.needs import names_of
 from delegate.engine.scope import CallOptions, CallScope, Services
@@ -93,9 +94,7 @@ class Executor:
                 watch.timer.cancel()
                 await call.reading.close()
                 chosen = [group.chosen.result for group in groups if group.chosen.result]
-                others = [
-                    run.result for group in groups for run in group.runs if run.result and run is not group.chosen
-                ]
+                others = [run.result for run in runs if run.result and all(run.result is not one for one in chosen)]
                 totals = costs.totals(chosen, time.monotonic() - start, others=others)
                 if reports_run:
                     sums = totals.model_dump(include={"tasks", "passed", "failed", "cost_usd", "seconds"})
@@ -143,9 +142,13 @@ class Executor:
         call = CallScope(
             self.services, context, options.author, ceiling, cancellation, reading, consumers, server_tools, shared
         )
-        each = enumerate(zip(tasks, connections, handles, strict=True), options.first_index)
-        groups = [TaskAttempts(call, n, *of_task, options) for n, of_task in each]
-        call.unfinished.update(run.handle for group in groups for run in group.runs)
+        groups: list[TaskAttempts] = []
+        for n, (task, of_task, own) in enumerate(zip(tasks, connections, handles, strict=True), options.first_index):
+            ledger = context.ledger.within("cost_usd", task.max_cost_usd) if len(own) > 1 else context.ledger
+            runs: list[TaskRun] = []
+            runs += (TaskRun(call, n, task, *pair, resumed, ledger, runs) for pair in zip(of_task, own, strict=True))
+            groups.append(TaskAttempts(runs, ledger, runs[0]))
+            call.unfinished.update(own)
         return call, groups
 
     async def _record(self, runs: Sequence[TaskRun], call: CallScope, options: CallOptions) -> None:
@@ -171,26 +174,14 @@ class Executor:
             raise CallError("cannot_resume", message, field="handle", hint="look at `delegate show`")
 
 
+@dataclass(slots=True)
 class TaskAttempts:
-    """All attempts at the task in one position of a call: one for each connection. `run` must be called only once."""
+    """All attempts at one task of a call: one for each connection. `run` must be called only once."""
 
-    def __init__(
-        self,
-        call: CallScope,
-        index: int,
-        task: Task,
-        connections: Sequence[Connection | None],
-        handles: Sequence[str],
-        options: CallOptions,
-    ) -> None:
-        several, self.ledger = len(connections) > 1, call.context.ledger
-        if several:
-            self.ledger = self.ledger.within("cost_usd", task.max_cost_usd)
-        pairs = zip(connections, handles, strict=True)
-        self.runs = [TaskRun(call, index, task, *pair, options.resumed, self.ledger) for pair in pairs]
-        for run in self.runs:
-            run.attempts = self.runs
-        self.chosen = self.runs[0]
+    runs: Sequence[TaskRun]
+    ledger: Ledger
+    """What they spend from together."""
+    chosen: TaskRun
 
     async def run(self) -> TaskResult:
         """Run all attempts, and return the result of the best one."""

@@ -76,7 +76,7 @@ class TaskRun:
     resumed: "Resumed | None"
     ledger: Ledger
     """What it spends from, with other attempts at the task; within its own limits once it is created."""
-    attempts: "Sequence[TaskRun]" = ()
+    attempts: "Sequence[TaskRun]"
     """All attempts at the task, with this one. The criteria are read once for all of them, under the first handle."""
     needs: Mapping[str, "asyncio.Future[TaskResult]"] = field(default_factory=dict[str, "asyncio.Future[TaskResult]"])
     """The results of the tasks that must have a PASS before its child starts, by their names."""
