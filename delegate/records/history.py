@@ -290,11 +290,9 @@ class Records:
             (_INSERT_TASK, (handle, run_id, index, depth, process, now, text))
             for (handle, index, _), text in zip(tasks, texts, strict=True)
         ]
-        for handle, *_ in tasks:
-            if mailbox_of:
-                inserts.append(("INSERT OR IGNORE INTO mailboxes VALUES (?, ?)", (handle, mailbox_of)))
-            if message:
-                inserts.append(mailbox.insert(handle, process, message)[1])
+        handles = [handle for handle, *_ in tasks]
+        inserts += ((mailbox.CREATE, (handle, mailbox_of)) for handle in handles if mailbox_of)
+        inserts += (mailbox.insert(handle, process, message)[1] for handle in handles if message)
         try:
             await self._store.write(*inserts)
             if message:
@@ -432,10 +430,9 @@ class Records:
 
     async def ask(self, handle: str, n: int) -> bool:
         """Let the next message to a child be the answer to its `n`-th question. False if that can't be stored."""
-        try:
+        with suppress(*_FAILURES):
             return bool(await self._store.write((mailbox.OPEN_QUESTION, (handle, n, handle))))
-        except _FAILURES:
-            return False
+        return False
 
     async def wait_for_answer(self, handle: str, n: int) -> None:
         """Wait until there is an answer to a child's `n`-th question, from whichever process."""
@@ -450,13 +447,12 @@ class Records:
 
     async def take_answer(self, handle: str, n: int) -> str | None:
         """The answer to a child's `n`-th question. If there is none, there will be none: a message is only that."""
-        try:
+        with suppress(DelegateError, *_FAILURES):
             await self._store.write((mailbox.CLOSE_QUESTION, (handle, n)))
             if answer := await self._value(mailbox.SELECT_ANSWER, handle, n):
                 self._note_sent()  # the process that sent it may have ended before it did this
             return answer
-        except (DelegateError, *_FAILURES):
-            return None
+        return None
 
     async def take_messages(self, handle: str) -> list[tuple[str, str, int | None]]:
         """The ids and texts of the messages that a child of this process hasn't read, each of which is given once, and
@@ -464,20 +460,14 @@ class Records:
 
         That they are read is committed when this returns. If it can't be, they are given the next time.
         """
-        try:
-            length = os.stat(self._sent).st_size
-        except OSError:  # nothing was ever sent
-            return []
-        if length == self._looked.get(handle):
-            return []
-        try:
-            found = await self._rows(mailbox.SELECT_WAITING, handle, this_process())
-            if found and not await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
+        with suppress(DelegateError, *_FAILURES):  # also if nothing was ever sent
+            if (length := os.stat(self._sent).st_size) == self._looked.get(handle):
                 return []
-        except (DelegateError, *_FAILURES):
-            return []
-        self._looked[handle] = length
-        return [(id, redactor.text(text), n) for id, text, n in found]
+            found = await self._rows(mailbox.SELECT_WAITING, handle, this_process())
+            if not found or await self._store.write(*((mailbox.DELIVER, (time.time(), id)) for id, *_ in found)):
+                self._looked[handle] = length
+                return [(id, redactor.text(text), n) for id, text, n in found]
+        return []
 
     async def runs(self, limit: int = 20) -> list[RunSummary]:
         """The latest runs, newest first."""

@@ -42,6 +42,7 @@ _REASONS = {
     "full": (f"it was sent {MAX_MESSAGES} messages, which is the most", "wait for its result"),
 }
 """Why a child can't be sent a message, and what to do."""
+CREATE = "INSERT OR IGNORE INTO mailboxes VALUES (?, ?)"
 _INSERT = f"""
 INSERT INTO messages SELECT ?, handle, process, ?, ?, NULL FROM tasks
 WHERE handle = ? AND process = ? AND {_WHY_NOT} IS NULL
