@@ -517,8 +517,6 @@ class TaskRun:
         )
 
     async def _take_messages(self) -> Sequence[str]:
-        if self.result is not None:  # the child was left behind
-            return ()
         taken = await self.call.services.records.take_messages(self.handle)
         for id, text, n in taken:
             heard = self._questions.heard(n, text) if n and self._questions else Heard(text, "")

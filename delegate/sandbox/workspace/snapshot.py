@@ -28,7 +28,6 @@ from delegate._util.threads import run_in_thread
 from delegate.sandbox.filesystem import changes
 from delegate.sandbox.filesystem.changes import FileState
 from delegate.sandbox.filesystem.trees import copy_tree, remove_soon, remove_tree
-from delegate.types import JsonObject
 
 CACHES = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 """Folders in which programs keep what they would find out again."""
@@ -81,18 +80,6 @@ class Snapshot:
         copy_tree(root, tree, stop, without=CACHES)
         copies = _states(tree)
         return cls(tree, {path: origin[path] for path in origin.keys() & copies.keys()}, copies, taken_ns)
-
-    def to_json(self) -> JsonObject:
-        """The snapshot without its files, for `from_json`."""
-        return {"tree": str(self.tree), "origin": self.origin, "copies": self.copies, "taken_ns": self.taken_ns}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Snapshot":
-        """A snapshot that another process took."""
-        origin, copies = (
-            {path: FileState(*one) for path, one in stored[name].items()} for name in ("origin", "copies")
-        )
-        return cls(Path(stored["tree"]), origin, copies, stored["taken_ns"])
 
     def changed_since(self) -> str | None:
         """The first copy that is no longer what was copied; None if all are. Blocks."""

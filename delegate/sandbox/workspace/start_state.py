@@ -9,9 +9,11 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from delegate._util.threads import run_in_thread
 from delegate.sandbox.filesystem.changes import FileState
@@ -48,10 +50,15 @@ def start_state(folder: Folder) -> JsonObject | None:
         "inputs": folder.inputs is not None,
         "worktree": worktree and [str(worktree.repository), worktree.base, str(worktree.admin)],
         "copy": folder.is_copy,
-        "before": before and before.to_json(),
+        "before": before and _snapshots().dump_python(before, mode="json"),
         "knows_start": folder.knows_start,
         "git": git,
     }
+
+
+@cache
+def _snapshots() -> TypeAdapter[Snapshot]:
+    return TypeAdapter(Snapshot)
 
 
 def _digest(found: object) -> str:
@@ -101,7 +108,7 @@ async def reopen(
     return Folder(
         root,
         owned=stored["owned"],
-        before=Snapshot.from_json(stored["before"]) if stored.get("before") else None,
+        before=_snapshots().validate_python(stored["before"]) if stored.get("before") else None,
         knows_start=bool(stored.get("knows_start")),
         repository=await run_in_thread(partial(_repository, root, git)) if git else None,
         # What another process gave can't be given again: what was changed is removed.
