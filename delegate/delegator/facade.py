@@ -328,7 +328,9 @@ class Delegator:
         try:
             services, process = self._admission.executor.services, await self._records.lost_process(handle)
             records, task, run, written_by = await self._on_record(handle, is_lost=message is None)
-            start = await self._records.start(handle)
+            # Where nothing was done yet of what continues, this has the start of what it continues.
+            goes_back = message is None and records[-1]["workspace"] is None and len(records) > 1
+            start = await self._records.start(records[-2 if goes_back else -1]["handle"])
             if message is None:
                 if not services.runner_has("reads_record"):
                     hint = "resume it without `runner`"
@@ -336,11 +338,9 @@ class Delegator:
                 if current_context() is not None:  # whose remaining budget doesn't limit it
                     hint = "resume it outside of `root_run`, and not in a child"
                     raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
-                if records[-1]["workspace"] is None and len(records) > 1:  # nothing of what continues was done
-                    start = await self._records.start(records[-2]["handle"]) or {}
-                resumed = resume.read_record(records, start, process, index=task.task_index)
+                resumed = resume.read_record(records, start, process)
             else:
-                resumed = resume.continued(records, start or {}, message, criteria, index=task.task_index)
+                resumed = resume.continued(records, start or {}, message, criteria)
                 if await self._records.read(resumed.handle) is not None:
                     hint = f"send the message to {resumed.handle}"
                     raise CallError("cannot_message", f"{handle} was continued before", field="handle", hint=hint)
@@ -349,7 +349,7 @@ class Delegator:
             caller = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
             context = self._runs.context(caller, author=author, on_approval=on_approval, on_question=on_question)
             context = self._runs.continued(run, context, author, start or {})
-            options = CallOptions(author, context, resumed.index, cancellation=cancellation, resumed=resumed)
+            options = CallOptions(author, context, task.task_index, cancellation=cancellation, resumed=resumed)
             return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
         except CallError as error:
             return refusal(error)

@@ -50,7 +50,6 @@ class Resumed:
     """A task whose process was lost, or one that has ended and continues, and what its child did."""
 
     handle: str
-    index: int
     task: Task
     workspace: str
     transcript: str
@@ -84,14 +83,11 @@ class Resumed:
         return {"model_calls": usage.model_calls, "tokens": usage.total_tokens, "cost_usd": whole.known_usd}
 
 
-def read_record(records: Sequence[JsonObject], start: JsonObject | None, process: str, *, index: int) -> Resumed:
+def read_record(records: Sequence[JsonObject], start: JsonObject | None, process: str) -> Resumed:
     """What there is to resume of a task that was lost with a process.
 
     `records` are those of the tasks that it continues, oldest first, and its own; `start` is what was recorded before
-    its child started, or of the task that it continues if that didn't. `index` is its position in its call.
-
-    Raises:
-        CallError: There is nothing to resume; the message says why.
+    its child started, or of the task that it continues if that didn't. Raises CallError if there is nothing to resume.
     """
     record = records[-1]
     handle: str = record["handle"]
@@ -99,7 +95,7 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         task = task_of(record)
         message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
         if record["workspace"] is None and len(records) > 1:
-            before = continued(records[:-1], start or {}, message, None, index=index)
+            before = continued(records[:-1], start or {}, message, None)
             return replace(before, task=task, process=process)
         if start is None or record["workspace"] is None:
             not_begun = record["workspace"] is None
@@ -114,7 +110,6 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         refused = [event for event in own if event["kind"] == "claim.judged" and event["verdict"] == "FAIL"]
         return Resumed(
             handle=handle,
-            index=index,
             task=task,
             workspace=record["workspace"],
             # One that was verified has to be made again, since its result was lost.
@@ -139,15 +134,11 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         raise CallError("cannot_resume", message, field="handle", hint="run the task anew") from None
 
 
-def continued(
-    records: Sequence[JsonObject], kept: JsonObject, message: str, criteria: Sequence[Any] | None, *, index: int
-) -> Resumed:
+def continued(records: Sequence[JsonObject], kept: JsonObject, message: str, criteria: Sequence[Any] | None) -> Resumed:
     """How a task that has ended goes on with a message, judged by its own criteria or by others.
 
     `records` are those of the tasks that it continues, oldest first, and its own; `kept` is what is left of its start.
-
-    Raises:
-        CallError: It can't; the message says why.
+    Raises CallError if it can't go on, with the reason.
     """
     record = records[-1]
     handle, task, run, worktree = record["handle"], task_of(record), record["run"], kept.get("worktree")
@@ -173,7 +164,6 @@ def continued(
     events = list(_events_of(records, is_lost=False))
     return Resumed(
         handle=continuation_of(handle),
-        index=index,
         task=task,
         workspace=workspace,
         receipts=_receipts_of(events),
