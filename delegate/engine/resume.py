@@ -197,13 +197,9 @@ def _not_continued(handle: str, why: str) -> CallError:
 def _heard(records: Sequence[JsonObject]) -> Iterator[Heard]:
     """The messages that the child has read. Each was marked as read before its event, which may have been lost."""
     for record in records:
-        events = [event for event in record["events"] if event["kind"] == "message.delivered"]
-        for event in events:
-            yield Heard(event["text"], event.get("question", ""))
-        known = {event["id"] for event in events}
-        for message in record["messages"]:
-            if message["state"] == "delivered" and message["id"] not in known:
-                yield Heard(message["text"], "")
+        events = {event["id"]: event for event in record["events"] if event["kind"] == "message.delivered"}
+        others = [one for one in record["messages"] if one["state"] == "delivered" and one["id"] not in events]
+        yield from (Heard(one["text"], one.get("question", "")) for one in (*events.values(), *others))
 
 
 def _events_of(records: Sequence[JsonObject], *, is_lost: bool) -> Iterator[JsonObject]:
