@@ -107,6 +107,16 @@ def can_ask(client: Scripted) -> bool:
 # ------------------------------------------------------------------------------------------------ who can be asked
 
 
+async def test_the_child_of_a_batch_or_of_a_root_run_asks_whom_its_delegator_names() -> None:
+    parent = Parents("Postgres")
+    async with Delegator(client=asks(), on_question=parent) as delegator, asyncio.timeout(SOON):
+        assert [outcome.state async for outcome in delegator.batches.run([Task(goal="go")])] == ["done"]
+    async with Delegator(client=asks(), on_question=parent) as delegator, asyncio.timeout(SOON):
+        with delegator.root_run():
+            assert (await delegator.run(Task(goal="go"))).results[0].status == "completed"
+    assert [question.text for question in parent.questions] == ["Which database?"] * 2
+
+
 async def test_a_child_can_ask_only_where_somebody_can_answer() -> None:
     client, answers = words(lambda request: "done"), Parents("yes")
     async with Delegator(client=client) as delegator:
