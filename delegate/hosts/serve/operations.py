@@ -5,13 +5,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from inspect import signature
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from delegate.engine.error_mapping import error_detail
 from delegate.hosts.serve.scoring import ScoreRequest, WireError
 from delegate.hosts.serve.service import JudgeRequest, Request, Service, parse
 from delegate.types import ErrorDetail, JsonObject
 from delegate.types.errors import CallError, DelegateError
+
+
+class _Names(Request):
+    """A base of models that no source has: to look for the docs of their fields is to look through every module."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False)
 
 
 class Operation:
@@ -36,7 +42,7 @@ class Operation:
             for one in parameters
             if one.name != "body"
         }
-        self.names: type[BaseModel] = create_model("Names", __base__=Request, **fields)
+        self.names: type[BaseModel] = create_model("Names", __base__=_Names, **fields)
 
     def answer(self, service: Service, client: str, names: object, body: object = None) -> Awaitable[Any]:
         """What answers a client, or its events. Raises CallError for what is wrong with what it sent."""
