@@ -13,6 +13,7 @@ from typing import Literal
 import pytest
 
 from delegate._util.threads import run_in_thread
+from delegate.sandbox.filesystem.trees import remove_tree
 from delegate.sandbox.workspace.folder import Folder, discard
 from delegate.sandbox.workspace.snapshot import Snapshot
 from delegate.sandbox.workspace.write_locks import WriteLocks
@@ -498,15 +499,20 @@ async def test_an_excerpt_is_what_was_digested_until_the_file_changes(fresh: Fol
 async def test_an_answer_does_not_wait_for_the_removal_of_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    may_go = threading.Event()
+
+    def remove_later(root: Path) -> None:
+        may_go.wait(10)
+        remove_tree(root)
+
     monkeypatch.setattr("delegate.sandbox.filesystem.trees.REMOVAL_SECONDS", 0)
+    monkeypatch.setattr("delegate.sandbox.filesystem.trees.remove_tree", remove_later)
     folder = await Folder.open(None, home=tmp_path)
-    installed = folder.make() / "node_modules"  # no work of the child's
-    installed.mkdir()
-    for n in range(500):
-        (installed / str(n)).touch()
+    (folder.make() / "node_modules").mkdir()  # no work of the child's
     await folder.close()
     assert not folder.root.exists()
     assert list(tmp_path.iterdir()), "not removed yet"
+    may_go.set()
     await empty(tmp_path)
     await end_of_removals()
 
