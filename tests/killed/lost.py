@@ -31,9 +31,15 @@ def running(home: Path, task: JsonObject, turns: Sequence[Any], **plan: Any) -> 
         try:
             yield process.stdout.readline().strip()
         finally:
-            process.kill()
-            process.stdout.read()  # to its end, which comes when the forked process ends
-            until(lambda: not is_alive(owner(home)))
+            kill(process, home)
+
+
+def kill(process: "subprocess.Popen[str]", home: Path) -> None:
+    """Kill a process, and wait until the one forked for it is gone, which is a moment after its output ends."""
+    process.kill()
+    assert process.stdout
+    process.stdout.read()
+    until(lambda: not is_alive(owner(home)))
 
 
 def owner(home: Path) -> str:

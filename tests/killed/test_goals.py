@@ -12,6 +12,7 @@ from delegate.models.providers.scripted import Scripted
 from delegate.types import JsonObject
 from delegate.types.ports import ChatReply, ChatRequest
 from tests.cli.command import delegate, openai_at
+from tests.killed.lost import kill
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 from tests.support.words import is_judge, met_by
@@ -29,8 +30,7 @@ def killed(home: Path, project: Path, how: str = "") -> list[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout
         handles = process.stdout.readline().split()
-        process.kill()
-        process.stdout.read()  # to its end, which comes when the forked process is gone
+        kill(process, home)
     return handles
 
 

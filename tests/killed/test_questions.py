@@ -11,6 +11,7 @@ from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
 from delegate.types.errors import CallError
 from delegate.types.ports import ChatReply, ChatRequest
+from tests.killed.lost import kill
 from tests.support import warm
 
 WORK = Scripted.call("write_file", path="a.txt", content="hello")
@@ -64,8 +65,7 @@ def killed(home: Path, project: Path, how: str) -> str:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout
         handle = process.stdout.readline().strip()
-        process.kill()
-        process.stdout.read()  # to its end, which comes when the forked process is gone
+        kill(process, home)
     return handle
 
 

@@ -11,6 +11,7 @@ import pytest
 def tmp_path(request: pytest.FixtureRequest) -> Generator[Path]:
     """A folder that belongs to one test, and whose path has a part for the test alone, as pytest's has."""
     with tempfile.TemporaryDirectory(prefix="pytest-", dir="/tmp", ignore_cleanup_errors=True) as around:
-        folder = Path(around).resolve() / request.node.name.partition("[")[0][:30]
+        name = str(request.node.name)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        folder = Path(around).resolve() / name.partition("[")[0][:30]
         folder.mkdir()
         yield folder
