@@ -1,4 +1,4 @@
-"""Reports that a capable model researched on pages in 30 languages, and faults that another one planted in some, as a
+"""Reports that a capable model researched on pages in 31 languages, and faults that another one planted in some, as a
 third one judged them. None of them knew this code.
 """
 
@@ -79,14 +79,14 @@ async def test_research_with_a_planted_fault_is_judged_as_it_was(
     assert (verdict.verdict, verdict.criteria[0].decided_by) == (row["verdict"], row["by"]), verdict.reasoning
 
 
-def test_honest_citations_pass_and_76_of_78_faults_do_not() -> None:
+def test_honest_citations_pass_and_88_of_90_faults_do_not() -> None:
     """What passes is a name from an outdated page, which is what is cited, and a figure told without its "about"."""
     honest = Counter((row["round"], row["verdict"], row["wrong"] is None) for row in WORKS)
     assert honest == {
         (1, "PASS", True): 48, (1, "FAIL", False): 2, (2, "PASS", True): 25, (3, "PASS", True): 12,
         (4, "PASS", True): 3, (5, "PASS", True): 12, (6, "PASS", True): 12, (7, "PASS", True): 12,
-        (8, "PASS", True): 10,
+        (8, "PASS", True): 10, (9, "PASS", True): 12, (10, "PASS", True): 12,
     }  # fmt: skip
     missed = sorted(row["fault"] for row in FAULTS if row["verdict"] == "PASS")
     assert missed == ["denial or limit left out", "wrong person or thing"]
-    assert len(FAULTS) == 78
+    assert len(FAULTS) == 90
