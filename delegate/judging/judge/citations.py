@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from fractions import Fraction
 
 from delegate._util.fencing import clean, new_nonce
@@ -109,7 +110,10 @@ def _question(
             page[f"elsewhere {id_}"] = _cleaned("\n".join(each.elsewhere))
         page[name] = source if first == name else f"the same as `{first}`"
     nonce, last = new_nonce(), f"Answer for each of these ids exactly once: {', '.join(cited)}"
-    asked = "Does the source support the statement? Each id has a `statement`, its `address` and its `source`."
+    asked = (
+        "Does the source support the statement? Each id has a `statement`, its `address` and its `source`. "
+        f"Today is {date.today()}."
+    )
     question = JudgeQuestion(
         system=text("judges", "citations.md"),
         text=prompt.with_evidence(goal, asked, Evidence(page, ()), last, nonce),
@@ -230,7 +234,7 @@ def _shown(item: MissingAnswer, cited: Cited, calculations: Calculations) -> Num
 
 def _is_in_words(number: Number, words: str) -> bool:
     """Whether words of a source may say a number, a year or a date of another calendar: in digits, they say others."""
-    if any(len(date) == _OF_DATE for date in number.exact):
+    if any(len(day) == _OF_DATE for day in number.exact):
         found = list(numbers(words))
         is_common = any(days[0].year in _COMMON_YEARS for days in clear_dates(words)) or any(
             each.exact for each in found

@@ -325,6 +325,7 @@ async def test_a_judge_is_told_which_numbers_code_did_not_find() -> None:
 
     await judged(f"It has 19 people on its staff and 46 hectares ({MILL}).", WORDED, judge=judge)
     assert re.findall(r"<<<missing (\S+) \S+\n(.*)\n", asked[0]) == [("c1.1", "19")]
+    assert f"Today is {TODAY}" in asked[0]
     asked.clear()
     await judged(f"It has 46 hectares ({MILL}).", WORDED, judge=judge)
     assert "<<<missing" not in asked[0]
