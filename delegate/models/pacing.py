@@ -5,13 +5,12 @@ All of it is plain data, so that several processes can share it in a file.
 
 import math
 import os
-import sys
 from collections import deque
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from delegate.types.errors import ProviderFault
 from delegate.types.ports import Quota
@@ -43,14 +42,11 @@ Moment = Annotated[float, Field(ge=-1e12, le=1e12)]
 Amount = Annotated[float, Field(ge=0, le=1e15)]
 Rate = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
-_STRICT = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
 
 @dataclass(frozen=True, slots=True)
 class SentCall:
     """One call that was sent: when, its sequence number, and whether it filled the concurrency window."""
-
-    __pydantic_config__ = _STRICT
 
     at: Moment
     number: int
@@ -65,8 +61,6 @@ class SentCall:
 @dataclass(slots=True)
 class SendHistory:
     """The times of the latest calls that weren't rejected."""
-
-    __pydantic_config__ = _STRICT
 
     count: Count = 0
     times: Annotated[deque[Moment], Field(max_length=HISTORY_CALLS)] = field(default_factory=deque[float])
@@ -84,10 +78,6 @@ class SendHistory:
         if at in self.times:
             self.times.remove(at)
 
-    def add_earlier(self, times: deque[float]) -> None:
-        """Add calls that another limiter has let through."""
-        self.times = deque(sorted((*self.times, *times))[-HISTORY_CALLS:])
-
     def rate(self, end: float, span: float) -> float:
         """Calls per second in the `span` seconds before `end`."""
         return sum(end - span < at <= end for at in self.times) / span
@@ -95,8 +85,6 @@ class SendHistory:
 
 @dataclass(slots=True)
 class _Counts:
-    __pydantic_config__ = _STRICT
-
     sent: Count = 0
     rejected: Count = 0
 
@@ -112,8 +100,6 @@ class Trial:
 
     A call counts as accepted once one that was sent later was rejected: rejections come faster than replies.
     """
-
-    __pydantic_config__ = _STRICT
 
     before: _Counts = field(default_factory=_Counts)
     since: _Counts = field(default_factory=_Counts)
@@ -191,8 +177,6 @@ class Pacer:
     (RFC 9438): fast at first, slowly near the accepted rate, and fast again beyond it.
     """
 
-    __pydantic_config__ = _STRICT
-
     next_at: Moment = 0.0
     """No call may be sent before this time."""
     halved_at: float = -math.inf
@@ -262,8 +246,6 @@ class Pacer:
 class ConcurrencyWindow:
     """Limits concurrent calls: unlimited until a rejection shows that there are too many."""
 
-    __pydantic_config__ = _STRICT
-
     limit: Annotated[float, Field(ge=1)] = math.inf
     base: Annotated[float, Field(ge=1)] = math.inf
     filled_calls: Count = 0
@@ -294,8 +276,6 @@ class QuotaBucket:
 
     The cost of a call is learned from how the reported level changes, so it includes the calls of other processes.
     """
-
-    __pydantic_config__ = _STRICT
 
     least_cost: Amount
     cost: Amount
@@ -340,8 +320,6 @@ class QuotaBucket:
 class Rejection:
     """The last rejection by the provider, without its text."""
 
-    __pydantic_config__ = _STRICT
-
     fault: ProviderFault
     provider: Annotated[str, Field(max_length=100)]
     status: int | None = None
@@ -350,8 +328,6 @@ class Rejection:
 @dataclass(slots=True)
 class Callers:
     """The calls in flight of one process, and when it last said so."""
-
-    __pydantic_config__ = _STRICT
 
     process: Annotated[int, Field(gt=0, lt=2**31)]
     in_flight: Count
@@ -362,8 +338,7 @@ class Callers:
         if now - self.at > CALLER_SECONDS:
             return False
         try:
-            if sys.platform != "win32":
-                os.kill(self.process, 0)
+            os.kill(self.process, 0)
         except ProcessLookupError:
             return False
         except OSError:
@@ -371,26 +346,20 @@ class Callers:
         return True
 
 
-def _request_quota() -> QuotaBucket:
-    return QuotaBucket(least_cost=1, cost=1)
-
-
-def _token_quota() -> QuotaBucket:
-    return QuotaBucket(least_cost=0, cost=0)
+def _quotas() -> tuple[QuotaBucket, QuotaBucket]:
+    return QuotaBucket(least_cost=1, cost=1), QuotaBucket(least_cost=0, cost=0)
 
 
 @dataclass(slots=True)
 class Learned:
     """All that is known of one model's limits."""
 
-    __pydantic_config__ = _STRICT
-
     id: Annotated[str, Field(max_length=32)] = field(default_factory=lambda: token_hex(8))
     history: SendHistory = field(default_factory=SendHistory)
     pacer: Pacer = field(default_factory=Pacer)
     window: ConcurrencyWindow = field(default_factory=ConcurrencyWindow)
-    requests: QuotaBucket = field(default_factory=_request_quota)
-    tokens: QuotaBucket = field(default_factory=_token_quota)
+    quotas: tuple[QuotaBucket, QuotaBucket] = field(default_factory=_quotas)
+    """Of requests and of tokens."""
     rejection: Rejection | None = None
     trial: Trial = field(default_factory=Trial)
     rejected_at: float = -math.inf
@@ -404,34 +373,34 @@ class Learned:
 
     def is_limited(self, now: float) -> bool:
         """Whether something is known that others should know."""
-        return self.rejection is not None or self.requests.is_low(now) or self.tokens.is_low(now)
+        return self.rejection is not None or any(quota.is_low(now) for quota in self.quotas)
 
     def delay(self, now: float) -> float:
         """Seconds until the pace and the quotas allow the next call."""
-        return max(self.pacer.next_at - now, self.requests.wait(now), self.tokens.wait(now))
+        return max(self.pacer.next_at - now, *(quota.wait(now) for quota in self.quotas))
 
     def record_send(self, now: float) -> int:
         """Count a call and return its number."""
         self.pacer.record_send(now)
-        self.requests.record_send(now)
-        self.tokens.record_send(now)
+        for quota in self.quotas:
+            quota.record_send(now)
         return self.history.add(now)
 
     def report(self, quota: Quota, sent: SentCall) -> None:
         """Update the quotas from the headers of a call."""
-        later = self.history.count - sent.number
-        self.requests.report(sent, later, quota.requests_limit, quota.requests_left, quota.requests_full_in)
-        self.tokens.report(sent, later, quota.tokens_limit, quota.tokens_left, quota.tokens_full_in)
+        later, (requests, tokens) = self.history.count - sent.number, self.quotas
+        requests.report(sent, later, quota.requests_limit, quota.requests_left, quota.requests_full_in)
+        tokens.report(sent, later, quota.tokens_limit, quota.tokens_left, quota.tokens_full_in)
 
     def merge(self, times: deque[float]) -> None:
         """Take in the calls of a limiter that joins: they count for the pace if nothing but its start is known."""
-        self.history.add_earlier(times)
+        self.history.times = deque(sorted((*self.history.times, *times))[-HISTORY_CALLS:])
         if self.pacer.is_slow and self.pacer.rate_before == math.inf and self.pacer.halved_at == self.rejected_at:
             self.pacer.adjust(self.history.rate(self.rejected_at, FIRST_SPAN))
 
     def forget_quotas(self) -> None:
         """Learn anew what a call costs: until others say what they send, all that they use seems to be one's own."""
-        self.requests, self.tokens = _request_quota(), _token_quota()
+        self.quotas = _quotas()
 
     def forget_rejections(self) -> None:
         """Drop the limits that were learned from rejections."""
@@ -439,8 +408,8 @@ class Learned:
 
     def is_possible(self, latest: float) -> bool:
         """Whether no time is later than `latest`, so that nobody would wait forever for what a file says."""
-        times = (self.pacer.next_at, self.pacer.curve_start, self.rejected_at, self.requests.at, self.tokens.at)
-        return max(times) <= latest
+        quotas = (quota.at for quota in self.quotas)
+        return max(self.pacer.next_at, self.pacer.curve_start, self.rejected_at, *quotas) <= latest
 
 
 def is_low(quota: Quota) -> bool:

@@ -37,7 +37,7 @@ from delegate.models.pacing import (
     SentCall,
     is_low,
 )
-from delegate.models.shared_limits import SharedLimits, Step
+from delegate.models.shared_limits import SharedLimits
 from delegate.types.errors import ProviderError
 from delegate.types.events import OnWait
 from delegate.types.ports import Quota
@@ -333,20 +333,17 @@ class RateLimiter:
                 return
             self._is_inside = True
             try:
-                with shared.step(now) as step:
-                    if step is not None:
-                        self._take_in(step.read(), now)
+                with shared.step(now, self._take_in, self._pass_on):
                     yield
-                    if step is not None:
-                        self._pass_on(step)
             finally:
                 self._is_inside = False
 
-    def _take_in(self, theirs: Learned | None, now: float) -> None:
+    def _take_in(self, theirs: Learned | None) -> None:
         """Go on from what all processes know: nothing if their file can't be used any more."""
         if theirs is not None:
             if not self._is_joined:
                 theirs.merge(self._learned.history.times)
+            now = self._clock()
             theirs.callers = {id: of for id, of in theirs.callers.items() if of.are_alive(now)}
             self._learned = theirs
         elif self._is_joined:
@@ -355,14 +352,14 @@ class RateLimiter:
             self._learned.forget_quotas()
         self._is_joined = True
 
-    def _pass_on(self, step: Step) -> None:
-        """Tell the other processes, as long as there is something to tell."""
+    def _pass_on(self) -> Learned | None:
+        """What to tell the other processes, as long as there is something to tell."""
         now, learned = self._clock(), self._learned
         learned.callers.pop(self._id, None)
         if self._own_in_flight and len(learned.callers) < MAX_CALLERS:
             learned.callers[self._id] = Callers(os.getpid(), self._own_in_flight, now)
         self._is_joined = learned.is_limited(now)
-        step.learned = learned if self._is_joined else None
+        return learned if self._is_joined else None
 
 
 def _retries(error: ProviderError, took: float, *, is_known: bool) -> int:

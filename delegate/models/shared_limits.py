@@ -53,6 +53,7 @@ def path_of(home: Path, *, url: str, key: str, model: str) -> Path:
 
 @dataclass(slots=True)
 class _Document:
+    # It holds for all that is inside as well.
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
     version: Literal[1]
@@ -87,22 +88,29 @@ class SharedLimits:
         return self.is_in_use and now >= self._alone_until
 
     @contextmanager
-    def step(self, now: float) -> Generator["Step | None"]:
-        """Hold the lock inside the block. None if the file can't be used now."""
+    def step(
+        self, now: float, take_in: Callable[[Learned | None], object], pass_on: Callable[[], Learned | None]
+    ) -> Generator[None]:
+        """Hold the lock inside the block, if the file can be used now.
+
+        `take_in` gets what other processes have learned (None if that is nothing, or can't be used) before the block,
+        and `pass_on` returns what the file says after it (None: nothing that matters).
+        """
         try:
             fd = self._open(now)
         except OSError as error:
             if self._alone_until < now:
                 _log.debug("limits aren't shared for now: %s: %s", self._path, error)
             self._alone_until = now + ALONE_SECONDS
-            yield None
+            yield
             return
         try:
-            step = Step(fd, self._clock)
-            yield step
+            take_in(self._read(fd))
+            yield
+            learned = pass_on()
             with suppress(OSError):
-                step.save()
-                self.is_in_use = step.learned is not None
+                self._write(fd, learned)
+                self.is_in_use = learned is not None
         finally:
             with suppress(OSError):
                 unlock_file(fd)
@@ -127,39 +135,25 @@ class SharedLimits:
             raise
         return fd
 
-
-class Step:
-    """What the file says while it is locked, and what it says afterwards."""
-
-    def __init__(self, fd: int, clock: Callable[[], float]) -> None:
-        self._fd = fd
-        self._clock = clock
-        self._size = 0
-        self.learned: Learned | None = None
-        """What the file says afterwards. None: nothing that matters."""
-
-    def read(self) -> Learned | None:
-        """What other processes have learned. None if that is nothing, or can't be used."""
+    def _read(self, fd: int) -> Learned | None:
         now = self._clock()
         try:
-            data = os.pread(self._fd, MAX_BYTES + 1, 0)
-            self._size = len(data)
-            if not data or self._size > MAX_BYTES:
-                return None
-            document = _documents().validate_json(data)
+            data = os.pread(fd, MAX_BYTES + 1, 0)
+            document = _documents().validate_json(data) if 0 < len(data) <= MAX_BYTES else None
         except (OSError, ValueError):
             return None
-        is_new = abs(document.clock - self._started()) < CLOCK_SECONDS and now - document.at < KEPT_SECONDS
-        return document.learned if is_new and document.learned.is_possible(now + MAX_PAUSE + 1) else None
+        if document is None or abs(document.clock - self._started()) >= CLOCK_SECONDS:
+            return None
+        is_usable = now - document.at < KEPT_SECONDS and document.learned.is_possible(now + MAX_PAUSE + 1)
+        return document.learned if is_usable else None
 
-    def save(self) -> None:
-        """Write what is known now."""
-        if self.learned is None:
-            os.ftruncate(self._fd, 0)
+    def _write(self, fd: int, learned: Learned | None) -> None:
+        if learned is None:
+            os.ftruncate(fd, 0)
             return
-        data = _documents().dump_json(_Document(1, self._started(), self._clock(), self.learned))
+        data = _documents().dump_json(_Document(1, self._started(), self._clock(), learned))
         # In one piece, and never shorter: a process that is killed leaves nothing that can't be read.
-        os.pwrite(self._fd, data.ljust(min(self._size, MAX_BYTES)), 0)
+        os.pwrite(fd, data.ljust(min(os.fstat(fd).st_size, MAX_BYTES)), 0)
 
     def _started(self) -> float:
         return time.time() - self._clock()
