@@ -93,7 +93,8 @@ class McpServers:
         if (servers := self._of_runs.get(key)) is None:
             close = partial(self._of_runs.pop, key, None)
             linger = 0 if run.is_one_call else LINGER_SECONDS
-            servers = self._of_runs[key] = _RunServers(self._declared, self._web_search, linger, close)
+            each = {name: _Server(name, server, self._web_search) for name, server in self._declared.items()}
+            servers = self._of_runs[key] = _RunServers(each, linger, close)
         servers.enter()
         try:
             tools = await servers.tools(names)
@@ -124,9 +125,9 @@ def for_model(tools: Sequence[Tool], readable: Collection[str]) -> tuple[Tool, .
     async def call(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
         output = cast("ToolOutput", await tool.call(arguments))
         shown = tuple(file for file in output.attachments if file.media_type in readable)
-        hidden = [f"[{file.media_type}, which this model can't read]" for file in output.attachments]
-        hidden = [line for line, file in zip(hidden, output.attachments, strict=True) if file not in shown]
-        return replace(output, text="\n".join((output.text, *hidden)), attachments=shown) if hidden else output
+        kinds = [file.media_type for file in output.attachments if file not in shown]
+        lines = [output.text, *(f"[{kind}, which this model can't read]" for kind in kinds)]
+        return replace(output, text="\n".join(lines), attachments=shown)
 
     return tuple(replace(tool, call=partial(call, tool)) for tool in tools)
 
@@ -143,11 +144,8 @@ def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Colle
 
 
 class _RunServers:
-    def __init__(
-        self, declared: Mapping[str, McpServer], web_search: str, linger: float, on_closed: Callable[[], object]
-    ) -> None:
-        self._servers = {name: _Server(name, server, web_search) for name, server in declared.items()}
-        self._linger, self._on_closed = linger, on_closed
+    def __init__(self, servers: Mapping[str, "_Server"], linger: float, on_closed: Callable[[], object]) -> None:
+        self._servers, self._linger, self._on_closed = servers, linger, on_closed
         self._users = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -167,12 +165,10 @@ class _RunServers:
 
     async def tools(self, names: Sequence[str]) -> tuple[Tool, ...]:
         listed = await asyncio.gather(*(self._servers[name].tools() for name in names), return_exceptions=True)
-        tools: list[Tool] = []
         for result in listed:
             if isinstance(result, BaseException):
                 raise result
-            tools += result
-        return tuple(tools)
+        return tuple(tool for tools in cast("list[list[Tool]]", listed) for tool in tools)
 
     async def aclose(self) -> None:
         self._on_closed()
@@ -190,8 +186,7 @@ class _Server:
     def __init__(self, name: str, declared: McpServer, web_search: str) -> None:
         self.name = name
         self._declared = declared
-        server, _, tool = web_search.partition(".")
-        self._search = tool if server == name else ""
+        self._search = web_search.removeprefix(f"{name}.") if web_search.startswith(f"{name}.") else ""
         """The tool that is called `search_web`."""
         self._connection: McpConnection | None = None
         self._was_restarted = False
@@ -213,18 +208,17 @@ class _Server:
     def _allowed(self, definitions: Sequence[Mapping[str, Any]]) -> list[Tool]:
         wanted, tools = self._declared.tools, dict[str, Tool]()
         names = [str(definition.get("name", "")) for definition in definitions]
-        for name, definition in zip(names, definitions, strict=True):
-            if wanted is not None and name not in wanted:
-                continue
-            tool = self._tool(name, definition)
-            if tool is None or tool.spec.name in tools or len(tools) == MAX_TOOLS:
-                if wanted is not None:
-                    raise self._unusable(f"a model couldn't call its tool {name[:80]!r}")
-                _log.warning("MCP server %s: its tool %.80r can't be offered to a model", self.name, name)
-            else:
-                tools[tool.spec.name] = tool
         if missing := [name for name in wanted or () if name not in names]:
             raise self._unusable(f"it has no tool {missing[0]!r}, which `tools` names")
+        for name, definition in zip(names, definitions, strict=True):
+            if wanted is None or name in wanted:
+                tool = self._tool(name, definition)
+                if tool is not None and tool.spec.name not in tools and len(tools) < MAX_TOOLS:
+                    tools[tool.spec.name] = tool
+                elif wanted is not None:
+                    raise self._unusable(f"a model couldn't call its tool {name[:80]!r}")
+                else:
+                    _log.warning("MCP server %s: its tool %.80r can't be offered to a model", self.name, name)
         if self._search and SEARCH_WEB not in tools:
             raise self._unusable(f"it offers no tool {self._search!r}, which `web_search` names")
         return list(tools.values())
@@ -279,15 +273,12 @@ class _Server:
             return self._connection
 
     def _unusable(self, why: object) -> CallError:
-        match why:
-            case TimeoutError():
-                why = f"it took longer than {self._declared.timeout_seconds:g} s to start"
-            case KeyError():
-                why = f"the variable {why} isn't set"
-            case ImportError():
-                why = f"{why}; run `pip install 'delegate-task[mcp]'`"
-            case _:
-                pass
+        if isinstance(why, TimeoutError):
+            why = f"it took longer than {self._declared.timeout_seconds:g} s to start"
+        elif isinstance(why, KeyError):
+            why = f"the variable {why} isn't set"
+        elif isinstance(why, ImportError):
+            why = f"{why}; run `pip install 'delegate-task[mcp]'`"
         hint = f"correct or remove [mcp_servers.{self.name}] in the settings, or name `tools` without it in each task"
         if self._declared.command is not None:
             hint = f"{hint}; run its command yourself to see what it prints"

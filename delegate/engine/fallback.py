@@ -6,11 +6,12 @@ the rate limiter, and where no tool was called that could change anything. A mod
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date
 
 from delegate._util.redaction import redactor
 from delegate.budget.ledger import Ledger
+from delegate.models.catalog import Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import usual_child_usd
 from delegate.records.recorder import encodable
@@ -22,31 +23,25 @@ MAX_MODELS = 3
 MESSAGE_CHARS = 500
 
 
-@dataclass(slots=True)
-class Fallback:
-    """The models that can take the place of one that fails, and those that have failed."""
+async def next_connection(
+    failed: Connection, error: ProviderError, connections: Connections, ledger: Ledger
+) -> Connection | None:
+    """A connection to the next model that the limits leave room for. None if there is none, or it wouldn't help."""
+    for n, model in enumerate(failed.others if _is_for_good(error) else (), 1):
+        left, cost = ledger.left("cost_usd"), usual_child_usd(model, date.today())
+        is_there_too = (model.provider, model.endpoint) == (failed.model.provider, failed.model.endpoint)
+        is_too_costly = left is not None and cost is not None and cost > left
+        if is_too_costly or (is_there_too and error.outcome == "not_sent"):
+            continue
+        with suppress(ConfigError):  # its SDK isn't installed
+            return replace(await connections.open(model), others=failed.others[n:])
+    return None
 
-    connections: Connections
-    ledger: Ledger
-    failed: list[FailedModel] = field(default_factory=list[FailedModel])
 
-    async def next(self, failed: Connection, error: ProviderError) -> Connection | None:
-        """A connection to the next model that the limits leave room for. None if there is none, or it wouldn't help."""
-        if not _is_for_good(error) or len(self.failed) == MAX_MODELS - 1:
-            return None
-        for n, model in enumerate(failed.others, 1):
-            left, cost = self.ledger.left("cost_usd"), usual_child_usd(model, date.today())
-            is_there_too = (model.provider, model.endpoint) == (failed.model.provider, failed.model.endpoint)
-            is_too_costly = left is not None and cost is not None and cost > left
-            if is_too_costly or (is_there_too and error.outcome == "not_sent"):
-                continue
-            with suppress(ConfigError):  # its SDK isn't installed
-                other = await self.connections.open(model)
-                message = redactor.text(encodable(str(error)))[:MESSAGE_CHARS]
-                detail = ErrorDetail(code=error.fault, message=message)
-                self.failed.append(FailedModel(model=failed.model.id, error=detail))
-                return replace(other, others=failed.others[n:])
-        return None
+def failed_model(model: Model, error: ProviderError) -> FailedModel:
+    """What is said of a model that failed."""
+    message = redactor.text(encodable(str(error)))[:MESSAGE_CHARS]
+    return FailedModel(model=model.id, error=ErrorDetail(code=error.fault, message=message))
 
 
 def has_done_nothing(receipts: Sequence[Receipt], tools: Collection[Tool]) -> bool:

@@ -23,7 +23,7 @@ from delegate.child.project_notes import ProjectNotes, is_own_project, read_note
 from delegate.engine import error_mapping
 from delegate.engine.child_tools import ChildTools
 from delegate.engine.deadline import ChildDeadline
-from delegate.engine.fallback import Fallback, has_done_nothing
+from delegate.engine.fallback import MAX_MODELS, failed_model, has_done_nothing, next_connection
 from delegate.engine.needs import obstacle
 from delegate.engine.questions import Questions
 from delegate.engine.results import (
@@ -47,7 +47,7 @@ from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.worktree import merge_diff
 from delegate.sandbox.workspace.write_locks import WriteLocks
 from delegate.telemetry import operations
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Task, TaskResult, Verdict
+from delegate.types import ChildRun, ErrorDetail, FailedModel, JsonObject, Task, TaskResult, Verdict
 from delegate.types.errors import CallError, DelegateError, ProviderError, WorkspaceTooLarge
 from delegate.types.events import ChildDone, ChildStarted, ChildText, MessageDelivered, VerdictGiven, WaitReason
 from delegate.types.ports import Incoming
@@ -100,7 +100,7 @@ class TaskRun:
     _heard: list[Heard] = field(init=False)
     """The messages that the child has read, also before it was resumed, and on another model."""
     _questions: Questions | None = None
-    _fallback: Fallback | None = None
+    _failed_models: list[FailedModel] = field(default_factory=list[FailedModel])
     _running_child: RunningChild | None = None
     """Its place among the children that make their own model calls."""
 
@@ -188,7 +188,7 @@ class TaskRun:
             model=child.model or (requested.id if requested else None),
             requested_model=requested.id if requested else None,
             substituted=child.substituted,
-            failed_models=tuple(self._fallback.failed) if self._fallback else (),
+            failed_models=tuple(self._failed_models),
             tier=served.tier if served else None,
             usage=child.usage,
             cost_usd=whole.cost_usd,
@@ -351,12 +351,11 @@ class TaskRun:
         services, connection = self.call.services, job.connection
         records_all = services.uses_job_tools and services.runner_has("records_tools")
         may_have_acted = self.context.delegated or not has_done_nothing(job.recorder.receipts, job.tools)
-        if connection is None or not connection.others or not records_all or may_have_acted:
+        if connection is None or not records_all or may_have_acted or len(self._failed_models) == MAX_MODELS - 1:
             raise error
-        self._fallback = self._fallback or Fallback(services.connections, self.context.ledger)
-        if (other := await self._fallback.next(connection, error)) is None:
+        if (other := await next_connection(connection, error, services.connections, self.context.ledger)) is None:
             raise error
-        failed = self._fallback.failed[-1]
+        self._failed_models.append(failed := failed_model(connection.model, error))
         self.events.notify(ChildStarted, model=other.model.id, instead_of=failed.model, reason=failed.error.message)
         self.connection = other
         seconds = self.deadline.seconds_left if self.deadline else None
