@@ -134,9 +134,9 @@ class BatchRunner:
         estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)
         stages: list[list[Item]] = []
         if validated.has_needs:
-            good = [entry for index, entry in enumerate(source) if index not in validated.bad_rows]
-            items = [entry for entry in good if isinstance(entry, Item)]
-            stages = check(items, left_out=frozenset(bad.id for bad in validated.bad_rows.values()))
+            bad = validated.bad_rows
+            items = [entry for n, entry in enumerate(source) if n not in bad and isinstance(entry, Item)]
+            stages = check(items, left_out=frozenset(row.id for row in bad.values()))
         ids = tuple(tuple(item.id for item in stage) for stage in stages)
         skipped = len(validated.bad_rows)
         return BatchPlan(source.name, validated.total - skipped, skipped, estimate.groups, estimate.limit_usd, ids)

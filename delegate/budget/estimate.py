@@ -107,22 +107,19 @@ class Estimate:
 class Estimator:
     """Collects tasks, of which there may be very many, and estimates what all of them will cost."""
 
-    _goal_tokens: dict[str | None, list[int]] = field(default_factory=dict[str | None, list[int]])
-    _models: dict[str, Model] = field(default_factory=dict[str, Model])
+    _goal_tokens: dict[Model | None, list[int]] = field(default_factory=dict[Model | None, list[int]])
     _limits: list[float | None] = field(default_factory=list[float | None])
 
     def add(self, task: Task, models: Sequence[Model | None]) -> None:
         """Add a task that would run on these models, one for each attempt; None if the runner chooses its own."""
         for model in models:
-            if model is not None:
-                self._models[model.id] = model
-            self._goal_tokens.setdefault(model.id if model else None, []).append(goal_tokens(task))
+            self._goal_tokens.setdefault(model, []).append(goal_tokens(task))
         self._limits.append(task.max_cost_usd)
 
     async def estimate(self, past: PastTasks, *, left_usd: float | None) -> Estimate:
         """The estimate of all tasks. `left_usd` is what limits leave for them in sum; None if there is no limit."""
         ordered = sorted(self._goal_tokens.items(), key=lambda entry: -len(entry[1]))
-        groups = [await _group(self._models.get(id or ""), lengths, past) for id, lengths in ordered]
+        groups = [await _group(model, lengths, past) for model, lengths in ordered]
         limits = [limit for limit in (sum_usd(self._limits), left_usd) if limit is not None]
         return Estimate(tuple(groups), min(limits, default=None))
 
@@ -141,8 +138,8 @@ async def _group(model: Model | None, lengths: Sequence[int], past: PastTasks) -
     basis: Basis = "records"
     costs = [one.cost_usd + (_longer(model, length, one, today) or 0) for one in await past(model.id)]
     if len(costs) < FEWEST_RECORDS:
-        basis, priced = "steps", [_at_price_of(model, length, one, today) for one in await past(None)]
-        costs = [cost for cost in priced if cost is not None]
+        priced = [_at_price_of(model, length, one, today) for one in await past(None)]
+        basis, costs = "steps", [cost for cost in priced if cost is not None]
     if len(costs) >= FEWEST_RECORDS:
         cheap = sorted(costs)[len(costs) // 10]
         return Group(model.id, len(lengths), median(costs), basis, len(costs), cheap)

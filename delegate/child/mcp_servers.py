@@ -105,8 +105,7 @@ class McpServers:
 
     def names(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Those of the names that can be a tool of a server, which isn't known before the server runs."""
-        possible = tuple(name for name in wanted if name.partition(".")[0] in self._declared and "." in name)
-        return (*possible, SEARCH_WEB) if "." in self._web_search and SEARCH_WEB in wanted else possible
+        return tuple(name for name in wanted if any(self._is_of(server, name) for server in self._declared))
 
     async def aclose(self) -> None:
         """Close the servers of all runs. Those on other event loops end with these."""
@@ -198,11 +197,10 @@ class _Server:
             try:
                 connection = await self._connected()
                 async with asyncio.timeout(self._declared.timeout_seconds):
-                    self._tools = self._allowed([definition async for definition in connection.tools()])
-            except CallError:
-                raise
+                    definitions = [definition async for definition in connection.tools()]
             except Exception as error:
                 raise self._unusable(error) from error
+            self._tools = self._allowed(definitions)
         return self._tools
 
     def _allowed(self, definitions: Sequence[Mapping[str, Any]]) -> list[Tool]:
@@ -253,8 +251,8 @@ class _Server:
             message = f"the server {self.name} ended during this call, which may have been done or not"
             raise ToolError(message) from error
         output = await run_in_thread(partial(_output_of, result))
-        is_search = tool == self._search
-        return replace(output, text=f"searched by {self.name}.{tool}\n\n{output.text}") if is_search else output
+        searched = f"searched by {self.name}.{tool}\n\n" if tool == self._search else ""
+        return replace(output, text=f"{searched}{output.text}")
 
     async def _connected(self) -> "McpConnection":
         from delegate.child.mcp_connection import McpConnection
@@ -312,9 +310,9 @@ def _cleaned(value: Any) -> Any:
         return clean(value).text
     if isinstance(value, list):
         return [_cleaned(item) for item in cast("list[Any]", value)]
-    return (
-        {key: _cleaned(item) for key, item in cast("JsonObject", value).items()} if isinstance(value, dict) else value
-    )
+    if isinstance(value, dict):
+        return {key: _cleaned(item) for key, item in cast("JsonObject", value).items()}
+    return value
 
 
 def _output_of(result: Mapping[str, Any]) -> ToolOutput:

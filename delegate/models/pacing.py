@@ -339,14 +339,13 @@ class Callers:
             return False
         try:
             os.kill(self.process, 0)
-        except ProcessLookupError:
-            return False
-        except OSError:
-            pass
+        except OSError as error:
+            return not isinstance(error, ProcessLookupError)
         return True
 
 
-def _quotas() -> tuple[QuotaBucket, QuotaBucket]:
+def new_quotas() -> tuple[QuotaBucket, QuotaBucket]:
+    """Those of requests and of tokens."""
     return QuotaBucket(least_cost=1, cost=1), QuotaBucket(least_cost=0, cost=0)
 
 
@@ -358,8 +357,7 @@ class Learned:
     history: SendHistory = field(default_factory=SendHistory)
     pacer: Pacer = field(default_factory=Pacer)
     window: ConcurrencyWindow = field(default_factory=ConcurrencyWindow)
-    quotas: tuple[QuotaBucket, QuotaBucket] = field(default_factory=_quotas)
-    """Of requests and of tokens."""
+    quotas: tuple[QuotaBucket, QuotaBucket] = field(default_factory=new_quotas)
     rejection: Rejection | None = None
     trial: Trial = field(default_factory=Trial)
     rejected_at: float = -math.inf
@@ -397,10 +395,6 @@ class Learned:
         self.history.times = deque(sorted((*self.history.times, *times))[-HISTORY_CALLS:])
         if self.pacer.is_slow and self.pacer.rate_before == math.inf and self.pacer.halved_at == self.rejected_at:
             self.pacer.adjust(self.history.rate(self.rejected_at, FIRST_SPAN))
-
-    def forget_quotas(self) -> None:
-        """Learn anew what a call costs: until others say what they send, all that they use seems to be one's own."""
-        self.quotas = _quotas()
 
     def forget_rejections(self) -> None:
         """Drop the limits that were learned from rejections."""

@@ -36,6 +36,7 @@ from delegate.models.pacing import (
     Rejection,
     SentCall,
     is_low,
+    new_quotas,
 )
 from delegate.models.shared_limits import SharedLimits
 from delegate.types.errors import ProviderError
@@ -348,8 +349,8 @@ class RateLimiter:
             self._learned = theirs
         elif self._is_joined:
             self._learned = Learned()
-        else:
-            self._learned.forget_quotas()
+        else:  # until others say what they send, all that they use seems to be one's own
+            self._learned.quotas = new_quotas()
         self._is_joined = True
 
     def _pass_on(self) -> Learned | None:

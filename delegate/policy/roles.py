@@ -59,7 +59,7 @@ class Role(Value):
 
 _OF_OTHERS = {"maxTurns": "max_steps", "disallowedTools": "without_tools", "developer_instructions": "instructions"}
 """Fields of Claude Code and Codex, with ours."""
-_TIERS = {"opus": "deep", "sonnet": "standard", "haiku": "fast"}
+_TIERS = {"opus": "deep", "sonnet": "standard", "haiku": "fast", "inherit": None}
 _TOOLS = {
     "Read": ("read_file",), "Write": ("write_file",), "Edit": ("edit_file",), "MultiEdit": ("edit_file",),
     "Glob": ("list_files", "search_files"), "Grep": ("search_files",), "LS": ("list_files",), "Bash": ("run_shell",),
@@ -91,10 +91,8 @@ def read_role(path: PurePath, text: str) -> tuple[str, dict[str, Any]]:
         fields["instructions"] = body
     if given.get("permissionMode") == "plan" or given.get("sandbox_mode") == "read-only":
         fields["read_only"] = True
-    model = fields.get("model")
-    if model == "inherit" or model in _TIERS:
-        del fields["model"]
-        fields |= {"tier": _TIERS[model]} if model in _TIERS and "tier" not in fields else {}
+    if str(fields.get("model")) in _TIERS and (tier := _TIERS[fields.pop("model")]):
+        fields.setdefault("tier", tier)
     for field in ("tools", "without_tools"):
         if field in fields:
             fields[field] = _tools(_listed(fields[field]), denied=field == "without_tools")

@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -86,10 +86,7 @@ def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
         except FileNotFoundError:
             raise ConfigError(f"DELEGATE_CONFIG names {named}, which does not exist; correct the path") from None
         return tuple(found)
-    if os.path.lexists(MCP_NAME) and (path := _key(Path(MCP_NAME))) in (listed := trusted()):
-        data = _regular_bytes_of(path)
-        if _digest(data) == listed[path]:
-            found.append(SettingsFile(path, "folder", data, trusted=True))
+    found += _trusted_as_they_are([Path(MCP_NAME)])
     with suppress(FileNotFoundError):
         path = _key(_folder_file())
         if not os.path.exists(own_file()) or not os.path.samefile(path, own_file()):
@@ -117,12 +114,12 @@ def is_role(path: Path) -> bool:
 def _trusted_roles() -> list[SettingsFile]:
     """The roles of the working folder that are trusted as they are now."""
     folders = {_key(Path(folder, NAME)).parent for folder in ROLE_FOLDERS}
-    found: list[SettingsFile] = []
-    for path, digest in sorted(trusted().items()):
-        if path.parent in folders and is_role(path) and path.exists():
-            data = _regular_bytes_of(path)
-            found += [SettingsFile(path, "folder", data, trusted=True)] if _digest(data) == digest else []
-    return found
+    return _trusted_as_they_are([path for path in sorted(trusted()) if path.parent in folders and is_role(path)])
+
+
+def _trusted_as_they_are(paths: Iterable[Path]) -> list[SettingsFile]:
+    there = [path for path in paths if path.exists() and _key(path) in trusted()]
+    return [file for file in map(read, there) if file.trusted]
 
 
 def read_own() -> SettingsFile | None:
