@@ -28,17 +28,13 @@ _UNCLEAR = frozenset({-32000, 32600, -32600})
 _MOST_PAGES = 100
 
 
-class ServerEnded(Exception):
-    """The server ended, or can't be reached any more, while a call waited for it."""
-
-
 class McpConnection:
     """A server that was started or reached, in a task of its own: the SDK's contexts have to be left where they were
     entered.
     """
 
-    def __init__(self, server: McpServer, environ: Mapping[str, str]) -> None:
-        self._server = server
+    def __init__(self, name: str, server: McpServer, environ: Mapping[str, str]) -> None:
+        self._name, self._server = name, server
         self._environ = environ
         self._closing = asyncio.Event()
         self._session: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -67,8 +63,7 @@ class McpConnection:
         """Call a tool, and return its result as in the protocol.
 
         Raises:
-            ToolError: The server answered with an error.
-            ServerEnded: It ended meanwhile.
+            ToolError: The server answered with an error, or it ended meanwhile.
             TimeoutError: It took too long, without a sign of progress.
         """
         seconds, loop = self._server.timeout_seconds, asyncio.get_running_loop()
@@ -87,7 +82,8 @@ class McpConnection:
             if (code is not None and code not in _UNCLEAR) or await self._answers():
                 raise ToolError(str(error)) from error
             self.ended = True
-            raise ServerEnded from error
+            message = f"the server {self._name} ended during this call, which may have been done or not"
+            raise ToolError(message) from error
 
     async def _call(self, tool: str, arguments: dict[str, Any], progressed: Any) -> Any:
         session = await self._session

@@ -240,16 +240,11 @@ class _Server:
         return tool if name and _CALLABLE.fullmatch(tool.spec.name) else None
 
     async def _call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
-        from delegate.child.mcp_connection import ServerEnded
-
         try:
             result = await (await self._connected()).call(tool, arguments)
         except TimeoutError:
             seconds = self._declared.timeout_seconds
             return ToolOutput(f"no answer and no progress for {seconds:g} s; it may still have been done", "timeout")
-        except ServerEnded as error:
-            message = f"the server {self.name} ended during this call, which may have been done or not"
-            raise ToolError(message) from error
         output = await run_in_thread(partial(_output_of, result))
         searched = f"searched by {self.name}.{tool}\n\n" if tool == self._search else ""
         return replace(output, text=f"{searched}{output.text}")
@@ -265,7 +260,7 @@ class _Server:
                 _log.warning("MCP server %s ended, and is started again", self.name)
                 await self._connection.aclose()
             if self._connection is None or self._connection.ended:
-                connection = McpConnection(self._declared, os.environ)
+                connection = McpConnection(self.name, self._declared, os.environ)
                 await connection.opened()
                 self._connection = connection
             return self._connection
