@@ -84,25 +84,17 @@ class SendHistory:
 
 
 @dataclass(slots=True)
-class _Counts:
-    sent: Count = 0
-    rejected: Count = 0
-
-    @property
-    def accepted(self) -> float:
-        """The share of the calls that were accepted."""
-        return 1 - self.rejected / self.sent if self.sent else 0.0
-
-
-@dataclass(slots=True)
 class Trial:
     """Tells whether rejections depend on the pace, by the share of calls rejected before and after it was changed.
 
     A call counts as accepted once one that was sent later was rejected: rejections come faster than replies.
     """
 
-    before: _Counts = field(default_factory=_Counts)
-    since: _Counts = field(default_factory=_Counts)
+    sent_before: Count = 0
+    rejected_before: Count = 0
+    sent: Count = 0
+    """Calls since the pace was changed."""
+    rejected: Count = 0
     first: Count = 1
     """The number of the first call that was sent since the pace was changed."""
     full_at: float = math.inf
@@ -117,33 +109,33 @@ class Trial:
     def count_rejected(self, sent: SentCall, now: float) -> None:
         """Count the rejection of a call."""
         if sent.number < self.first:
-            self.before.rejected += 1
-            self.before.sent = max(self.before.sent, self.before.rejected)  # of a call that was counted elsewhere
+            self.rejected_before += 1
+            self.sent_before = max(self.sent_before, self.rejected_before)  # of a call that was counted elsewhere
             return
-        self.since.rejected += 1
+        self.rejected += 1
         self.pauses_are_vain |= sent.after_pause
-        self.since.sent = max(self.since.sent, sent.number - self.first + 1)
+        self.sent = max(self.sent, sent.number - self.first + 1)
         # Rejections of calls that were sent together come in any order, so that one of a later call is waited for.
         self.is_over = self.is_outage or sent.at > self.full_at
-        if self.since.sent >= TRIAL_CALLS:
+        if self.sent >= TRIAL_CALLS:
             self.full_at = min(self.full_at, now)
 
     def restart(self, sent: int) -> None:
         """The pace is slowed down after `sent` calls."""
-        self.before = _Counts()
+        self.sent_before = self.rejected_before = 0
         self.extend(sent)
         self.is_return = self.pauses_are_vain = False
 
     def extend(self, sent: int) -> None:
         """The pace is raised after `sent` calls, since lowering it had no effect: all of them are known to be alike."""
-        self.before.sent += sent - self.first + 1
-        self.before.rejected += self.since.rejected
-        self.since, self.first, self.full_at = _Counts(), sent + 1, math.inf
+        self.sent_before += sent - self.first + 1
+        self.rejected_before += self.rejected
+        self.sent, self.rejected, self.first, self.full_at = 0, 0, sent + 1, math.inf
         self.is_over, self.is_return = False, True
 
     @property
     def has_none_accepted(self) -> bool:
-        return self.since.rejected == self.since.sent
+        return self.rejected == self.sent
 
     @property
     def doubts_pauses(self) -> bool:
@@ -153,7 +145,7 @@ class Trial:
     @property
     def is_outage(self) -> bool:
         """Whether so many were rejected in a row that it isn't chance."""
-        return self.has_none_accepted and self.since.sent >= OUTAGE_CALLS
+        return self.has_none_accepted and self.sent >= OUTAGE_CALLS
 
     @property
     def shows_effect(self) -> bool:
@@ -161,12 +153,12 @@ class Trial:
 
         If too few are, a slower pace is the safer choice whatever the cause is.
         """
-        since, before = self.since, self.before
-        if not ENOUGH <= since.accepted <= NEARLY_ALL or not before.sent:
+        if not self.sent or not self.sent_before:
             return True
-        rejected = (since.rejected + before.rejected) / (since.sent + before.sent)
-        deviation = math.sqrt(rejected * (1 - rejected) * (1 / since.sent + 1 / before.sent))
-        return abs(since.accepted - before.accepted) > SIGNIFICANT * deviation
+        accepted, accepted_before = 1 - self.rejected / self.sent, 1 - self.rejected_before / self.sent_before
+        rejected = (self.rejected + self.rejected_before) / (self.sent + self.sent_before)
+        deviation = math.sqrt(rejected * (1 - rejected) * (1 / self.sent + 1 / self.sent_before))
+        return not ENOUGH <= accepted <= NEARLY_ALL or abs(accepted - accepted_before) > SIGNIFICANT * deviation
 
 
 @dataclass(slots=True)

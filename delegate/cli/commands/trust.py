@@ -51,15 +51,13 @@ def trust(
         print(f"{path} is no longer trusted")
     elif path.parts[-2:] == CRITERIA_FILE.parts:
         _trust_tasks(path, criteria_as_tasks)
-    elif path.is_dir() and path.resolve().name == "agents":
-        files = [trusting.read(file) for file in sorted(filter(trusting.is_role, path.resolve().iterdir()))]
+    elif _is_of_settings(path):
+        has_roles = path.is_dir() and path.resolve().name == "agents"
+        paths = sorted(filter(trusting.is_role, path.resolve().iterdir())) if has_roles else [path]
+        files = list(map(trusting.read, paths))
         print("\n".join(map(_reach, files)) or f"{path} has no roles")
         for file in files:
             trusting.trust(file)
-    elif _is_of_settings(path):
-        file = trusting.read(path)
-        print(_reach(file))
-        trusting.trust(file)
     else:
         _trust_tasks(path, tasks_in)
 

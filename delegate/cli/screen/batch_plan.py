@@ -39,12 +39,11 @@ def show(plan: "BatchPlan", requests: Requests, format: Format, file: Path | Non
 
 
 def _estimate(group: Group) -> str:
-    if group.each_usd is None or group.usd is None:
+    if group.each_usd is None:
         return "cost unknown"
     basis = {
         "records": f"median of {counted(group.records, 'task')} of any kind on record for this model, judging included",
         "steps": f"median of {counted(group.records, 'task')} on record for other models, at the prices of this one",
         "assumed": "assumes 20,000 input and 2,000 output tokens per child, without judging",
-        "unknown": "",
     }[group.basis]
     return f"{usd(group.usd)}, {usd(group.each_usd)} each ({basis})"
