@@ -117,6 +117,7 @@ def test_a_file_that_asks_for_more_is_refused(line: str) -> None:
         ("---\n- a\n---\n", "isn't `name: value` lines"),
         (markdown("name: x"), "roles.x.description"),
         (markdown("description: x", "tier: huge"), "roles.reviewer.tier"),
+        (markdown("description: x", "model: [opus]"), "roles.reviewer.model"),
         (markdown("description: x", "max_steps: 0"), "roles.reviewer.max_steps"),
         (markdown("description: x", "acceptance_criteria: [{kind: nonsense}]"), "roles.reviewer.acceptance_criteria"),
         (markdown("description: x", body="x" * 60_000), "roles.reviewer.instructions"),
