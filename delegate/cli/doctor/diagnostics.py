@@ -37,6 +37,8 @@ BASE_URLS = {
 PACKAGES = ("delegate-task", "openai", "anthropic", "google-genai", "pydantic")
 NEEDED_BYTES = 65_536
 """What new records take up."""
+Endpoints = Mapping[EndpointKey, Endpoint]
+Answers = Mapping[EndpointKey, ServedModels]
 _MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "bold red")}
 
 
@@ -102,8 +104,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
     )
     answers = dict(zip(endpoints, served, strict=True))
     choice = choose(delegator)
-    fault = _fault(choice.worker, endpoints, answers)
-    judge_fault = _fault(choice.judging.chosen, endpoints, answers)
+    fault = _fault("model", choice.worker, endpoints, answers)
     new = _undeclared(delegator, endpoints, answers, local)
     checks = (
         *settings_files(),
@@ -113,7 +114,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
             DiagnosticCheck(name, "note", f"serves models at {server.url}", "declare it with the lines below")
             for name, server in new.items()
         ),
-        *_models(choice, fault, judge_fault, answers),
+        *_models(choice, fault, _fault("judge", choice.judging.chosen, endpoints, answers)),
         _sandbox(mechanism, settings),
         *_versions(),
         home := _home(settings.home),
@@ -125,20 +126,13 @@ async def examine(delegator: Delegator) -> Diagnostics:
 async def undeclared_servers(delegator: Delegator) -> dict[str, ServedModels]:
     """Servers with models that aren't in the catalog: local ones, and the one that OPENAI_BASE_URL names."""
     endpoints = find_endpoints(delegator.settings.endpoints, os.environ)
-    own = {
-        key: endpoint
-        for key, endpoint in endpoints.items()
-        if key == ("openai", None) and not endpoint.is_openai_itself
-    }
+    own = {key: one for key, one in endpoints.items() if key == ("openai", None) and not one.is_openai_itself}
     served, local = await asyncio.gather(asyncio.gather(*map(ask, own.values())), ask_local())
     return _undeclared(delegator, own, dict(zip(own, served, strict=True)), local)
 
 
 def _undeclared(
-    delegator: Delegator,
-    endpoints: Mapping[EndpointKey, Endpoint],
-    answers: Mapping[EndpointKey, ServedModels],
-    local: Mapping[str, ServedModels],
+    delegator: Delegator, endpoints: Endpoints, answers: Answers, local: Mapping[str, ServedModels]
 ) -> dict[str, ServedModels]:
     """As `undeclared_servers`, from what was asked already."""
     servers = dict(local)
@@ -175,21 +169,17 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
         fix = f"set one of {', '.join(KEYS)}; or, for a local model, set OPENAI_BASE_URL to its server, such as "
         fix += f"http://127.0.0.1:{LOCAL_SERVERS['ollama']}/v1 for Ollama, or declare it in your own delegate.toml"
         yield DiagnosticCheck("keys", "note", "none set", fix)
-    for name, keys in BASE_URLS.items():
-        if not environ.get(name):
-            continue
-        note = f"{name} is set: the models of its provider are called there"
-        if any(key in names for key in keys):
-            yield DiagnosticCheck("keys", "ok", note)
-        elif name == "OPENAI_BASE_URL":
-            yield DiagnosticCheck("keys", "ok", f"{note}, without a key")
+    for name in filter(environ.get, BASE_URLS):
+        key = next((key for key in BASE_URLS[name] if key in names), None)
+        if key or name == "OPENAI_BASE_URL":
+            note = f"{name} is set: the models of its provider are called there"
+            yield DiagnosticCheck("keys", "ok", note if key else f"{note}, without a key")
         else:
-            yield DiagnosticCheck("keys", "note", f"{name} is set, but without a key", f"set {' or '.join(keys)}")
+            fix = f"set {' or '.join(BASE_URLS[name])}"
+            yield DiagnosticCheck("keys", "note", f"{name} is set, but without a key", fix)
 
 
-def _endpoints(
-    endpoints: Mapping[EndpointKey, Endpoint], answers: Mapping[EndpointKey, ServedModels]
-) -> Iterator[DiagnosticCheck]:
+def _endpoints(endpoints: Endpoints, answers: Answers) -> Iterator[DiagnosticCheck]:
     for (provider, name), endpoint in endpoints.items():
         served, where = answers[provider, name], f"{name or provider} ({endpoint.url})"
         if endpoint.platform is not None:
@@ -205,48 +195,43 @@ def _endpoints(
 
 
 def _fault(
-    model: Model | None, endpoints: Mapping[EndpointKey, Endpoint], answers: Mapping[EndpointKey, ServedModels]
-) -> str | None:
-    """Why the model of children, or the judge, is not available, as far as the lists of models show."""
+    subject: Literal["model", "judge"], model: Model | None, endpoints: Endpoints, answers: Answers
+) -> DiagnosticCheck | None:
+    """The problem with the model of children, or with the judge, as far as the lists of models show."""
     if model is None:
         return None
-    key = (model.provider, model.endpoint)
-    endpoint, served = endpoints[key], answers[key]
+    endpoint, served = endpoints[model.provider, model.endpoint], answers[model.provider, model.endpoint]
     if endpoint.platform is not None:
         return None
-    if served.fault is not None:
-        return f"its endpoint {served.fault}"
-    # The lists of the providers themselves are paginated and contain snapshot names.
-    is_complete = endpoint.protocol == "openai" and not endpoint.is_openai_itself and served.status not in NO_LIST
-    return f"{endpoint.url} doesn't serve it" if is_complete and model.id not in served.models else None
+    fault, fix = f"its endpoint {served.fault}", served.fix
+    if served.fault is None:
+        # The lists of the providers themselves are paginated and contain snapshot names.
+        is_complete = endpoint.protocol == "openai" and not endpoint.is_openai_itself and served.status not in NO_LIST
+        if not is_complete or model.id in served.models:
+            return None
+        variable = "DELEGATE_MODEL" if subject == "model" else "DELEGATE_JUDGE_MODEL"
+        names = ", ".join(served.models[:5]) or "a model that the server lists"
+        fix = f"set {variable} to {names}, and declare it in your own delegate.toml if need be"
+        fault = f"{endpoint.url} doesn't serve it"
+    text = f"children would run on {model.id}" if subject == "model" else f"{model.id} would judge"
+    return DiagnosticCheck(subject, "problem", f"{text}, but {fault}", fix)
 
 
 def _models(
-    choice: Choice, fault: str | None, judge_fault: str | None, answers: Mapping[EndpointKey, ServedModels]
+    choice: Choice, fault: DiagnosticCheck | None, judge_fault: DiagnosticCheck | None
 ) -> Iterator[DiagnosticCheck]:
     if choice.problem is not None:
         yield DiagnosticCheck("model", "problem", choice.problem.message, choice.problem.hint or "")
-    elif choice.worker is not None and fault is not None:
-        fix = _other_model("DELEGATE_MODEL", answers[choice.worker.provider, choice.worker.endpoint])
-        yield DiagnosticCheck("model", "problem", f"children would run on {choice.worker.id}, but {fault}", fix)
+    elif fault is not None:
+        yield fault
     elif choice.worker is not None:
         yield DiagnosticCheck("model", "ok", f"children run on {choice.worker.id}")
-    judge = choice.judging.chosen
-    if judge is not None and judge_fault is not None:
-        fix = _other_model("DELEGATE_JUDGE_MODEL", answers[judge.provider, judge.endpoint])
-        yield DiagnosticCheck("judge", "problem", f"{judge.id} would judge, but {judge_fault}", fix)
-    elif judge is not None:
-        yield DiagnosticCheck("judge", "ok", f"{judge.id} judges criteria that checks can't decide")
+    if judge_fault is not None:
+        yield judge_fault
+    elif choice.judging.chosen is not None:
+        yield DiagnosticCheck("judge", "ok", f"{choice.judging.chosen.id} judges criteria that checks can't decide")
     elif choice.worker is not None:
         yield DiagnosticCheck("judge", "problem", "no model can judge", "run `delegate models` for the reasons")
-
-
-def _other_model(variable: str, served: ServedModels) -> str:
-    """What to do about a model that its server doesn't serve, or can't."""
-    if served.fault is not None:
-        return served.fix
-    names = ", ".join(served.models[:5]) or "a model that the server lists"
-    return f"set {variable} to {names}, and declare it in your own delegate.toml if need be"
 
 
 def _sandbox(mechanism: str | None, settings: Settings) -> DiagnosticCheck:

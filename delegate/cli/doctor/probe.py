@@ -58,14 +58,13 @@ async def ask(endpoint: Endpoint) -> ServedModels:
     if lacking := endpoint.missing_path:
         with_it = await _get(f"{endpoint.url}{lacking}{listing}", headers, SECONDS, trust_env=True)
         if with_it.fault is None or with_it.status in (401, 403):
-            fault, fix = f"lacks {lacking}", f"set {address} to {endpoint.url}{lacking}"
-            return ServedModels(served.url, fault=fault, fix=fix)
+            return replace(served, fault=f"lacks {lacking}", fix=f"set {address} to {endpoint.url}{lacking}")
     if served.status == 200:
         return replace(served, fix=f"correct {address}")
     if calling and not await _knows(endpoint.url + calling, headers):
         fault = f"is no model API: it has neither {listing} nor {calling} (HTTP {served.status})"
-        fix = f"correct {address}" + (f", perhaps by adding {lacking}" if (lacking := endpoint.missing_path) else "")
-        return ServedModels(served.url, fault=fault, fix=fix)
+        fix = f"correct {address}" + (f", perhaps by adding {lacking}" if lacking else "")
+        return replace(served, fault=fault, fix=fix)
     return replace(served, fault=None)
 
 
@@ -89,9 +88,8 @@ async def _knows(url: str, headers: Mapping[str, str]) -> bool:
             aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
             session.post(url, headers=headers, json={}, allow_redirects=False) as response,
         ):
-            return response.status not in NO_LIST or names_model(
-                (await response.read())[:2_000].decode(errors="replace")
-            )
+            text = (await response.read())[:2_000].decode(errors="replace")
+            return response.status not in NO_LIST or names_model(text)
     except (TimeoutError, aiohttp.ClientError, OSError):
         return True  # it isn't certain
 
@@ -100,8 +98,7 @@ async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, Serve
     """Query this machine for local servers and return those that answer, by name. `url` is the base URL to declare."""
     bases = {name: f"http://127.0.0.1:{port}/v1" for name, port in ports.items()}
     queries = (_get(f"{base}/models", {}, LOCAL_SECONDS, trust_env=False) for base in bases.values())
-    answers = await asyncio.gather(*queries)
-    replies = zip(bases.items(), answers, strict=True)
+    replies = zip(bases.items(), await asyncio.gather(*queries), strict=True)
     return {name: ServedModels(base, answer.models) for (name, base), answer in replies if answer.models}
 
 

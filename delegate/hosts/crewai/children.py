@@ -60,14 +60,13 @@ def child(agent: Agent | Crew, *, make_inputs: Callable[[Job], JsonObject] | Non
     An agent gets the job's prompt as its message. A crew gets `inputs` for the placeholders of its tasks: what
     `make_inputs` makes of the job, or else `prompt` (all that the child is told), `goal` and `context`.
 
-    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the agents'. Every call
-    of a tool that CrewAI tells of gets a receipt. Tools that the model's provider runs itself, agents of other
-    frameworks and remote agents aren't recorded: with one of these, receipts prove nothing (`receipts: reported`). The
-    tools learn the child's folder by `delegate.workspace()`.
+    A task that sets `tools` is refused, since it couldn't restrict the agents'. Every call of a tool that CrewAI tells
+    of gets a receipt. Tools that the model's provider runs itself, agents of other frameworks and remote agents aren't
+    recorded: with one of these, receipts prove nothing (`receipts: reported`). The tools learn the child's folder by
+    `delegate.workspace()`.
 
     CrewAI works in threads and can't be stopped: at its deadline a child ends before its next call of a model or a
     tool, and one whose call goes on for ten seconds more is left behind. Its cache answers equal calls of one child.
-
     The agents choose their models: the parent's tier isn't enforced, and the cost is unknown. The limit of steps counts
     the model calls of all agents.
 
@@ -79,9 +78,7 @@ def child(agent: Agent | Crew, *, make_inputs: Callable[[Job], JsonObject] | Non
         isinstance(one, Agent) and not one.a2a and not getattr(one.llm, "builtin_tools", None) for one in _agents(agent)
     )
     if crew and not make_inputs and not crew.fetch_inputs() & {"prompt", "goal"}:
-        raise ConfigError(
-            "child: the crew isn't told what to do: write {prompt} in the description of one of its tasks"
-        )
+        raise ConfigError("child: the crew isn't told what to do: write {prompt} in the description of a task")
     if crew and any(task.human_input for task in crew.tasks):
         raise ConfigError("child: a task of the crew has human_input, and no person is available: remove it")
     return AgentRunner(_ChildRecorder, partial(_play, agent, make_inputs), records_tools=records_tools)
@@ -151,17 +148,13 @@ class _ChildRecorder(ChildRecorder):
         self._loop.call_soon_threadsafe(self._record, event)
 
     def _record(self, event: BaseEvent) -> None:
-        match event:
-            case LLMCallCompletedEvent():
-                self.finish_reason = event.finish_reason
-                self.end_turn(_usage(event.usage), model=event.model)
-            case ToolUsageStartedEvent():
-                arguments = event.tool_args if isinstance(event.tool_args, dict) else {}
-                self.began(event.event_id, event.tool_name, arguments)
-            case ToolUsageFinishedEvent() | ToolUsageErrorEvent():
-                self.ended(event.started_event_id, _outcome(event))
-            case _:
-                pass
+        if isinstance(event, LLMCallCompletedEvent):
+            self.finish_reason = event.finish_reason
+            self.end_turn(_usage(event.usage), model=event.model)
+        elif isinstance(event, ToolUsageStartedEvent):
+            self.began(event.event_id, event.tool_name, event.tool_args if isinstance(event.tool_args, dict) else {})
+        elif isinstance(event, ToolUsageFinishedEvent | ToolUsageErrorEvent):
+            self.ended(event.started_event_id, _outcome(event))
 
 
 def _outcome(event: ToolUsageFinishedEvent | ToolUsageErrorEvent) -> ToolOutput:

@@ -98,18 +98,16 @@ def _output(response: Mapping[str, Any]) -> ToolOutput:
 def child(agent: BaseNode | App, *, make_state: Callable[[Job], JsonObject] | None = None) -> ChildRunner:
     """Run each child as this agent as it is, for `Delegator(runner=…)`: with its own tools, sub-agents and callbacks.
 
-    It may be a `Workflow` too, or an `App`, whose plugins run then. Each child has a session of its own, in memory.
-    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the agent's. Every call
-    of a tool gets a receipt, also of sub-agents and of agents that are tools, and so does a transfer to another agent.
-    What the model's provider runs itself, such as its web search, what a code executor runs, and what remote agents do
-    isn't recorded: once a child was an agent with one of these, receipts prove nothing (`receipts: reported`).
+    It may be a `Workflow` too, or an `App`, whose plugins run then. Each child has a session of its own, in memory. A
+    task that sets `tools` is refused, since it couldn't restrict the agent's. Every call of a tool gets a receipt, also
+    of sub-agents and of agents that are tools, and so does a transfer to another agent. What the model's provider runs
+    itself, such as its web search, what a code executor runs, and what remote agents do isn't recorded: once a child
+    was an agent with one of these, receipts prove nothing (`receipts: reported`).
 
     The tools learn the child's folder by `delegate.workspace()`, or from the session's state, which `make_state`
     creates from the job. A tool that asks a person for confirmation ends the child, since no person is available. The
-    agent's toolsets stay open for its other children: close them after the delegator.
-
-    The agent chooses its model: the parent's tier isn't enforced, and the cost is unknown. The limit of steps counts
-    the model calls of all its agents.
+    agent's toolsets stay open for its other children: close them after the delegator. The agent chooses its model: the
+    parent's tier isn't enforced, and the cost is unknown. The limit of steps counts the model calls of all its agents.
     """
     return AgentRunner(_ChildRecorder, partial(_play, agent, make_state))
 
@@ -139,8 +137,7 @@ async def _play(
     if last is None:
         return Ending(code="bad_report", message="the child's agent ended without a response")
     if last.long_running_tool_ids:
-        message = "the child's agent waits for the result of a tool that runs elsewhere"
-        return Ending(code="needs_a_person", message=message)
+        return Ending(code="needs_a_person", message="the child waits for the result of a tool that runs elsewhere")
     parts = (last.content and last.content.parts) or ()
     text = "".join(part.text or "" for part in parts if not part.thought)
     if (reason := last.finish_reason) not in (None, types.FinishReason.STOP):

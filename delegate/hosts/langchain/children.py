@@ -147,9 +147,9 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
 def child(graph: Graph) -> ChildRunner:
     """Run each child as this compiled graph as it is, for `Delegator(runner=…)`: with its own tools and subgraphs.
 
-    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the graph's. The tools
-    learn the child's folder by `delegate.workspace()`. What a model's provider runs itself, such as its web search,
-    isn't recorded. Receipts, model and cost are as with `runner`.
+    A task that sets `tools` is refused, since it couldn't restrict the graph's. The tools learn the child's folder by
+    `delegate.workspace()`. What a model's provider runs itself, such as its web search, isn't recorded. Receipts, model
+    and cost are as with `runner`.
     """
     return AgentRunner(_ChildRecorder, partial(_play, graph))
 

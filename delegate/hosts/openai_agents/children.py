@@ -120,21 +120,18 @@ def child(
 ) -> ChildRunner:
     """Run each child as this agent as it is, for `Delegator(runner=…)`: with its own tools, handoffs and MCP servers.
 
-    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the agent's. Every call
-    of a function or of an MCP server's tool gets a receipt, and so does every handoff. What OpenAI runs itself, such as
-    its web search, and what happens inside of an agent that is a tool aren't recorded: once a child was an agent with
-    such tools, receipts prove nothing (`receipts: reported`). The tokens of agents that are tools are counted when the
-    child ends.
+    A task that sets `tools` is refused, since it couldn't restrict the agent's. Every call of a function or of an MCP
+    server's tool gets a receipt, and so does every handoff. What OpenAI runs itself, such as its web search, and what
+    happens inside of an agent that is a tool aren't recorded: once a child was an agent with such tools, receipts prove
+    nothing (`receipts: reported`). The tokens of agents that are tools are counted when the child ends.
 
     The tools learn the child's folder by `delegate.workspace()`, or from the run's context: `make_context` creates it
     from the job. Without it, the context is `context`, or that of the run that delegates. Approvals, the model and the
     cost are as with `runner`.
     """
+    make = make_context or (lambda _: context)
     return AgentRunner(
-        _ChildRecorder,
-        lambda job, recorder: _play(
-            job, recorder, recorder.agent(agent), make_context(job) if make_context else context, run_config
-        ),
+        _ChildRecorder, lambda job, recorder: _play(job, recorder, recorder.agent(agent), make(job), run_config)
     )
 
 
@@ -208,7 +205,9 @@ class _ChildRecorder(RunHooks[Any], ChildRecorder):
             get_all_tools = copied.get_all_tools
 
             async def recorded(run_context: RunContextWrapper[Any]) -> list[agents.Tool]:
-                return [self._recorded_tool(one) for one in await get_all_tools(run_context)]
+                tools = await get_all_tools(run_context)
+                self.sees_all_calls &= all(isinstance(one, FunctionTool) and not one._is_agent_tool for one in tools)  # pyright: ignore[reportPrivateUsage]
+                return [self._recorded_function(one) if isinstance(one, FunctionTool) else one for one in tools]
 
             copied.get_all_tools = recorded
         return self._copies[id(agent)][1]
@@ -223,11 +222,6 @@ class _ChildRecorder(RunHooks[Any], ChildRecorder):
 
         handoff.on_invoke_handoff = self._recording(handoff.tool_name, hand_over)
         return handoff
-
-    def _recorded_tool(self, tool: agents.Tool) -> agents.Tool:
-        """The tool, which writes receipts if it is a function."""
-        self.sees_all_calls &= isinstance(tool, FunctionTool) and not tool._is_agent_tool  # pyright: ignore[reportPrivateUsage]
-        return self._recorded_function(tool) if isinstance(tool, FunctionTool) else tool
 
     def _recorded_function(self, tool: FunctionTool) -> FunctionTool:
         recorded = copy(tool)

@@ -116,19 +116,18 @@ def child(
 ) -> ChildRunner:
     """Run each child as this agent as it is, for `Delegator(runner=…)`: with its own tools and toolsets.
 
-    Delegate adds no tools, and a task that sets `tools` is refused, since it couldn't restrict the agent's. Every call
-    of a tool that runs here, or on an MCP server, gets a receipt. What the model's provider runs itself, such as its
-    web search, and what happens inside of an agent that a tool runs aren't recorded; once an agent was offered tools of
-    the first kind, receipts prove nothing (`receipts: reported`). The tokens of agents inside of tools are counted when
-    the child ends, if they are run with `usage=ctx.usage`.
+    A task that sets `tools` is refused, since it couldn't restrict the agent's. Every call of a tool that runs here, or
+    on an MCP server, gets a receipt. What the model's provider runs itself, such as its web search, and what happens
+    inside of an agent that a tool runs aren't recorded; once an agent was offered tools of the first kind, receipts
+    prove nothing (`receipts: reported`). The tokens of agents inside of tools are counted when the child ends, if they
+    are run with `usage=ctx.usage`.
 
     The tools learn the child's folder by `delegate.workspace()`, or from the dependencies: `make_deps` creates them
     from the job. Without it, they are `deps`, or those of the run that delegates. Approvals, the model and the cost are
     as with `runner`.
     """
-    return AgentRunner(
-        _ChildRecorder, lambda job, recorder: _play(agent, job, recorder, make_deps(job) if make_deps else deps)
-    )
+    make = make_deps or (lambda _: deps)
+    return AgentRunner(_ChildRecorder, lambda job, recorder: _play(agent, job, recorder, make(job)))
 
 
 async def _play(
