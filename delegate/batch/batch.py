@@ -154,8 +154,7 @@ class Batch:
         self._children = set[str]()
         """Ids of the items whose child may be running; the others are being judged."""
         self._tasks = set[asyncio.Task[None]]()
-        self._failures = self._unreachable = 0
-        self._latest_error = ""
+        self._failures, self._unreachable = 0, list[str]()
         self._failure: DelegateError | None = None
         self._messages: asyncio.Queue[_Message] = asyncio.Queue()
         # One for all items, so that a slow one is moved off the event loop only once.
@@ -317,8 +316,8 @@ class Batch:
             self._stop(f"max_cost_usd ({limits.max_cost_usd:g}) is reached")
         if limits.stop_after_failures is not None and self._failures >= limits.stop_after_failures:
             self._stop(f"stop_after_failures ({limits.stop_after_failures}) is reached")
-        if self._unreachable >= MOST_UNREACHABLE:
-            self._stop(f"{self._unreachable} tasks in a row failed as `{self._latest_error}`; see `--rerun fail`")
+        if (n := len(self._unreachable)) >= MOST_UNREACHABLE:
+            self._stop(f"{n} tasks in a row failed as `{self._unreachable[-1]}`; see `--rerun fail`")
         return not self.stopped
 
     def _fail(self, error: DelegateError) -> None:
@@ -384,7 +383,6 @@ class Batch:
             self._fail(error)
         self.tally.add(outcome)
         self._failures += not outcome.good and outcome.state in ("done", "outcome_unknown")
-        error = outcome.result.error if outcome.result is not None else None
-        self._unreachable = self._unreachable + 1 if error is not None and error.code in _UNREACHABLE else 0
-        self._latest_error = error.code if error is not None else ""
+        code = outcome.result.error.code if outcome.result and outcome.result.error else ""
+        self._unreachable = [*self._unreachable, code] if code in _UNREACHABLE else []
         self._schedule.finished(outcome)

@@ -29,8 +29,7 @@ def workspace() -> Path:
     """The folder of the child that this code works for, a real path: what a tool writes there is the child's work.
 
     It is known in the calls of a child's tools, those that a judge or a `probe` criterion makes too, in its runner, and
-    in what these start as asyncio tasks or with `asyncio.to_thread`. A thread that starts in another way doesn't
-    inherit it: call this before, and pass the folder on.
+    in what these start as asyncio tasks or with `asyncio.to_thread`. No other thread knows it: pass the folder on.
 
     Raises:
         DelegateError: no child is running here.

@@ -60,12 +60,12 @@ def list_page(runs: Sequence[RunLine], *, words: str, only: str, limit: int) -> 
     Only runs with all of these `words` in their goal or ID are shown, with the tone `only` if one is named, and at most
     `limit` of them.
     """
-    wanted = words.casefold().split()
 
-    def has_all(text: str) -> bool:
-        return all(word in text.casefold() for word in wanted)
+    def is_found(run: RunLine) -> bool:
+        text = f"{run.goal} {run.run_id} {run.kind}".casefold()
+        return only in ("", run.tone) and all(word in text for word in words.casefold().split())
 
-    found = [run for run in runs if only in ("", run.tone) and has_all(f"{run.goal} {run.run_id} {run.kind}")]
+    found = list(filter(is_found, runs))
     shown, is_live = found[:limit], any(run.state == "running" for run in runs)
     values = {"runs": shown, "found": len(found), "of": len(runs), "words": words, "only": only, "choices": _CHOICES}
     return _page("list.html", "", served=True, live=is_live, form_action="'self'", **values)

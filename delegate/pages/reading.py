@@ -332,30 +332,25 @@ def _filters(rows: Sequence[_Row]) -> tuple[list[Filter], list[str]]:
     if len(rows) < FILTERED_FROM:
         return [], [""] * len(rows)
     columns = _columns([row.outcome for row in rows if row.outcome])
-    values, filters, classes = [_filtered_by(row) for row in rows], list[Filter](), [list[str]() for _ in rows]
+    values, filters, classes = [_filtered_by(row) for row in rows], list[Filter](), list[list[str]]()
     for n, name in enumerate(("verdict", "code", *columns)):
         of_rows = [own.get(name, "") for own in values]
         counts = Counter(of_rows)
         keys = {value: f"k{n}-{place}" for place, value in enumerate(counts)}
-        for own, value in zip(classes, of_rows, strict=True):
-            own.append(keys[value])
+        classes.append([keys[value] for value in of_rows])
         choices = [(one_line(value, 60) or "(empty)", keys[value], count) for value, count in counts.items()]
         filters += [Filter(f"f{n}", one_line(name, 40), choices)] if len(choices) > 1 else []
-    return filters, list(map(" ".join, classes))
+    return filters, list(map(" ".join, zip(*classes, strict=True)))
 
 
 def _filtered_by(row: _Row) -> dict[str, str]:
     """What a row can be filtered by: its verdict, its code, and the columns of the batch's file."""
-    result = row.outcome.result if row.outcome else row.result
+    given, result = (row.outcome.input, row.outcome.result) if row.outcome else (dict[str, str](), row.result)
     verdict, state = (row.task.verdict, row.task.state) if row.task else (None, "running")
     if row.outcome:
         verdict, state = result and result.verdict and result.verdict.verdict, row.outcome.state
     word = verdict or ("no verdict" if state in ("ended", "done") else state.replace("_", " "))
-    return {
-        **(row.outcome.input if row.outcome else {}),
-        "verdict": word,
-        "code": code_of(row.outcome, result) or "none",
-    }
+    return {**given, "verdict": word, "code": code_of(row.outcome, result) or "none"}
 
 
 def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:

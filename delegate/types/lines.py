@@ -13,12 +13,11 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
 
 
-def _escaped(text: str) -> str:
-    return escape(one_line(text))
+def _html_row(tag: str, texts: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(one_line(text))}</{tag}>' for text in texts)}</tr>"
 
 
 def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table with a title. All texts are escaped."""
-    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<p><b>{_escaped(title)}</b></p>" + (f"<table><tr>{head}</tr>{body}</table>" if columns else "")
+    table = _html_row("th", columns) + "".join(_html_row("td", row) for row in rows)
+    return f"<p><b>{escape(one_line(title))}</b></p>" + (f"<table>{table}</table>" if columns else "")

@@ -93,12 +93,10 @@ def criterion_of(text: str) -> JsonObject:
     """
     if LOOKS_LIKE_JSON.match(text):
         try:
-            value = json.loads(text)
+            return cast("JsonObject", json.loads(text))  # what begins with a brace is an object
         except (ValueError, RecursionError) as error:
             hint = "write it as an object, or begin a sentence with `text: `"
             raise CallError("invalid_json", f"the criterion is not valid JSON: {error}", hint=hint) from None
-        if isinstance(value, dict):
-            return cast("JsonObject", value)
     return expand(text) or {"kind": "text", "text": text}
 
 

@@ -128,11 +128,9 @@ async def _drawn(delegator: Delegator, run: str | None, sample: int | None) -> l
 
 def _print_drawn(delegator: Delegator, run: str | None, sample: int | None, format: Format) -> None:
     """The criteria as rows to fill in, without their verdicts."""
-    rows: list[JsonObject] = []
+    rows, sampling = list[JsonObject](), "chosen" if sample is None else "random"
     for handle, id in delegator.wait_for(_drawn(delegator, run, sample)):
-        record = delegator.wait_for(delegator.records.read(handle))
-        if record is not None:
-            sampling = "random" if sample is not None else "chosen"
+        if record := delegator.wait_for(delegator.records.read(handle)):
             row = {"task": handle, "criterion": id, "ruling": None, "because": None, "sampling": sampling}
             evidence = {name: text for name, text in _evidence(record).sources.items() if text.strip()}
             rows.append({**row, "goal": record["task"]["goal"], "text": _text_of(record, id), "evidence": evidence})

@@ -11,8 +11,7 @@ import aiohttp
 from delegate.models.providers import CurrentKey, Endpoint, names_model
 from delegate.types.errors import ProviderError
 
-SECONDS = 5.0
-LOCAL_SECONDS = 1.0
+_TIMEOUT, _LOCAL_TIMEOUT = aiohttp.ClientTimeout(total=5), aiohttp.ClientTimeout(total=1)
 NO_LIST = (404, 405, 501)
 """HTTP statuses of servers that don't list their models."""
 LOCAL_SERVERS = {"ollama": 11434, "lm-studio": 1234, "vllm": 8000, "llama-cpp": 8080}
@@ -47,21 +46,26 @@ async def ask(endpoint: Endpoint) -> ServedModels:
     except ProviderError as error:
         return ServedModels(endpoint.url, fault=f"has no key: {error}", fix=f"correct {endpoint.key_from}")
     listing, calling, headers = paths(endpoint, key)
-    address = endpoint.url_from or "the address"
-    served = await _get(endpoint.url + listing, headers, SECONDS, trust_env=True)
+    async with aiohttp.ClientSession(headers=headers, timeout=_TIMEOUT, trust_env=True) as session:
+        return await _ask(session, endpoint, listing, calling)
+
+
+async def _ask(session: aiohttp.ClientSession, endpoint: Endpoint, listing: str, calling: str) -> ServedModels:
+    address, lacking = endpoint.url_from or "the address", endpoint.missing_path
+    served = await _get(session, endpoint.url + listing)
     if served.status in (401, 403):
         return replace(served, fix=f"set a valid key in {endpoint.key_from or 'its variable'}")
     if served.status is None:
         return replace(served, fix=f"start the server, or correct {address}" if endpoint.base_url else "")
     if served.fault is None or served.status not in (200, *NO_LIST):
         return served
-    if lacking := endpoint.missing_path:
-        with_it = await _get(f"{endpoint.url}{lacking}{listing}", headers, SECONDS, trust_env=True)
+    if lacking:
+        with_it = await _get(session, f"{endpoint.url}{lacking}{listing}")
         if with_it.fault is None or with_it.status in (401, 403):
             return replace(served, fault=f"lacks {lacking}", fix=f"set {address} to {endpoint.url}{lacking}")
     if served.status == 200:
         return replace(served, fix=f"correct {address}")
-    if calling and not await _knows(endpoint.url + calling, headers):
+    if calling and not await _knows(session, endpoint.url + calling):
         fault = f"is no model API: it has neither {listing} nor {calling} (HTTP {served.status})"
         fix = f"correct {address}" + (f", perhaps by adding {lacking}" if lacking else "")
         return replace(served, fault=fault, fix=fix)
@@ -80,14 +84,10 @@ def paths(endpoint: Endpoint, key: str) -> tuple[str, str, dict[str, str]]:
     return "/models", calling, {"authorization": f"Bearer {key}"}
 
 
-async def _knows(url: str, headers: Mapping[str, str]) -> bool:
+async def _knows(session: aiohttp.ClientSession, url: str) -> bool:
     """Whether the server knows this path. It is sent a call without a model, which it refuses, so it costs nothing."""
-    timeout = aiohttp.ClientTimeout(total=SECONDS)
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-            session.post(url, headers=headers, json={}, allow_redirects=False) as response,
-        ):
+        async with session.post(url, json={}, allow_redirects=False) as response:
             text = (await response.read())[:2_000].decode(errors="replace")
             return response.status not in NO_LIST or names_model(text)
     except (TimeoutError, aiohttp.ClientError, OSError):
@@ -97,25 +97,22 @@ async def _knows(url: str, headers: Mapping[str, str]) -> bool:
 async def ask_local(ports: Mapping[str, int] = LOCAL_SERVERS) -> dict[str, ServedModels]:
     """Query this machine for local servers and return those that answer, by name. `url` is the base URL to declare."""
     bases = {name: f"http://127.0.0.1:{port}/v1" for name, port in ports.items()}
-    queries = (_get(f"{base}/models", {}, LOCAL_SECONDS, trust_env=False) for base in bases.values())
-    replies = zip(bases.items(), await asyncio.gather(*queries), strict=True)
+    async with aiohttp.ClientSession(timeout=_LOCAL_TIMEOUT) as session:
+        answers = await asyncio.gather(*(_get(session, f"{base}/models") for base in bases.values()))
+    replies = zip(bases.items(), answers, strict=True)
     return {name: ServedModels(base, answer.models) for (name, base), answer in replies if answer.models}
 
 
-async def _get(url: str, headers: Mapping[str, str], seconds: float, *, trust_env: bool) -> ServedModels:
-    timeout = aiohttp.ClientTimeout(total=seconds)
+async def _get(session: aiohttp.ClientSession, url: str) -> ServedModels:
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=trust_env) as session,
-            # A redirect would send the key to another server.
-            session.get(url, headers=headers, allow_redirects=False) as response,
-        ):
+        # A redirect would send the key to another server.
+        async with session.get(url, allow_redirects=False) as response:
             if response.status != 200:
                 what = "refuses the key (HTTP {})" if response.status in (401, 403) else "answers with HTTP {}"
                 return ServedModels(url, fault=what.format(response.status), status=response.status)
             return ServedModels(url, _names(json.loads(await response.read())), status=200)
     except TimeoutError:
-        return ServedModels(url, fault=f"no answer within {seconds:g} s")
+        return ServedModels(url, fault=f"no answer within {session.timeout.total:g} s")
     except ValueError:
         return ServedModels(url, fault="answers, but not with a list of models", status=200)
     except (aiohttp.ClientError, OSError) as error:

@@ -139,30 +139,23 @@ def costs(tally: Tally) -> str:
     return text
 
 
-class Failures:
+class Failures(Counter[tuple[str, str]]):
     """Shows each way to fail once, and in the end how often it was."""
-
-    def __init__(self) -> None:
-        self._counts = Counter[tuple[str, str]]()
 
     def line(self, outcome: ItemOutcome) -> Prose | None:
         """One item that didn't succeed, with the reason. None if another one failed in the same way."""
         result = outcome.result
-        verdict = result.verdict if result else None
-        reason = verdict.reasoning if verdict else outcome.why
-        if result is not None and result.error is not None:
-            reason = f"{result.error.code}: {result.error.message}"
+        verdict, error = (result.verdict, result.error) if result else (None, None)
+        reason = f"{error.code}: {error.message}" if error else verdict.reasoning if verdict else outcome.why
         word = verdict.verdict if verdict else result.status if result else outcome.state
-        if (way := (word, reason)) not in self._counts and len(self._counts) == _MOST_WAYS:
+        if (way := (word, reason)) not in self and len(self) == _MOST_WAYS:
             way = word, _OTHERS
-        self._counts[way] += 1
-        if self._counts[way] > 1:
-            return None
-        return _failure(word, f"{one_line(outcome.id, 40)}: ", reason)
+        self[way] += 1
+        return _failure(word, f"{one_line(outcome.id, 40)}: ", reason) if self[way] == 1 else None
 
     def repeated(self) -> list[Prose]:
         """Those that there was more than one of."""
-        return [_failure(word, f"{n} × ", reason) for (word, reason), n in self._counts.most_common() if n > 1]
+        return [_failure(word, f"{n} × ", reason) for (word, reason), n in self.most_common() if n > 1]
 
 
 def _failure(word: str, which: str, reason: str) -> Prose:

@@ -153,17 +153,14 @@ class _ChildRecorder(ChildRecorder):
             self.end_turn(_usage(event.usage), model=event.model)
         elif isinstance(event, ToolUsageStartedEvent):
             self.began(event.event_id, event.tool_name, event.tool_args if isinstance(event.tool_args, dict) else {})
-        elif isinstance(event, ToolUsageFinishedEvent | ToolUsageErrorEvent):
-            self.ended(event.started_event_id, _outcome(event))
-
-
-def _outcome(event: ToolUsageFinishedEvent | ToolUsageErrorEvent) -> ToolOutput:
-    if isinstance(event, ToolUsageErrorEvent):
-        return ToolOutput(str(event.error), "error")
-    text = str(event.output)
-    if text == f"Tool execution blocked by hook. Tool: {event.tool_name}":  # nothing else tells it
-        return ToolOutput(text, "denied")
-    return ToolOutput(text, "error" if event.failure else "ok")
+        elif isinstance(event, ToolUsageErrorEvent):
+            self.ended(event.started_event_id, ToolOutput(str(event.error), "error"))
+        elif isinstance(event, ToolUsageFinishedEvent):
+            text = str(event.output)
+            denied = text == f"Tool execution blocked by hook. Tool: {event.tool_name}"  # nothing else tells it
+            self.ended(
+                event.started_event_id, ToolOutput(text, "denied" if denied else "error" if event.failure else "ok")
+            )
 
 
 def _usage(given: JsonObject | None) -> Usage:
