@@ -78,10 +78,9 @@ def compare_page(views: Sequence[PageView]) -> Page:
     for task in older.tasks:
         left.setdefault(task.goal, []).append(task)
     # The same goal side by side, in the newer run's order, then what only the older one has.
-    pairs: list[tuple[TaskView | None, TaskView | None]] = []
-    pairs += [(left[task.goal].pop(0) if left.get(task.goal) else None, task) for task in newer.tasks]
-    pairs += [(task, None) for tasks in left.values() for task in tasks]
-    return _page("compare.html", "", served=True, live=False, views=(older, newer), pairs=pairs)
+    pairs = [(left[task.goal].pop(0) if left.get(task.goal) else None, task) for task in newer.tasks]
+    alone = [(task, None) for tasks in left.values() for task in tasks]
+    return _page("compare.html", "", served=True, live=False, views=(older, newer), pairs=[*pairs, *alone])
 
 
 def problem_page(message: str) -> Page:

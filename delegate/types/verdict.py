@@ -417,8 +417,5 @@ class Verdict(Value):
 
 
 def criteria_table(title: str, verdict: Verdict) -> str:
-    rows = [
-        (result.id, result.outcome, result.decided_by, result.text, result.reason or result.code)
-        for result in verdict.criteria
-    ]
+    rows = [(one.id, one.outcome, one.decided_by, one.text, one.reason or one.code) for one in verdict.criteria]
     return html_table(title, ("criterion", "outcome", "decided by", "text", "reason"), rows)

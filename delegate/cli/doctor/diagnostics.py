@@ -39,6 +39,7 @@ NEEDED_BYTES = 65_536
 """What new records take up."""
 Endpoints = Mapping[EndpointKey, Endpoint]
 Answers = Mapping[EndpointKey, ServedModels]
+Servers = Mapping[str, ServedModels]
 _MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "bold red")}
 
 
@@ -123,7 +124,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
     return Diagnostics(checks, can_call, toml_lines(new))
 
 
-async def undeclared_servers(delegator: Delegator) -> dict[str, ServedModels]:
+async def undeclared_servers(delegator: Delegator) -> Servers:
     """Servers with models that aren't in the catalog: local ones, and the one that OPENAI_BASE_URL names."""
     endpoints = find_endpoints(delegator.settings.endpoints, os.environ)
     own = {key: one for key, one in endpoints.items() if key == ("openai", None) and not one.is_openai_itself}
@@ -131,9 +132,7 @@ async def undeclared_servers(delegator: Delegator) -> dict[str, ServedModels]:
     return _undeclared(delegator, own, dict(zip(own, served, strict=True)), local)
 
 
-def _undeclared(
-    delegator: Delegator, endpoints: Endpoints, answers: Answers, local: Mapping[str, ServedModels]
-) -> dict[str, ServedModels]:
+def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answers, local: Servers) -> Servers:
     """As `undeclared_servers`, from what was asked already."""
     servers = dict(local)
     own = endpoints.get(("openai", None))
@@ -141,15 +140,14 @@ def _undeclared(
         key_env = None if own.api_key == NO_KEY else "OPENAI_API_KEY"
         servers["own-server"] = ServedModels(own.url, answers["openai", None].models, key_env=key_env)
     addresses = {endpoint.base_url.rstrip("/") for endpoint in delegator.settings.endpoints if endpoint.base_url}
-    unknown = {name: [id for id in server.models if not delegator.catalog.find(id)] for name, server in servers.items()}
-    return {
-        name: replace(server, models=tuple(unknown[name]))
+    unknown = {
+        name: replace(server, models=tuple(id for id in server.models if not delegator.catalog.find(id)))
         for name, server in servers.items()
-        if unknown[name] and server.url not in addresses
     }
+    return {name: server for name, server in unknown.items() if server.models and server.url not in addresses}
 
 
-def toml_lines(servers: Mapping[str, ServedModels]) -> str:
+def toml_lines(servers: Servers) -> str:
     """The lines of `delegate.toml` that declare these servers. JSON strings are valid TOML strings."""
     tables: list[str] = []
     for name, server in servers.items():
@@ -170,13 +168,12 @@ def _keys(environ: Mapping[str, str]) -> Iterator[DiagnosticCheck]:
         fix += f"http://127.0.0.1:{LOCAL_SERVERS['ollama']}/v1 for Ollama, or declare it in your own delegate.toml"
         yield DiagnosticCheck("keys", "note", "none set", fix)
     for name in filter(environ.get, BASE_URLS):
-        key = next((key for key in BASE_URLS[name] if key in names), None)
-        if key or name == "OPENAI_BASE_URL":
-            note = f"{name} is set: the models of its provider are called there"
-            yield DiagnosticCheck("keys", "ok", note if key else f"{note}, without a key")
+        keys = BASE_URLS[name]
+        lacking = "" if set(keys) & set(names) else ", without a key"
+        if not lacking or name == "OPENAI_BASE_URL":
+            yield DiagnosticCheck("keys", "ok", f"{name} is set: the models of its provider are called there{lacking}")
         else:
-            fix = f"set {' or '.join(BASE_URLS[name])}"
-            yield DiagnosticCheck("keys", "note", f"{name} is set, but without a key", fix)
+            yield DiagnosticCheck("keys", "note", f"{name} is set, but without a key", f"set {' or '.join(keys)}")
 
 
 def _endpoints(endpoints: Endpoints, answers: Answers) -> Iterator[DiagnosticCheck]:
@@ -194,9 +191,7 @@ def _endpoints(endpoints: Endpoints, answers: Answers) -> Iterator[DiagnosticChe
             yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {count} model{'' if count == 1 else 's'}")
 
 
-def _fault(
-    subject: Literal["model", "judge"], model: Model | None, endpoints: Endpoints, answers: Answers
-) -> DiagnosticCheck | None:
+def _fault(subject: str, model: Model | None, endpoints: Endpoints, answers: Answers) -> DiagnosticCheck | None:
     """The problem with the model of children, or with the judge, as far as the lists of models show."""
     if model is None:
         return None

@@ -33,8 +33,7 @@ class ServedModels:
 
 
 async def ask(endpoint: Endpoint) -> ServedModels:
-    """Query one endpoint. Raises nothing: errors are returned in `fault`. Platforms aren't queried: they list nothing
-    without their credentials.
+    """Query one endpoint, unless it is a platform, which needs its own credentials. Errors are returned in `fault`.
 
     A server may have models but no list of them. Then `fault` is None and `status` is that of the list, unless the
     server doesn't know the path of model calls either.
@@ -47,29 +46,25 @@ async def ask(endpoint: Endpoint) -> ServedModels:
         return ServedModels(endpoint.url, fault=f"has no key: {error}", fix=f"correct {endpoint.key_from}")
     listing, calling, headers = paths(endpoint, key)
     async with aiohttp.ClientSession(headers=headers, timeout=_TIMEOUT, trust_env=True) as session:
-        return await _ask(session, endpoint, listing, calling)
-
-
-async def _ask(session: aiohttp.ClientSession, endpoint: Endpoint, listing: str, calling: str) -> ServedModels:
-    address, lacking = endpoint.url_from or "the address", endpoint.missing_path
-    served = await _get(session, endpoint.url + listing)
-    if served.status in (401, 403):
-        return replace(served, fix=f"set a valid key in {endpoint.key_from or 'its variable'}")
-    if served.status is None:
-        return replace(served, fix=f"start the server, or correct {address}" if endpoint.base_url else "")
-    if served.fault is None or served.status not in (200, *NO_LIST):
-        return served
-    if lacking:
-        with_it = await _get(session, f"{endpoint.url}{lacking}{listing}")
-        if with_it.fault is None or with_it.status in (401, 403):
-            return replace(served, fault=f"lacks {lacking}", fix=f"set {address} to {endpoint.url}{lacking}")
-    if served.status == 200:
-        return replace(served, fix=f"correct {address}")
-    if calling and not await _knows(session, endpoint.url + calling):
-        fault = f"is no model API: it has neither {listing} nor {calling} (HTTP {served.status})"
-        fix = f"correct {address}" + (f", perhaps by adding {lacking}" if lacking else "")
-        return replace(served, fault=fault, fix=fix)
-    return replace(served, fault=None)
+        address, lacking = endpoint.url_from or "the address", endpoint.missing_path
+        served = await _get(session, endpoint.url + listing)
+        if served.status in (401, 403):
+            return replace(served, fix=f"set a valid key in {endpoint.key_from or 'its variable'}")
+        if served.status is None:
+            return replace(served, fix=f"start the server, or correct {address}" if endpoint.base_url else "")
+        if served.fault is None or served.status not in (200, *NO_LIST):
+            return served
+        if lacking:
+            with_it = await _get(session, f"{endpoint.url}{lacking}{listing}")
+            if with_it.fault is None or with_it.status in (401, 403):
+                return replace(served, fault=f"lacks {lacking}", fix=f"set {address} to {endpoint.url}{lacking}")
+        if served.status == 200:
+            return replace(served, fix=f"correct {address}")
+        if calling and not await _knows(session, endpoint.url + calling):
+            fault = f"is no model API: it has neither {listing} nor {calling} (HTTP {served.status})"
+            fix = f"correct {address}" + (f", perhaps by adding {lacking}" if lacking else "")
+            return replace(served, fault=fault, fix=fix)
+        return replace(served, fault=None)
 
 
 def paths(endpoint: Endpoint, key: str) -> tuple[str, str, dict[str, str]]:

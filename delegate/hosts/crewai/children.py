@@ -12,7 +12,8 @@ from crewai.events.base_events import BaseEvent
 from crewai.events.stream_context import add_stream_sink
 from crewai.events.types.llm_events import LLMCallCompletedEvent
 from crewai.events.types.tool_usage_events import ToolUsageErrorEvent, ToolUsageFinishedEvent, ToolUsageStartedEvent
-from crewai.hooks.dispatch import HookAborted, InterceptionPoint, scoped_hooks
+from crewai.hooks.dispatch import HookAborted, scoped_hooks
+from crewai.hooks.dispatch import InterceptionPoint as Point
 from crewai.hooks.tool_hooks import ToolCallHookContext, run_before_tool_call_hooks
 from crewai.tools.base_tool import BaseTool
 from crewai.tools.tool_failure import ToolFailure
@@ -60,10 +61,9 @@ def child(agent: Agent | Crew, *, make_inputs: Callable[[Job], JsonObject] | Non
     An agent gets the job's prompt as its message. A crew gets `inputs` for the placeholders of its tasks: what
     `make_inputs` makes of the job, or else `prompt` (all that the child is told), `goal` and `context`.
 
-    A task that sets `tools` is refused, since it couldn't restrict the agents'. Every call of a tool that CrewAI tells
-    of gets a receipt. Tools that the model's provider runs itself, agents of other frameworks and remote agents aren't
-    recorded: with one of these, receipts prove nothing (`receipts: reported`). The tools learn the child's folder by
-    `delegate.workspace()`.
+    A task that sets `tools` is refused, since it can't restrict the agents'. Every tool call that CrewAI tells of gets
+    a receipt. Tools that the model's provider runs, agents of other frameworks and remote agents aren't recorded: with
+    these, receipts prove nothing (`receipts: reported`). The tools learn the child's folder by `delegate.workspace()`.
 
     CrewAI works in threads and can't be stopped: at its deadline a child ends before its next call of a model or a
     tool, and one whose call goes on for ten seconds more is left behind. Its cache answers equal calls of one child.
@@ -92,8 +92,8 @@ async def _play(
     agent: Agent | Crew, make_inputs: Callable[[Job], JsonObject] | None, job: Job, recorder: "_ChildRecorder"
 ) -> Ending:
     inputs = {"prompt": job.prompt, "goal": job.task.goal, "context": job.task.context or ""}
-    inputs = make_inputs(job) if make_inputs else inputs
-    running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, job.prompt, inputs, recorder))
+    given = (make_inputs(job) if make_inputs else inputs) if isinstance(agent, Crew) else job.prompt
+    running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, given, recorder))
     try:
         report = await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -107,22 +107,17 @@ async def _play(
     return Ending(report, "truncated", CUT_OFF_MESSAGE) if recorder.finish_reason in CUT_OFF else Ending(report)
 
 
-def _kickoff(agent: Agent | Crew, prompt: str, inputs: JsonObject, recorder: "_ChildRecorder") -> str:
+def _kickoff(agent: Agent | Crew, given: str | JsonObject, recorder: "_ChildRecorder") -> str:
     """Run a copy, in a thread, whose context has the recorder: agents and crews keep the state of a run."""
     add_stream_sink(recorder.on_event)
-    hooks = {
-        InterceptionPoint.PRE_MODEL_CALL: [recorder.before_model_call],
-        InterceptionPoint.PRE_TOOL_CALL: [recorder.before_tool_call],
-    }
+    hooks = {Point.PRE_MODEL_CALL: [recorder.before_model_call], Point.PRE_TOOL_CALL: [recorder.before_tool_call]}
     copied = agent.copy()
     for one, original in zip(_agents(copied), _agents(agent), strict=True):  # `copy` leaves these out
         one.mcps, one.apps = original.mcps, original.apps
-    run = cast("Any", copied).kickoff
+    if isinstance(copied, Crew):
+        copied.stream = False
     with scoped_hooks(hooks):
-        if isinstance(copied, Crew):
-            copied.stream = False
-            return run(inputs).raw
-        return run(prompt).raw
+        return cast("Any", copied).kickoff(given).raw
 
 
 class _ChildRecorder(ChildRecorder):
@@ -158,9 +153,8 @@ class _ChildRecorder(ChildRecorder):
         elif isinstance(event, ToolUsageFinishedEvent):
             text = str(event.output)
             denied = text == f"Tool execution blocked by hook. Tool: {event.tool_name}"  # nothing else tells it
-            self.ended(
-                event.started_event_id, ToolOutput(text, "denied" if denied else "error" if event.failure else "ok")
-            )
+            output = ToolOutput(text, "denied" if denied else "error" if event.failure else "ok")
+            self.ended(event.started_event_id, output)
 
 
 def _usage(given: JsonObject | None) -> Usage:

@@ -9,7 +9,6 @@ from typing import Any, cast
 from uuid import uuid4
 
 from google.adk.agents import BaseAgent, LlmAgent
-from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
 from google.adk.events.event import Event
 from google.adk.flows.llm_flows.functions import handle_function_call_list_async
@@ -109,22 +108,18 @@ def child(agent: BaseNode | App, *, make_state: Callable[[Job], JsonObject] | No
     agent's toolsets stay open for its other children: close them after the delegator. The agent chooses its model: the
     parent's tier isn't enforced, and the cost is unknown. The limit of steps counts the model calls of all its agents.
     """
-    return AgentRunner(_ChildRecorder, partial(_play, agent, make_state))
+    make: Callable[[Job], JsonObject | None] = make_state or (lambda _: None)
+    return AgentRunner(_ChildRecorder, lambda job, recorder: _play(agent, make(job), job, recorder))
 
 
-async def _play(
-    agent: BaseNode | App, make_state: Callable[[Job], JsonObject] | None, job: Job, recorder: "_ChildRecorder"
-) -> Ending:
+async def _play(agent: BaseNode | App, state: JsonObject | None, job: Job, recorder: "_ChildRecorder") -> Ending:
     app = agent if isinstance(agent, App) else App(name="delegate", root_agent=agent)
     runner = InMemoryRunner(app=app.model_copy(update={"plugins": [recorder, *app.plugins]}))
-    state = make_state(job) if make_state else None
     session = await runner.session_service.create_session(app_name=runner.app_name, user_id="delegate", state=state)
     last: Event | None = None
+    prompt = types.UserContent(job.prompt)
     events = runner.run_async(
-        user_id=session.user_id,
-        session_id=session.id,
-        new_message=types.UserContent(job.prompt),
-        abort_signal=recorder.stopped,
+        user_id=session.user_id, session_id=session.id, new_message=prompt, abort_signal=recorder.stopped
     )
     async with aclosing(events):
         async for event in events:
@@ -159,25 +154,21 @@ class _ChildRecorder(ChildRecorder, BasePlugin):
         self.waits_for: str | None = None
         """The tool that waits for a person."""
 
-    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        runs_code = isinstance(agent, LlmAgent) and agent.code_executor is not None
-        if runs_code or not (isinstance(agent, LlmAgent) or agent.sub_agents):  # such as an agent on another machine
-            self.sees_all_calls = False
+    async def before_agent_callback(self, *, agent: BaseAgent, **_: Any) -> None:
+        # One without a model and sub-agents may be on another machine.
+        self.sees_all_calls &= agent.code_executor is None if isinstance(agent, LlmAgent) else bool(agent.sub_agents)
 
-    async def before_model_callback(
-        self, *, callback_context: CallbackContext, llm_request: LlmRequest
-    ) -> LlmResponse | None:
+    async def before_model_callback(self, *, llm_request: LlmRequest, **_: Any) -> LlmResponse | None:
         try:
             self.begin_turn()
         except (BudgetExceeded, TooManyTurns):
             self.stopped.set()
             return LlmResponse()  # in place of the model's
         tools = cast("Any", llm_request.config).tools or ()
-        if any(not isinstance(one, types.Tool) or not one.function_declarations for one in tools):
-            self.sees_all_calls = False
+        self.sees_all_calls &= all(isinstance(one, types.Tool) and bool(one.function_declarations) for one in tools)
         return None
 
-    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+    async def after_model_callback(self, *, llm_response: LlmResponse, **_: Any) -> None:
         used = llm_response.usage_metadata
         if llm_response.partial or used is None:
             return
@@ -192,13 +183,10 @@ class _ChildRecorder(ChildRecorder, BasePlugin):
         self.end_turn(usage, model=llm_response.model_version)
 
     async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
-        if isinstance(tool, AgentTool) and not tool.include_plugins:
-            self.sees_all_calls = False
+        self.sees_all_calls &= not isinstance(tool, AgentTool) or tool.include_plugins
         self.began(tool_context, tool.name, tool_args)
 
-    async def after_tool_callback(
-        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
-    ) -> None:
+    async def after_tool_callback(self, *, tool: BaseTool, tool_context: ToolContext, result: Any, **_: Any) -> None:
         output = _output(cast("JsonObject", result) if isinstance(result, dict) else {"result": result})
         actions = tool_context.actions
         if actions.requested_tool_confirmations or actions.requested_auth_configs:
@@ -206,8 +194,6 @@ class _ChildRecorder(ChildRecorder, BasePlugin):
             output = ToolOutput(output.text, "denied")
         self.ended(tool_context, output)
 
-    async def on_tool_error_callback(
-        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: BaseException
-    ) -> None:
+    async def on_tool_error_callback(self, *, tool_context: ToolContext, error: BaseException, **_: Any) -> None:
         if not isinstance(error, asyncio.CancelledError):  # the child was stopped: see `stop`
             self.ended(tool_context, ToolOutput(f"{type(error).__name__}: {error}", "error"))

@@ -129,7 +129,7 @@ def child(
     from the job. Without it, the context is `context`, or that of the run that delegates. Approvals, the model and the
     cost are as with `runner`.
     """
-    make = make_context or (lambda _: context)
+    make: Callable[[Job], Any] = make_context or (lambda _: context)
     return AgentRunner(
         _ChildRecorder, lambda job, recorder: _play(job, recorder, recorder.agent(agent), make(job), run_config)
     )

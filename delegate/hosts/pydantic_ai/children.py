@@ -126,7 +126,7 @@ def child(
     from the job. Without it, they are `deps`, or those of the run that delegates. Approvals, the model and the cost are
     as with `runner`.
     """
-    make = make_deps or (lambda _: deps)
+    make: Callable[[Job], Any] = make_deps or (lambda _: deps)
     return AgentRunner(_ChildRecorder, lambda job, recorder: _play(agent, job, recorder, make(job)))
 
 
