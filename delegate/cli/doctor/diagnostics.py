@@ -193,11 +193,9 @@ def _endpoints(endpoints: Endpoints, answers: Answers) -> Iterator[DiagnosticChe
 
 def _fault(subject: str, model: Model | None, endpoints: Endpoints, answers: Answers) -> DiagnosticCheck | None:
     """The problem with the model of children, or with the judge, as far as the lists of models show."""
-    if model is None:
+    if model is None or (endpoint := endpoints[model.provider, model.endpoint]).platform is not None:
         return None
-    endpoint, served = endpoints[model.provider, model.endpoint], answers[model.provider, model.endpoint]
-    if endpoint.platform is not None:
-        return None
+    served = answers[model.provider, model.endpoint]
     fault, fix = f"its endpoint {served.fault}", served.fix
     if served.fault is None:
         # The lists of the providers themselves are paginated and contain snapshot names.
