@@ -331,9 +331,8 @@ def _filters(rows: Sequence[_Row]) -> tuple[list[Filter], list[str]]:
     """The filters that tell rows apart, and for each row the classes by which they find it."""
     if len(rows) < FILTERED_FROM:
         return [], [""] * len(rows)
-    columns = _columns([row.outcome for row in rows if row.outcome])
     values, filters, classes = [_filtered_by(row) for row in rows], list[Filter](), list[list[str]]()
-    for n, name in enumerate(("verdict", "code", *columns)):
+    for n, name in enumerate(("verdict", "code", *_columns([row.outcome for row in rows if row.outcome]))):
         of_rows = [own.get(name, "") for own in values]
         counts = Counter(of_rows)
         keys = {value: f"k{n}-{place}" for place, value in enumerate(counts)}

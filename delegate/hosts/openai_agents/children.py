@@ -125,9 +125,8 @@ def child(
     happens inside of an agent that is a tool aren't recorded: once a child was an agent with such tools, receipts prove
     nothing (`receipts: reported`). The tokens of agents that are tools are counted when the child ends.
 
-    The tools learn the child's folder by `delegate.workspace()`, or from the run's context: `make_context` creates it
-    from the job. Without it, the context is `context`, or that of the run that delegates. Approvals, the model and the
-    cost are as with `runner`.
+    The tools learn the child's folder by `delegate.workspace()`, or from the context that `make_context` creates from
+    the job. Without it, that is `context`, or the delegating run's. Approvals, model and cost are as with `runner`.
     """
     make: Callable[[Job], Any] = make_context or (lambda _: context)
     return AgentRunner(
@@ -202,15 +201,13 @@ class _ChildRecorder(RunHooks[Any], ChildRecorder):
             copied = agent.clone(mcp_servers=servers)
             self._copies[id(agent)] = agent, copied  # before its handoffs, which may lead back to it
             copied.handoffs = [self._handoff(one) for one in agent.handoffs]
-            get_all_tools = copied.get_all_tools
-
-            async def recorded(run_context: RunContextWrapper[Any]) -> list[agents.Tool]:
-                tools = await get_all_tools(run_context)
-                self.sees_all_calls &= all(isinstance(one, FunctionTool) and not one._is_agent_tool for one in tools)  # pyright: ignore[reportPrivateUsage]
-                return [self._recorded_function(one) if isinstance(one, FunctionTool) else one for one in tools]
-
-            copied.get_all_tools = recorded
+            copied.get_all_tools = partial(self._recorded_tools, copied)
         return self._copies[id(agent)][1]
+
+    async def _recorded_tools(self, agent: Agent[Any], run_context: RunContextWrapper[Any]) -> list[agents.Tool]:
+        tools = await type(agent).get_all_tools(agent, run_context)
+        self.sees_all_calls &= all(isinstance(one, FunctionTool) and not one._is_agent_tool for one in tools)  # pyright: ignore[reportPrivateUsage]
+        return [self._recorded_function(one) if isinstance(one, FunctionTool) else one for one in tools]
 
     def _handoff(self, given: Agent[Any] | Handoff[Any, Any]) -> Handoff[Any, Any]:
         handoff = copy(given) if isinstance(given, Handoff) else agents.handoff(given)

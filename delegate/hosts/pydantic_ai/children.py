@@ -116,15 +116,13 @@ def child(
 ) -> ChildRunner:
     """Run each child as this agent as it is, for `Delegator(runner=…)`: with its own tools and toolsets.
 
-    A task that sets `tools` is refused, since it couldn't restrict the agent's. Every call of a tool that runs here, or
-    on an MCP server, gets a receipt. What the model's provider runs itself, such as its web search, and what happens
-    inside of an agent that a tool runs aren't recorded; once an agent was offered tools of the first kind, receipts
-    prove nothing (`receipts: reported`). The tokens of agents inside of tools are counted when the child ends, if they
-    are run with `usage=ctx.usage`.
+    A task that sets `tools` is refused, since it can't restrict the agent's. Every call of a tool that runs here, or on
+    an MCP server, gets a receipt. What the model's provider runs, such as its web search, and what happens inside an
+    agent that a tool runs aren't recorded; once an agent was offered tools of the first kind, receipts prove nothing
+    (`receipts: reported`). Tokens of agents inside tools count when the child ends, if run with `usage=ctx.usage`.
 
-    The tools learn the child's folder by `delegate.workspace()`, or from the dependencies: `make_deps` creates them
-    from the job. Without it, they are `deps`, or those of the run that delegates. Approvals, the model and the cost are
-    as with `runner`.
+    The tools learn the child's folder by `delegate.workspace()`, or from the dependencies that `make_deps` creates from
+    the job. Without it, they are `deps`, or the delegating run's. Approvals, model and cost are as with `runner`.
     """
     make: Callable[[Job], Any] = make_deps or (lambda _: deps)
     return AgentRunner(_ChildRecorder, lambda job, recorder: _play(agent, job, recorder, make(job)))
