@@ -2,14 +2,14 @@
 # make test    the tests that decide alike on every machine
 # make slow    the rest: tests of times, rates and memory, of processes that are killed at any moment, long fuzzing, and
 #              more cases of what `make test` tries a few of, which continuous integration leaves out (TESTS=--in-ci)
-# make check   ruff, pyright strict, also of the examples in the docs, the floors
+# make check   ruff, pyright strict, also of the examples in the docs, the layers
 # make bench   the ratios, against the floor, on a local server
 # make lowest  the wire tests on the oldest SDKs that are supported
 # make wheel   the sdist and the wheel, whose bytes must be the same in a second build, and what a wheel could lack: tests
 #              against it, with the sources deleted
 # make release VERSION=… REPOSITORY=…   commits, builds and checks a release, and publishes nothing
 # make hosts   the conformance suite in every host framework, each in a venv of its own (HOSTS="langchain hermes")
-# make plugins the plugins in Claude Code, Codex and Gemini CLI, installed with their own commands
+# make plugins the plugins in Claude Code, Codex, Gemini CLI, opencode and Hermes, installed with their own commands
 # make clients what real MCP clients do with `delegate mcp` (CLIENTS="codex gemini"); npm and pip install them into .clients
 # make docs    the site of docs/, built strictly in a venv of its own, into build/docs/site
 # make pages   rewrite the generated pages of docs/: settings, events, CLI, failure modes, hosts, screens
