@@ -1,7 +1,7 @@
 """Cancels a call from any thread and keeps the results of its children so far.
 
 A host that cancels the awaiting asyncio task gets `CancelledError` once everything has stopped and is on record. A host
-that uses `Cancellation` gets the report instead, with a terminal result for every task.
+that uses `Cancellation` gets the call's result instead, with a terminal one for every task.
 """
 
 import asyncio

@@ -264,9 +264,9 @@ class ChildRunner(Protocol):
     needs_model: bool
     """Whether it needs `job.connection`."""
     records_tools: bool
-    """Whether every tool call gets a receipt. If not, the verdict reports receipts as unavailable: a missing receipt
-    then proves nothing, and only checks can show that an action was done. A runner without this attribute records
-    none."""
+    """Whether every tool call gets a receipt. If not, the verdict's `receipts` are `unavailable`, or `reported` if
+    there are any. Neither they nor their lack prove anything then, and only checks can show that an action was done. A
+    runner without this attribute records none."""
     # Optional: `uses_job_tools` (it gives the child exactly `job.tools`), `makes_claims` (it can do goal mode, by
     # `job.claims`), `takes_messages` (its child reads `job.messages()` between two turns), `reads_record` (its child
     # goes on from `job.done_before`, and `job.flush()` is awaited before its calls), `records_some_tools` (it records

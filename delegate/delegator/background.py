@@ -44,7 +44,7 @@ class Delegation:
         delegation = await delegator.background.start(task)
         async for event in delegation.events():
             print(event)
-        report = await delegation
+        result = await delegation
 
     To await it never stops it, even if the awaiting task is canceled.
     """
@@ -238,7 +238,7 @@ class Background:
         """Run tasks in the background. Returns when they are recorded, or when they have been refused.
 
             delegation = await delegator.background.start(task)
-            report = await delegation
+            result = await delegation
 
         `aclose` stops what still runs. With `asks`, what a child asks and `on_question` doesn't answer is in the
         delegation's `questions`, and `message` answers it. Without both, children can't ask.
@@ -383,20 +383,20 @@ class Background:
         """Execute a call of `read_delegation` and return its result as text: what a task is doing, its result, a part
         of its report, or the list of the latest tasks.
 
-        Handles can't be guessed, so any caller with a handle may read its report. However, a call that belongs to a
-        known run (named by the host, made inside `root_run`, or made by a child) can only read reports of that run.
+        Handles can't be guessed, so any caller with a handle may read its result. However, a call that belongs to a
+        known run (named by the host, made inside `root_run`, or made by a child) can only read results of that run.
 
         Args:
             arguments: The arguments, as the parent's model wrote them.
             parent: The calling parent.
             may_read: For hosts with several callers that don't trust each other: gets the id of a run and decides
-                whether this caller may read its reports. The answer to a handle of another run is that of an unknown
+                whether this caller may read its results. The answer to a handle of another run is that of an unknown
                 handle.
             max_wait_seconds: The maximum of `wait_seconds`, and its default; without it, the default is 0.
             on_event: Receives the events of the task while it is waited for.
 
         Raises:
-            CallError: The call is invalid, or there is no such report. The error says how to fix it.
+            CallError: The call is invalid, or there is no such result. The error says how to fix it.
         """
         request = readback.parse_read(arguments)
         if request.handle is None:
@@ -445,7 +445,7 @@ class Background:
         on_question: "OnQuestion | None" = None,
         asks: bool = False,
     ) -> tuple[str, Delegation | None]:
-        """Execute a call of `message_delegation`. Who may read a task's report may send it messages: see `read_call`.
+        """Execute a call of `message_delegation`. Who may read a task's result may send it messages: see `read_call`.
 
         Returns a text, and the call in the background if the task had ended and continues. Raises CallError if the call
         is invalid, or the message can't be sent.

@@ -222,7 +222,7 @@ class Delegator:
     ) -> RunResult:
         """Execute one tool call as the parent's model wrote it.
 
-        A call that can't be executed is returned as `report.error`. Calls whose `parent` has the same `run_id` share
+        A call that can't be executed is returned as `RunResult.error`. Calls whose `parent` has the same `run_id` share
         one ledger.
         """
         from delegate.engine.scope import CallOptions
@@ -304,7 +304,7 @@ class Delegator:
         The child reads in its record what it did so far, and which calls may have been made whose end isn't known. None
         of them is made again by delegate. The work is measured against what there was before the child began.
 
-        A task that can't be resumed is returned as `report.error`, which says why.
+        A task that can't be resumed is returned as `RunResult.error`, which says why.
         """
         return await self._go_on(handle, on_event=on_event, on_approval=on_approval, cancellation=cancellation)
 

@@ -14,7 +14,7 @@
 * Where money is counted: every model call, of child or judge, goes through `budget.metering.complete`, which reserves
   its estimated cost in the ledger of the run before the request is sent and settles the actual cost afterwards.
 * Cancellation, by the `Cancellation` or of the awaiting task, stops every child and judge of the call. The caller
-  regains control when all of them have finished and their work is recorded: with a report if the `Cancellation` was
+  regains control when all of them have finished and their work is recorded: with a result if the `Cancellation` was
   used, otherwise with `CancelledError`.
 """
 
@@ -63,8 +63,8 @@ class Executor:
     ) -> RunResult:
         """Run all tasks side by side. All of them are recorded before the first one starts.
 
-        The report has their results in the same order. A task with several `connections` is attempted with each of
-        them. `server_tools` are those of MCP servers. It must not be canceled: `cancellation` stops it.
+        The result has those of the tasks, in the same order. A task with several `connections` is attempted with each
+        of them. `server_tools` are those of MCP servers. It must not be canceled: `cancellation` stops it.
         """
         start, run_id = time.monotonic(), options.context.run.id
         call, groups = self._groups(tasks, connections, options, cancellation, consumers, server_tools)

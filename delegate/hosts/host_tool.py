@@ -48,7 +48,7 @@ class Invocation:
     asks: bool = False
     """Whether the children of a call in the background may ask, since its parent reads the questions."""
     may_read: Callable[[str], bool] | None = None
-    """Whether the caller may read the reports of the run with this id, and so stop, message and merge its tasks. None:
+    """Whether the caller may read the results of the run with this id, and so stop, message and merge its tasks. None:
     the handle grants access.
     """
     cancellation: Cancellation | None = None

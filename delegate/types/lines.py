@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 _LINE_CHARS = 240
-"""Maximum length of a line that `print` shows of a verdict, a result or a report."""
+"""Maximum length of a line that `print` shows of a verdict or a result."""
 
 
 def one_line(text: str) -> str:

@@ -131,7 +131,7 @@ class CriterionResult(Value):
     evidence: str | None = None
     source: str | None = None
     """Where the quoted evidence was found: `report`, `said`, `artifacts`, `artifact:<path>`, `file:<path>`,
-    `receipt:<n>` or `check:<id>`."""
+    `receipt:<n>`, `check:<id>`, `look:<n>` or `record`."""
     reading: CriterionReading | None = None
     """For criteria in words: how it was read, which decides what can prove it."""
     parts: tuple[PartResult, ...] = ()

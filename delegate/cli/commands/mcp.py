@@ -45,8 +45,8 @@ _ReachableOption = typer.Option(
 )
 _SharedOption = typer.Option(
     "--shared-records",
-    help="With --http: let clients list and read every recorded report, and share the limits of a run that several of "
-    "them name. By default, a client reads only the reports of its own calls.",
+    help="With --http: let clients list and read every recorded result, and share the limits of a run that several of "
+    "them name. By default, a client reads only the results of its own calls.",
 )
 
 _AnswerOption = typer.Option(

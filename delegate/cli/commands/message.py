@@ -31,10 +31,10 @@ def message(
     """Send an instruction to a task, also to one that another process runs.
 
     The child of a running task reads it before its next turn, as the answer
-    if it waits for one; `delegate show` says whether it did. A task that has ended goes on with it in its workspace,
-    as a new task with a verdict of its own, and its report is printed. The work
-    is judged by the same criteria as before; a task that has ended can get
-    others with -c.
+    if it waits for one; `delegate show` says whether it did. A task that has
+    ended goes on with it in its workspace, as a new task with a verdict of its
+    own, and its result is printed. The work is judged by the same criteria as
+    before; a task that has ended can get others with -c.
     """
     new_criteria = [typed_criterion(text) for text in criteria] if criteria else None
     terminal = at_terminal()

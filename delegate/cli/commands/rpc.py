@@ -32,8 +32,8 @@ def rpc(
     `{"id": 1, "method": "call", "params": {"call": {"goal": "…"}}}` is answered
     with `{"id": 1, "result": …}` or `{"id": 1, "error": …}`. The methods are
     version, call, read, stop, message, messages, events, judge, listRubrics,
-    approvals and approve; their parameters and results are those of `delegate serve`. At the
-    end of stdin, what was asked for is answered first.
+    approvals and approve; their parameters and results are those of `delegate
+    serve`. At the end of stdin, what was asked for is answered first.
 
     With METHOD (judge, listRubrics or version), it answers one request as
     `agent-eval rpc METHOD` does, so that clients of agent-eval can start it.

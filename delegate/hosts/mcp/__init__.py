@@ -17,7 +17,7 @@ protocol instead. A call and its children are stopped when the client cancels th
 
 Calls of one run share a ledger: those whose `_meta` has the same `delegate/run`, else those of one turn of Codex, else
 all calls of a connection, whose limits count what was used within the last hour. Only Codex says which model the parent
-is; no client says which tools it has, or how much time. Over HTTP, a client reads only the reports of its own calls,
+is; no client says which tools it has, or how much time. Over HTTP, a client reads only the results of its own calls,
 unless the server is made with `shared_records=True`. MCP has no usage totals: `delegate show` prints them.
 """
 

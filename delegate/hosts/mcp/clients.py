@@ -1,7 +1,7 @@
 """Tells the clients of a server apart, and the runs that their calls belong to.
 
-No client over HTTP reads the reports of another, or uses up its limits. On stdin and stdout there is one client, which
-started the server as its own user, and can read all records without it: it may read its own earlier reports after a
+No client over HTTP reads the results of another, or uses up its limits. On stdin and stdout there is one client, which
+started the server as its own user, and can read all records without it: it may read its own earlier results after a
 restart.
 """
 
@@ -48,7 +48,7 @@ _NAME_CHARS = 200
 class Clients:
     """Knows which client made which run. The latest 10,000 runs are remembered, until the server ends.
 
-    With `shared_records`, a client may read all reports, and a run's name means the same run to all clients.
+    With `shared_records`, a client may read all results, and a run's name means the same run to all clients.
     """
 
     def __init__(self, *, shared_records: bool) -> None:
@@ -108,7 +108,7 @@ class Clients:
         return next((seconds for start, seconds in PATIENCE.items() if name.startswith(start)), LEAST_PATIENCE)
 
     def may_read(self, client: Hashable, run_id: str) -> bool:
-        """Whether the client may read the reports of this run."""
+        """Whether the client may read the results of this run."""
         return self._shared or client == self._starter or (run_id, client) in self._made
 
     def _id(self, *parts: str | None) -> str:

@@ -56,8 +56,8 @@ def server(
     Args:
         delegator: runs the tasks; if None, one is created from `options`.
         parent: what the operator knows about the parent, such as its tier; MCP doesn't provide it.
-        shared_records: whether clients over HTTP may list and read every recorded report, and share the ledger of a
-            run that several of them name. By default, a client reads only the reports of its own calls.
+        shared_records: whether clients over HTTP may list and read every recorded result, and share the ledger of a
+            run that several of them name. By default, a client reads only the results of its own calls.
         answer_within: seconds after which a call that still runs goes on in the background and is answered with its
             handles, unless the client says otherwise; None for no limit, and `client` for as long as the client is
             known to wait, or else 45 seconds. It is also the default and the maximum of `wait_seconds`.
