@@ -92,13 +92,13 @@ def test_a_generated_definition_says_what_it_is(name: str) -> None:
     assert "make schemas" in schema["$comment"]
 
 
-def test_a_report_and_its_verdict_fit_their_schemas_as_they_are_written() -> None:
+def test_a_result_and_its_verdict_fit_their_schemas_as_they_are_written() -> None:
     written = json.loads(RESULT.model_dump_json())
     validator("run_result").validate(written)
     validator("verdict").validate(written["results"][0]["verdict"])
 
 
-def test_a_refused_call_fits_the_reports_schema() -> None:
+def test_a_refused_call_fits_the_results_schema() -> None:
     refused = RunResult(error=ErrorDetail(code="no_task", message="m", field="goal", hint="h"))
     validator("run_result").validate(json.loads(refused.model_dump_json()))
 
@@ -130,5 +130,5 @@ def test_what_is_no_task_does_not_fit_its_schema(task: dict[str, Any]) -> None:
     assert not validator("task").is_valid(task)
 
 
-def test_a_childs_run_is_no_report() -> None:
+def test_a_childs_run_is_no_result() -> None:
     assert not validator("run_result").is_valid(json.loads(ChildRun(status="completed").model_dump_json()))

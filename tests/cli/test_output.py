@@ -1,4 +1,4 @@
-"""The output of reports and verdicts as text and as JSON."""
+"""What is printed of results and verdicts, as text and as JSON."""
 
 import json
 import re
