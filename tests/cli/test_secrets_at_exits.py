@@ -278,7 +278,7 @@ def modules(wanted: Callable[[str, ast.Call], bool]) -> set[str]:
 EXITS = {
     "what was redacted before, for a store or a file": """
         batch/journal.py batch/results_file.py cli/ci/github.py cli/commands/export.py cli/commands/hook.py
-        cli/input/documents.py
+        _util/documents.py
         records/aside.py records/history.py records/recovery.py records/sqlite.py telemetry/otlp_file.py""",
     "a stream that redacts": "cli/ci/logs.py",
     "requests, and what is learned from the replies": """
@@ -293,8 +293,7 @@ EXITS = {
         sandbox/filesystem/copy_out.py sandbox/filesystem/files.py sandbox/tampering/git_files.py
         sandbox/commands/landlock.py sandbox/filesystem/paths.py sandbox/commands/subreaper.py
         sandbox/filesystem/trees.py sandbox/workspace/inputs.py sandbox/workspace/folder.py
-        sandbox/workspace/worktree.py
-        delegator/merges.py""",
+        sandbox/workspace/worktree.py""",
     "what a person is asked on a terminal": "cli/screen/approvals.py cli/work.py",
     "numbers, or what the operator typed": """
         budget/nested.py budget/shared.py judging/calibration/detector.py cli/__init__.py
