@@ -17,6 +17,7 @@ from delegate import Delegator
 from delegate.models.providers.scripted import Scripted
 from tests.batch.rows import DONE, ids, lines
 from tests.cli.command import delegate, openai_at
+from tests.killed.lost import kill
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
@@ -45,11 +46,9 @@ def _run_and_kill(server: ModelServer, chance: random.Random, *arguments: str) -
     command = [*warm.delegate(), "batch", *arguments, "--concurrency", str(CONCURRENCY)]
     before = len(server.calls)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
-        assert process.stdout
         server.wait_for_calls(before + more, timeout=30)
         time.sleep(chance.random() * 0.03)  # so that the kill doesn't coincide with a call
-        process.kill()
-        process.stdout.read()  # to its end, which comes when the forked process is gone
+        kill(process, Path(os.environ["DELEGATE_HOME"]))
 
 
 def _complete_ids(path: Path) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from delegate.models import ratelimit
 from tests.budget.programs import Biller, Program, Sum, fast_limiter
+from tests.killed.lost import kill
 from tests.support import warm
 from tests.support.model_server import ModelServer, Reply, cut_off
 from tests.support.samples import sampled
@@ -104,9 +105,7 @@ def killed_at(request: int, server: ModelServer, home: Path, seed: int) -> tuple
             server.wait_for_calls(request, timeout=20)
         finally:
             at = time.monotonic()
-            process.kill()
-            assert process.stdout
-            process.stdout.read()  # to its end, which comes when the forked process is gone
+            kill(process, home)
     return run_id, at
 
 

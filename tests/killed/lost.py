@@ -34,7 +34,7 @@ def running(home: Path, task: JsonObject, turns: Sequence[Any], **plan: Any) -> 
             kill(process, home)
 
 
-def kill(process: "subprocess.Popen[str]", home: Path) -> None:
+def kill(process: "subprocess.Popen[Any]", home: Path) -> None:
     """Kill a process, and wait until the one forked for it is gone, which is a moment after its output ends."""
     process.kill()
     assert process.stdout
@@ -43,8 +43,13 @@ def kill(process: "subprocess.Popen[str]", home: Path) -> None:
 
 
 def owner(home: Path) -> str:
-    with closing(sqlite3.connect(home / "records.sqlite3")) as connection:
-        return connection.execute("SELECT process FROM tasks ORDER BY rowid DESC").fetchone()[0]
+    """The process that works on the last task on record; empty if there is none."""
+    try:
+        with closing(sqlite3.connect(f"file:{home / 'records.sqlite3'}?mode=ro", uri=True)) as connection:
+            row = connection.execute("SELECT process FROM tasks ORDER BY rowid DESC").fetchone()
+    except sqlite3.OperationalError:  # it was killed before there was a store
+        row = None
+    return row[0] if row else ""
 
 
 def killed(home: Path, task: JsonObject, turns: Sequence[Any], **plan: Any) -> str:

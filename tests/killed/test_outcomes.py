@@ -23,7 +23,7 @@ from delegate.models.providers.scripted import Scripted
 from delegate.types.ports import ChatReply, ChatRequest
 from tests.batch.rows import DONE, lines
 from tests.cli.command import delegate, openai_at
-from tests.killed.lost import until
+from tests.killed.lost import kill, until
 from tests.support import warm
 from tests.support.model_server import Call, ModelServer, Reply
 
@@ -54,13 +54,7 @@ def started(server: ModelServer) -> Generator["subprocess.Popen[bytes]"]:
         try:
             yield process
         finally:
-            kill(process)
-
-
-def kill(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()
-    assert process.stdout
-    process.stdout.read()  # to its end, which comes when the forked process is gone
+            kill(process, Path(os.environ["DELEGATE_HOME"]))
 
 
 @contextmanager
@@ -87,7 +81,7 @@ def test_a_pass_on_record_is_the_outcome_though_the_process_was_killed_before_th
             with locked(home, "batches.sqlite3"):
                 may_answer.set()
                 until(lambda: on_record(home, "SELECT COUNT(*) FROM tasks WHERE verdict = 'PASS'") == AT_ONCE)
-                kill(process)  # with the lock, or it would begin the next tasks
+                kill(process, home)  # with the lock, or it would begin the next tasks
         (run,) = json.loads(delegate("runs", "--format", "json").stdout)
         assert (run["state"], run["passed"], run["other"]) == ("interrupted", 3, 3)
         done = delegate("batch", "--resume", "last", "--rerun", "unknown", **openai_at(server))
