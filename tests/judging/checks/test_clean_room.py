@@ -607,7 +607,7 @@ async def test_cancelling_in_the_clean_room_leaves_no_copy(tmp_path: Path, home:
 
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 async def test_under_bubblewrap_the_copy_has_the_path_of_the_workspace(tmp_path: Path) -> None:
-    log = CHECK + "pwd > where\n"
+    log = f"{CHECK.rstrip()} || exit 1\npwd > where\n"
     case = Case({**SHELL, "check.sh": log}, "PROJECT/check.sh && test \"$(cat where)\" = PROJECT",
                 both(fixed, write(check_dot_sh=f"{log}true\n")), mode="shared")  # fmt: skip
     assert (await verdict_on(case, tmp_path, sandbox="require")).verified
