@@ -68,8 +68,8 @@ class Cited:
     lacks: tuple[str, ...] = ()
     """What it stands for and no source of its statement has: a judge is asked how one gives it."""
     elsewhere: tuple[str, ...] = ()
-    """The numbers and dates of what it stands for that only other sources of its statement have: this one may say
-    others of the same thing."""
+    """The numbers and dates of what it stands for that only other sources of its statement have, or the task: this
+    one may say others of the same thing."""
     reason: str = ""
     evidence: str | None = None
     is_quoted: bool = False
@@ -235,7 +235,7 @@ def _examined(statement: Statement, report: _Report) -> list[Cited]:
             each = not_there(each, lacks[n])
         else:
             lacking = tuple(lacks.get(n, ()))
-            elsewhere = _only_elsewhere(each.source, statement.said_by(n), lacking, report) if len(found) > 1 else ()
+            elsewhere = _only_elsewhere(each.source, statement.said_by(n), lacking, report)
             each = replace(_with_quote(each), lacks=lacking, elsewhere=elsewhere)
         column = _start(statement.column(n), NAME_CHARS)
         cited.append(replace(each, column=column, says=statement.said_by(n)))
@@ -284,10 +284,11 @@ def _absent(
 
 
 def _only_elsewhere(source: Source, text: str, lacking: Collection[str], report: _Report) -> tuple[str, ...]:
-    """What the source lacks of a text, and others have."""
+    """What the source lacks of a text, and another one or the task has."""
     if source.is_cut:
         return ()
-    own = missing(report.calculations.without(text), [source.text], report.known)
+    known = (report.calculations.results, Text("", days=report.task.days))
+    own = missing(report.calculations.without(text), [source.text], known)
     return tuple(one for one in own if one not in lacking)
 
 

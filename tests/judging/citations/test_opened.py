@@ -571,8 +571,14 @@ async def test_the_day_of_today_is_no_other_number() -> None:
         assert (found.outcome, states(found)) == ("not_met", ["not_found_there"])
 
 
-async def test_a_report_may_repeat_a_date_of_its_task() -> None:
-    async with Delegator(client=Scripted(agreeing)) as delegator:
+async def test_a_report_may_repeat_a_date_of_its_task_and_the_judge_is_told_that_its_source_has_another() -> None:
+    asked: list[str] = []
+
+    def judge(request: ChatRequest) -> str:
+        asked.append(request.messages[0].text)
+        return agreeing(request)
+
+    async with Delegator(client=Scripted(judge)) as delegator:
         verdict = await delegator.judge(
             goal="How many tonnes did the mill have made by March 9, 2021?",
             acceptance_criteria=[{"kind": "citations"}],
@@ -580,6 +586,7 @@ async def test_a_report_may_repeat_a_date_of_its_task() -> None:
             receipts=[fetched("The mill made 84,600 tonnes by 3 May 2019.")],
         )
     assert verdict.verdict == "PASS"
+    assert re.findall(r"<<<elsewhere \S+ \S+\n(.*)\n(.*)\n", asked[0]) == [("2021", "2021-3-9")]
 
 
 async def test_calculations_are_read_in_time_that_grows_with_their_length() -> None:
