@@ -5,6 +5,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,9 @@ os.environ["CREWAI_TRACING_ENABLED"] = "false"
 os.environ["OTEL_SDK_DISABLED"] = "true"
 os.environ["CREWAI_STORAGE_DIR"] = f"{tempfile.gettempdir()}/crewai-{os.getpid()}"
 
-from crewai import LLM, Agent, Crew, Task
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", ImportWarning)  # a lazy module of its own refuses what Python sets on it
+    from crewai import LLM, Agent, Crew, Task
 from crewai.crews.crew_output import CrewOutput
 from crewai.events.event_bus import crewai_event_bus
 from crewai.llms.base_llm import BaseLLM
