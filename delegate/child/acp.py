@@ -72,7 +72,7 @@ class AcpRunner(CommandRunner):
             stdin, to_agent = _pipe(files)
             from_agent, stdout = _pipe(files)
             spec = confinement.CommandSpec(
-                argv=self._argv,
+                argv=["/bin/sh", "-c", 'exec "$@"', "sh", *self._argv],
                 cwd=job.working_folder,
                 env={**self._env, **child_environment()},
                 timeout_seconds=_MAX_SECONDS,

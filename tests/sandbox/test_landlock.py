@@ -25,11 +25,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+START = "import os, sys; sys.path.append(sys.argv[1]); import landlock; os._exit(landlock.main(sys.argv[2:]))"
+
+
 def restricted(command: str, **rules: Any) -> list[str]:
-    """The command line that runs a command under the program, whose report goes to stdout."""
+    """The command line that runs a command in Landlock without the subreaper; its report goes to stdout."""
     given: dict[str, Any] = {"write": [], "read": [], "hidden": [], "network": True, **rules}
-    argv = launcher.under_landlock(["/bin/sh", "-c", command], **given, status_fd=9)
-    return ["/bin/sh", "-c", 'exec "$@" 9>&1', "sh", *argv]
+    _, *arguments = launcher.in_landlock(["/bin/sh", "-c", command], **given, status_fd=9)
+    folder = str(Path(landlock.__file__).parent)
+    return ["/bin/sh", "-c", 'exec "$@" 9>&1', "sh", sys.executable, "-I", "-S", "-c", START, folder, *arguments]
 
 
 def without_namespaces(command: str, **rules: Any) -> list[str]:
@@ -297,7 +301,7 @@ def test_the_kernels_unusual_files_are_empty(folder: Path, confined: Callable[..
 
 
 def test_the_launcher_says_what_the_command_may_do(tmp_path: Path) -> None:
-    argv = launcher.under_landlock(["/bin/true"], write=[tmp_path], read=[], hidden=[], network=False, status_fd=9)
+    argv = launcher.in_landlock(["/bin/true"], write=[tmp_path], read=[], hidden=[], network=False, status_fd=9)
     given = argv[argv.index("9") + 1 : argv.index("--")]
     rules = [rule for rule in given if not rule.startswith("calls=")]
     assert (rules, argv[-1]) == ([f"write={tmp_path}"], "/bin/true")

@@ -2,8 +2,9 @@
 
     subreaper ──▶ limits ──▶ bubblewrap or Landlock ──▶ program
 
-Bubblewrap is started by the subreaper too: in its first milliseconds it doesn't notice that its host is gone, and
-would leave itself and the command running.
+The subreaper forks, and its child sets the limits and restricts itself with Landlock, or starts bubblewrap. That is
+started by the subreaper too: in its first milliseconds it doesn't notice that its host is gone, and would leave itself
+and the command running.
 """
 
 import asyncio
@@ -22,12 +23,12 @@ from delegate._util.threads import run_in_thread
 from delegate.policy import trust
 from delegate.sandbox.commands import bubblewrap, system_calls
 from delegate.sandbox.commands.kernel_files import unusual_kernel_paths
-from delegate.sandbox.commands.launcher import StatusPipe, interpreter, under_landlock, under_subreaper
+from delegate.sandbox.commands.launcher import StatusPipe, in_landlock, interpreter, under_subreaper
 from delegate.sandbox.commands.system_calls import INTERNET, UNIX, system_call_filter
 from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.filesystem.secret_paths import hidden_paths, real_path
 from delegate.sandbox.processes.environment import command_environment
-from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, limited
+from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, kernel_limits, limited
 from delegate.sandbox.processes.process import ProcessResult, Stdio, run_process
 from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
 from delegate.types.errors import ToolError
@@ -37,7 +38,9 @@ Sandbox = Literal["bubblewrap", "landlock"]
 
 
 class Confinement(NamedTuple):
-    """What a program runs under. With neither, it only has a process group of its own and limits."""
+    """What a program runs under. With neither, it only has a process group of its own and limits. Landlock is always
+    under the subreaper, which starts it.
+    """
 
     sandbox: Sandbox | None
     subreaper: bool
@@ -127,16 +130,19 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
     undone: list[str] = []
     with contextlib.ExitStack() as stack:
         argv, pipes, descriptors = spec.argv, list[StatusPipe](), list[int]()
+        has_subreaper = confinement.subreaper or confinement.sandbox == "landlock"
         if confinement.sandbox is not None:
             pipes.append(stack.enter_context(StatusPipe(confinement.sandbox)))
             if confinement.sandbox == "bubblewrap" and system_calls.is_supported():
                 descriptors.append(stack.enter_context(_filter(spec.network)))
             mounts = stack.enter_context(_mounts(spec))
             argv = _in_sandbox(spec, confinement.sandbox, mounts, pipes[-1].fd, *descriptors)
-        argv = limited(argv, timeout_seconds=spec.timeout_seconds)
-        if confinement.subreaper:
+        limits = kernel_limits(spec.timeout_seconds)
+        if has_subreaper:
             pipes.append(stack.enter_context(StatusPipe("the subreaper")))
-            argv = under_subreaper(argv, status_fd=pipes[-1].fd)
+            argv = under_subreaper(argv, limits, status_fd=pipes[-1].fd)
+        else:
+            argv = limited(argv, limits)
         try:
             finished = await run_process(
                 argv,
@@ -145,7 +151,7 @@ async def execute(spec: CommandSpec, confinement: Confinement) -> ProcessResult:
                 timeout_seconds=spec.timeout_seconds,
                 max_output_bytes=spec.max_output_bytes,
                 pass_fds=[*(pipe.fd for pipe in pipes), *descriptors],
-                graceful=confinement.subreaper,
+                graceful=has_subreaper,
                 watch=Watch(spec.limits, spec.cwd),
                 stdio=spec.stdio,
             )
@@ -194,7 +200,7 @@ def _in_sandbox(
     spec: CommandSpec, sandbox: Sandbox, mounts: Mounts, status_fd: int, filter_fd: int | None = None
 ) -> list[str]:
     if sandbox == "landlock":
-        return under_landlock(
+        return in_landlock(
             spec.argv,
             write=(spec.cwd, *spec.writable),
             read=bubblewrap.tools_in_tmp(spec.env),
@@ -251,7 +257,7 @@ def _filter(network: Network) -> Generator[int]:
 
 
 def _confirm(finished: ProcessResult, pipes: Sequence[StatusPipe]) -> None:
-    """Accept an exit code only if every launcher reports the same one for the command. Raises `SandboxFailed`.
+    """Accept an exit code only if all that confines the command reports the same one for it. Raises `SandboxFailed`.
 
     Where Landlock becomes the command, it only reports that its restrictions are in force.
     """

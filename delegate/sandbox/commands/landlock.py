@@ -1,4 +1,5 @@
-"""A program that restricts itself with namespaces, Landlock and seccomp, and becomes a command (Linux 6.2 or newer).
+"""Restricts the process that it runs in with namespaces, Landlock and seccomp, and becomes a command (Linux 6.2 or
+newer). `subreaper.py` calls it in a process that it forked.
 
     main(STATUS_FD [RULE …] -- PROGRAM [ARGUMENT …])
 
@@ -23,8 +24,8 @@ installation. Compared with bubblewrap:
 
 Once all restrictions are in force, the command reports `{"restricted": true, "temporary": PATH, "waited": BOOL}` on
 STATUS_FD; PATH is a folder to remove afterwards, or empty. If it is waited for, its `exit-code` is reported when it has
-ended by itself. Without the restrictions, it doesn't run. The program is started anew for every command, so it imports
-little and needs no `site`.
+ended by itself. Without the restrictions, it doesn't run. If the program can't be started in them, it reports
+`{"restricted": false}` at last. All of this is imported anew for every command, so it imports little itself.
 """
 
 import ctypes
@@ -110,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
         _drop_capabilities()
         _become(command, rules, status, own=_NONE, write={*_real(rules["write"]), temporary}, temporary=temporary)
     except OSError as error:
-        return _failed(error)
+        return _failed(error, status)
 
 
 def _run_in_namespaces(
@@ -125,8 +126,11 @@ def _run_in_namespaces(
     # As `fork`. `unshare` would change this process too, which has to stay as it is if they aren't permitted.
     child = ctypes.PyDLL(None).syscall(_CLONE.get(os.uname().machine, -1), flags | signal.SIGCHLD, 0, 0, 0, 0)
     if child == 0:
-        os.close(refused[0])
-        _wait_for_command(rules, command, status, own, user, refused[1])
+        try:
+            os.close(refused[0])
+            _wait_for_command(rules, command, status, own, user, refused[1])
+        except BaseException as error:
+            os._exit(_failed(error, status))
     os.close(refused[1])
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child > 0 else -1
     is_permitted = child > 0 and not os.read(refused[0], 1)
@@ -152,13 +156,10 @@ def _wait_for_command(
     _hide_arguments()
     started = os.fork()
     if started == 0:
-        try:
-            os.setsid()  # so that signals to its group reach no other process
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            _become(command, rules, status, own=own, write=write)
-        except OSError as error:
-            os._exit(_failed(error))
+        os.setsid()  # so that signals to its group reach no other process
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        _become(command, rules, status, own=own, write=write)
     while True:
         pid, state = os.wait()
         if pid == started:
@@ -190,15 +191,14 @@ def _become(
     length, pointer = len(instructions) // 8, ctypes.addressof(buffer)
     program = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, program, 0, 0), "seccomp")
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and a command would inherit that
-        signal.signal(ignored, signal.SIG_DFL)
     os.environ["TMPDIR"] = temporary or _TMP
     waited = b"false" if own == _NONE else b"true"  # importing json takes 8 ms
     os.write(status, b'{"restricted": true, "temporary": "%b", "waited": %b}\n' % (temporary.encode(), waited))
     os.execv(command[0], list(command))  # noqa: S606 - it is what this program is for
 
 
-def _failed(error: OSError) -> int:
+def _failed(error: BaseException, status: int) -> int:
+    os.write(status, b'{"restricted": false}\n')
     sys.stderr.write(f"Landlock: {error}\n")
     sys.stderr.flush()
     return 1

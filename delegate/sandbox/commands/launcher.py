@@ -1,4 +1,4 @@
-"""Starts commands under the subreaper and Landlock, and reads the status that they and bubblewrap report.
+"""Starts commands under the subreaper and in Landlock, and reads the status that they and bubblewrap report.
 
 Each of them reports on a pipe of its own. Without that, a failed setup would look like the command's exit code 1, and
 a criterion that wants exit code 1 would be met by a command that never ran.
@@ -20,25 +20,30 @@ from delegate.sandbox.commands.system_calls import INTERNET, is_supported, syste
 
 _FOLDER = Path(__file__).parent
 _IS_INSTALLED = (_FOLDER / "subreaper.py").is_file()
-_START = "import os, sys; sys.path.append(sys.argv[1]); import {0}; os._exit({0}.main(sys.argv[2:]))"
-"""Runs a launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
+_START = "import os, sys; sys.path.append(sys.argv[1]); import subreaper; os._exit(subreaper.main(sys.argv[2:]))"
+"""Runs the launcher. Python keeps what it compiles of a module that it imports, but compiles a script at every start.
 The interpreter's own shutdown has nothing to clean up and is skipped.
 """
 _REPORT_BYTES = 4_096
 
 
 def interpreter() -> str | None:
-    """The Python that runs the launchers; None where they can't work, or if `sys.executable` is another application."""
+    """The Python that runs the launcher; None where it can't work, or if `sys.executable` is another application."""
     is_python = re.fullmatch(r"python[\d.]*t?", os.path.basename(sys.executable or ""))
     return sys.executable if is_python and _IS_INSTALLED and sys.platform.startswith("linux") else None
 
 
-def under_subreaper(argv: Sequence[str], *, status_fd: int) -> list[str]:
-    """The command line that runs `argv` (an absolute program) under the subreaper. Raises FileNotFoundError."""
-    return [*_launcher("subreaper"), str(status_fd), str(os.getpid()), *argv]
+def under_subreaper(argv: Sequence[str], limits: Sequence[int], *, status_fd: int) -> list[str]:
+    """The command line that runs `argv` (an absolute program, or what `in_landlock` returns) under the subreaper and
+    `kernel_limits`. Raises FileNotFoundError.
+    """
+    if (python := interpreter()) is None:
+        raise FileNotFoundError("no Python interpreter to start the command with was found")
+    numbers = map(str, (status_fd, os.getpid(), *limits))
+    return [python, "-I", "-S", "-c", _START, str(_FOLDER), *numbers, *argv]
 
 
-def under_landlock(
+def in_landlock(
     argv: Sequence[str],
     *,
     write: Iterable[Path],
@@ -51,8 +56,8 @@ def under_landlock(
     masked: Iterable[str] = (),
     status_fd: int,
 ) -> list[str]:
-    """The command line that runs `argv` (an absolute program) restricted by Landlock. Raises FileNotFoundError, and
-    OSError on a machine without a filter of system calls.
+    """What has the subreaper run `argv` (an absolute program) restricted by Landlock. Raises OSError on a machine
+    without a filter of system calls.
 
     The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
     them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
@@ -72,7 +77,7 @@ def under_landlock(
             (INTERNET if network else (), False, False),
         )
     ]
-    return [*_launcher("landlock"), str(status_fd), *rules, "--", *argv]
+    return ["landlock", str(status_fd), *rules, "--", *argv]
 
 
 def landlock_is_available() -> bool:
@@ -87,14 +92,8 @@ def _kernel_has_landlock() -> bool:
     return landlock.abi() >= landlock.MIN_ABI
 
 
-def _launcher(module: str) -> list[str]:
-    if (python := interpreter()) is None:
-        raise FileNotFoundError("no Python interpreter to start the command with was found")
-    return [python, "-I", "-S", "-c", _START.format(module), str(_FOLDER)]
-
-
 class StatusPipe:
-    """The pipe that the launcher `name` reports on. Pass it `fd`, and read `exit_code` when it has ended."""
+    """The pipe that `name`, which confines a command, reports on. Pass it `fd`, and read `exit_code` at the end."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -111,6 +110,8 @@ class StatusPipe:
     @property
     def exit_code(self) -> int | None:
         """The command's own exit code. None if it never started, or didn't end by itself."""
+        if self.name == "landlock" and not self.restricted:
+            return None
         code = self._value("exit-code")
         return code if isinstance(code, int) else None
 
@@ -121,12 +122,12 @@ class StatusPipe:
 
     @property
     def became_command(self) -> bool:
-        """Whether the launcher has become the command, so that nothing else can report its exit code."""
+        """Whether the reporting process has become the command, so that nothing else can report its exit code."""
         return self.restricted and self._value("waited") is False
 
     @property
     def temporary(self) -> str:
-        """The folder for temporary files that the launcher made and that has to be removed; empty if there is none."""
+        """The folder for temporary files that was made and has to be removed; empty if there is none."""
         path = str(self._value("temporary") or "")
         return path if path.startswith("/tmp/delegate-tmp-") and "/.." not in path else ""  # noqa: S108
 

@@ -1,17 +1,23 @@
-"""A program that runs one command on Linux and leaves none of its descendants running.
+"""A program that runs one command on Linux, with limits and maybe in Landlock, and leaves none of its descendants
+running.
 
-    main(STATUS_FD HOST_PID PROGRAM [ARGUMENT …])
+    main(STATUS_FD HOST_PID CORE FILE_SIZE CPU THREADS [landlock LANDLOCK_FD RULE … --] PROGRAM [ARGUMENT …])
+
+    this process ──▶ a process in a session of its own, with the limits ──▶ the command, or `landlock.py`
 
 A process that calls `setsid` leaves its group, so killing the group misses it. But Linux reparents every orphan to the
 nearest ancestor that is a subreaper, and this process is one, so it can find everything that the command started. It
 kills all of that when the command ends, when it gets SIGTERM, and when its host dies.
 
 It reports on STATUS_FD like bubblewrap, one JSON object per line: `child-pid`, and `exit-code` if the command ends by
-itself. Every command waits until this program has started, so it imports little and needs no `site`.
+itself. Limits and sandbox are only for the process that it forks: this one must neither run out of CPU time nor be the
+first to end where memory is used up, and a sandbox would keep it from killing what it should. PROGRAM is an absolute
+path. Every command waits until this program has started, so it imports little and needs no `site`.
 """
 
 import ctypes
 import os
+import sys
 
 TYPE_CHECKING = False  # importing `typing` takes a millisecond; type checkers recognize the name anyway
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command in `arguments`. Returns the command's exit code, or 1 if it didn't end by itself."""
-    status, host, command = int(arguments[0]), int(arguments[1]), arguments[2:]
+    status, host, *limits = map(int, arguments[:6])
     os.set_inheritable(status, False)
     # Signals from the command to its parent stay pending, except SIGTERM, SIGKILL and SIGSTOP.
     original_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -39,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != host:  # the host died before the line above
         return 1
-    child = _start(command, original_mask)
+    child = _start(arguments[6:], limits, original_mask, status)
     try:
         os.write(status, b'{"child-pid": %d}\n' % child)
         exit_code = _wait(child)
@@ -56,22 +62,46 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 
-def _start(command: Sequence[str], mask: set[int]) -> int:
+def _start(command: Sequence[str], limits: Sequence[int], mask: set[int], status: int) -> int:
     """Run the command in a session of its own, so that signals to its own group don't reach this process."""
     launcher = os.getpid()
     if child := os.fork():
         return child
     try:
+        os.close(status)
         os.setsid()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == launcher:
-            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these from its start
-                signal.signal(ignored, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            os.execv(command[0], tuple(command))  # noqa: S606 - the command is a shell
+        if os.getppid() != launcher:
+            os._exit(1)
+        _limit(limits)
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these from its start
+            signal.signal(ignored, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if command[0] == "landlock":
+            os._exit(__import__("landlock").main(command[1:]))  # beside this file, which is in no package here
+        os.execv(command[0], tuple(command))  # noqa: S606 - the command is a shell
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:  # reached only if the command can't be started
         os.kill(launcher, signal.SIGTERM)
         os._exit(1)
+
+
+def _limit(limits: Sequence[int]) -> None:
+    """Set what `kernel_limits` explains. A limit that is already lower stays, since only root can raise it."""
+    import resource  # the process that waits doesn't need it
+
+    kinds = resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_NPROC
+    for kind, most in zip(kinds, limits, strict=True):
+        try:  # noqa: SIM105 - `contextlib` takes a millisecond
+            resource.setrlimit(kind, (most, most))
+        except (OSError, ValueError):
+            pass
+    try:
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(b"1000")
+    except OSError:
+        pass
 
 
 def _wait(child: int) -> int | None:

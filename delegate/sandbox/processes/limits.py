@@ -1,5 +1,5 @@
-"""Limits what a command uses of the machine: kernel limits, by a shell's `ulimit` before it starts, and what is looked
-up while it runs.
+"""Limits what a command uses of the machine: kernel limits, which the subreaper or a shell sets before it starts, and
+what is looked up while it runs.
 
 A `preexec_fn` would do the same, but Python warns against using it with threads, and it disables the cheap vfork. The
 kernel limits no memory that is really used: with `ulimit -d` and `-v`, programs that reserve more of it than any
@@ -22,8 +22,8 @@ MAX_THREADS = 4_096
 # A limit that is already lower stays: the shell can't raise it, and ignores the error.
 # If the machine's memory is used up, the kernel ends the command before anything else.
 _SCRIPT = (
-    '{ ulimit -c 0; ulimit -f "$1"; ulimit -t "$2"; ulimit -u "$3" || ulimit -p "$3"; '
-    'echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null; shift 3; exec "$@"'
+    '{ ulimit -c "$1"; ulimit -f "$(($2 / 512))"; ulimit -t "$3"; ulimit -u "$4" || ulimit -p "$4"; '
+    'echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null; shift 4; exec "$@"'
 )
 _RESIDENT = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
 _MEMINFO = "meminfo"
@@ -31,9 +31,9 @@ _AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 _SHARE = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 
 
-def limited(argv: Sequence[str], *, timeout_seconds: float) -> list[str]:
-    """The command line that runs `argv` under limits per process: no core files; file size, CPU time, and how many
-    threads the user may have, which the kernel doesn't limit for root.
+def kernel_limits(timeout_seconds: float) -> tuple[int, int, int, int]:
+    """Limits per process: no core files, the bytes of a file, seconds of CPU time, and how many threads the user may
+    have, which the kernel doesn't limit for root.
 
     The CPU limit only ends processes that outlive the timeout: until then, all processors may be busy.
     """
@@ -41,8 +41,12 @@ def limited(argv: Sequence[str], *, timeout_seconds: float) -> list[str]:
     running_threads = 2 * MAX_THREADS
     with suppress(OSError, IndexError, ValueError):  # of all users, which are at least as many as those of this one
         running_threads = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-    numbers = (MAX_FILE_BYTES // 512, cpu_seconds, running_threads + MAX_THREADS)
-    return ["/bin/sh", "-c", _SCRIPT, "sh", *map(str, numbers), *argv]
+    return 0, MAX_FILE_BYTES, cpu_seconds, running_threads + MAX_THREADS
+
+
+def limited(argv: Sequence[str], limits: Sequence[int]) -> list[str]:
+    """The command line that runs `argv` under `kernel_limits` where no subreaper can set them."""
+    return ["/bin/sh", "-c", _SCRIPT, "sh", *map(str, limits), *argv]
 
 
 @dataclass(frozen=True, slots=True)
