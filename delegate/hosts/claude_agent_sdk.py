@@ -88,7 +88,7 @@ def tool(
     Raises:
         ConfigError: the settings or the workspace are wrong.
     """
-    works_in = cast("Callable[[], Path]", Path.cwd) if cwd is None else lambda: cwd
+    works_in = Path.cwd if cwd is None else lambda: cwd
     made = make_delegate_tool(delegator, parent=parent, workspace=workspace, cwd=works_in, **options)
     return _sdk_tool(made, on_answer)
 

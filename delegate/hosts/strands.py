@@ -160,7 +160,7 @@ def _child_tool(given: object) -> Tool:
 
 async def _call_native(name: str, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a parent's tool as the parent's own loop does."""
-    state: _State | None = Invocation.current(dict)
+    state = cast("_State | None", Invocation.current(dict))
     if state is None:
         raise ToolError(f"{name} is available only in a run of its Strands agent: continue without it")
     use = ToolUse(toolUseId=f"child-{uuid4().hex}", name=name, input=dict(arguments))

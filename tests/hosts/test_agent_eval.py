@@ -18,7 +18,7 @@ RUBRIC = Rubric(
     name="style",
     description="Whether it is well written.",
     systemPrompt="You review voices.",
-    dimensions=[RubricDimension(id="clear", description="It is clear.")],
+    dimensions=[RubricDimension(id="clear", description="It is clear.", weight=1)],
 )
 
 

@@ -324,8 +324,8 @@ async def test_from_a_subfolder_of_a_large_repository_the_server_ends_at_once_an
     )
     assert len(listed.stdout.splitlines()) == 1
     async with Delegator() as delegator:
-        (run,) = await delegator.runs()
-        record = await delegator.read(f"{run.run_id}-0")
+        (run,) = await delegator.records.runs()
+        record = await delegator.records.read(f"{run.run_id}-0")
     assert record
     assert (Path(record["workspace"]) / "p7" / "made.txt").read_text() == "x\n"
     assert record["result"]["take_over"]
@@ -469,8 +469,8 @@ async def test_a_client_that_reads_no_more_ends_the_server(world: World, setting
     async with piped(settings) as pipe:
         await pipe.request("tools/call", name="delegate_task", arguments={"goal": "g"})
         await child_started(world)
-        transport: Any = pipe.process._transport  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-        transport.get_pipe_transport(1).close()
+        process: Any = pipe.process
+        process._transport.get_pipe_transport(1).close()
         await pipe.request("ping")
         assert pipe.process.stderr
         stderr = await asyncio.wait_for(pipe.process.stderr.read(), TIMEOUT_SECONDS)

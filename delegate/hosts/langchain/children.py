@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -66,7 +66,7 @@ def child_tools(tools: Sequence[BaseTool | Callable[..., Any] | JsonObject]) -> 
 
 def _child_tool(native: BaseTool) -> Tool:
     async def call(arguments: Mapping[str, Any]) -> ToolOutput:
-        parent: AnyToolRuntime | None = Invocation.current(ToolRuntime)
+        parent = cast("AnyToolRuntime | None", Invocation.current(ToolRuntime))
         node = ToolNode([native], handle_tool_errors=True, awrap_tool_call=_refuse_state_changes)
         graph = StateGraph(MessagesState).add_node("tools", node).set_entry_point("tools").set_finish_point("tools")
         tool_call = ToolCall(type="tool_call", name=native.name, args=dict(arguments), id=f"call_{uuid4().hex}")
@@ -106,7 +106,7 @@ async def _run_isolated(graph: Graph, message: AnyMessage, callbacks: Sequence[B
 
     It gets the parent's context and configurable settings. Its trace is nested under the parent's call.
     """
-    parent: AnyToolRuntime | None = Invocation.current(ToolRuntime)
+    parent = cast("AnyToolRuntime | None", Invocation.current(ToolRuntime))
     variables = copy_context()
     for variable, value in variables.items():
         if isinstance(value, BaseCallbackHandler):

@@ -36,8 +36,8 @@ class Opening:
         self._lock = threading.Lock()
         self._protocol: Literal["unknown", "handshake", "latest", "left to the SDK"] = "unknown"
         """Decided by the first request, as it is for the SDK."""
-        self._answered: set[tuple[type, str | int]] = set()
-        """The ids of requests that were answered here, and not yet by the SDK."""
+        self._answered: set[str] = set()
+        """The ids, as JSON, of requests that were answered here, and not yet by the SDK."""
 
     def answer(self, line: str) -> str | None:
         """The answer to a line, as a line. None if it is to wait for the SDK, as after `end`."""
@@ -46,14 +46,15 @@ class Opening:
                 return None
             message = object_in(line)
             id, method, params = message.get("id"), message.get("method"), message.get("params", {})
-            is_request = isinstance(id, str | int) and isinstance(method, str) and isinstance(params, dict)
-            result = self._result(method, params) if is_request else None
+            result = None
+            if isinstance(id, str | int) and isinstance(method, str) and isinstance(params, dict):
+                result = self._result(method, cast("JsonObject", params))
             if self._protocol == "unknown":
                 began = "handshake" if method == "initialize" else "latest"
                 self._protocol = "left to the SDK" if result is None else began
             if result is None:
                 return None
-            self._answered.add((type(id), id))
+            self._answered.add(json.dumps(id))
             answer = {"jsonrpc": "2.0", "id": id, "result": result}
             return json.dumps(answer, ensure_ascii=False, separators=(",", ":")) + "\n"
 
@@ -68,12 +69,12 @@ class Opening:
             if not self._answered:
                 return False
             message = object_in(text)
-            key = (type(message.get("id")), message.get("id"))
-            if "method" in message or key not in self._answered:
+            id = json.dumps(message.get("id"))
+            if "method" in message or id not in self._answered:
                 return False
-            self._answered.remove(key)
+            self._answered.remove(id)
         if "error" in message:
-            _log.warning("request %r of the client was answered, but the SDK refuses it: %s", key[1], message["error"])
+            _log.warning("request %s of the client was answered, but the SDK refuses it: %s", id, message["error"])
         return True
 
     def _result(self, method: str, params: JsonObject) -> JsonObject | None:
@@ -86,9 +87,11 @@ class Opening:
             answer: JsonObject = {"protocolVersion": requested, "capabilities": capabilities, **about}
             return answer if requested in _HANDSHAKE_VERSIONS else None
         meta = params.get("_meta")
-        if self._sdk == 1 or not isinstance(meta, dict) or meta.get(f"{_META}protocolVersion") != _LATEST:
+        if self._sdk == 1 or not isinstance(meta, dict):
             return None
-        shared = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        if cast("JsonObject", meta).get(f"{_META}protocolVersion") != _LATEST:
+            return None
+        shared: JsonObject = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         shared["_meta"] = {f"{_META}serverInfo": self._server}
         if method == "server/discover":
             capabilities = _CAPABILITIES | {"extensions": {TASKS_EXTENSION: {}}}
