@@ -8,7 +8,7 @@ yielded, and isn't kept after that: memory holds the running items, and the ids 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import redactor
 from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.graph import Graph, InOrder
-from delegate.batch.item import Item, ItemOutcome
+from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.batch.journal import NEVER_RUN, BatchHeader, BatchSummary, Journal, Rerun
 from delegate.batch.results_file import ResultsFile
 from delegate.batch.sources import Source
@@ -163,6 +163,7 @@ class Batch:
             lambda delivery: delivery[0](delivery[1]), name=name_of(config.on_event)
         )
         self._schedule: Graph | InOrder
+        self._entries: Iterator[Item | BadRow] = iter(())
         self._trace: BatchTrace
 
     def __aiter__(self) -> AsyncIterator[ItemOutcome]:
@@ -187,6 +188,8 @@ class Batch:
                     async for outcome in outcomes:
                         yield outcome
             finally:
+                if close := getattr(self._entries, "close", None):  # its file, if the batch ended early
+                    close()
                 if self._config.results is not None:
                     self._config.results.close()
 
@@ -195,7 +198,8 @@ class Batch:
         validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
         self.tally.total = validated.total
         with located(source.name):  # a graph holds all items in memory
-            self._schedule = (Graph if validated.has_needs else InOrder)(source, validated.bad_rows)
+            self._entries = iter(source)
+            self._schedule = (Graph if validated.has_needs else InOrder)(self._entries, validated.bad_rows)
         if config.resume:
             await self._resume(validated)
             return

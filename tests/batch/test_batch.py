@@ -4,7 +4,7 @@ import asyncio
 import csv
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import date
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 
 from delegate import CallError, Cancellation, DelegateError, Delegator, Task
 from delegate.batch.backend import WorkerLost
-from delegate.batch.item import Item
+from delegate.batch.item import BadRow, Item
 from delegate.budget.ledger import LEAST_OUTPUT
 from delegate.models.catalog import Catalog, cost_usd
 from delegate.models.providers.scripted import Scripted
@@ -174,6 +174,27 @@ async def test_breaking_out_cancels_running_items_and_records_them(delegator: De
             break
     (on_record,) = await delegator.batches.latest()
     assert (on_record.state, on_record.settled) == ("ended", 2)
+
+
+async def test_a_batch_that_ends_early_reads_its_file_no_more(delegator: Delegator, children: Children) -> None:
+    read_on: list[int] = []
+
+    class Rows:
+        name = "rows"
+
+        def __iter__(self) -> Iterator[Item | BadRow]:
+            n = 0
+            try:
+                for n, task in enumerate(tasks(*("a" * n for n in range(1, 9))), start=1):
+                    yield Item(str(n), task, n)
+            finally:
+                read_on.append(n)
+
+    batch = delegator.batches.run(Rows(), concurrency=1)
+    async with aclosing(batch.outcomes()) as found:
+        async for _ in found:
+            break
+    assert read_on[-1] < 8, "it was closed where reading had come to"
 
 
 async def test_a_canceled_loop_waits_until_all_outcomes_are_recorded(delegator: Delegator, children: Children) -> None:
