@@ -9,7 +9,7 @@ CLDR, in all of its languages.
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from decimal import Decimal
 from functools import cache, cached_property, lru_cache
 from itertools import chain
@@ -191,13 +191,11 @@ def dates_in(text: str) -> frozenset[Date]:
     return _dates_in(_fold(text))
 
 
-def without_dates(text: str, days: Collection[Date] | None = None) -> str:
+def without_dates(text: str, days: Set[Date] | None = None) -> str:
     """The folded text without the days that it names, or without these."""
 
     def rest(match: re.Match[str]) -> str:
-        named = _dates_in(match[0])
-        goes = days is None or any(same_day(day, each) for day in days for each in named)
-        return " " if goes else match[0]
+        return match[0] if days is not None and days.isdisjoint(_dates_in(match[0])) else " "
 
     text = _fold(text)
     for match, _ in reversed(list(_with_months(text))):
