@@ -6,8 +6,8 @@ import time
 from delegate import Delegator
 from delegate.models.ratelimit import RateLimiter
 
-FASTER = 10
-"""How fast the clock of rate limits goes: their patience, of minutes, still is long where a machine is busy."""
+FASTER = 2
+"""How fast the clock of rate limits goes. What a busy machine loses counts as often against a call's patience."""
 
 
 async def _briefly(seconds: float) -> None:
@@ -19,5 +19,5 @@ def _clock() -> float:
 
 
 def repeat_quickly(delegator: Delegator) -> None:
-    """Shorten the pauses before repeated calls to a thousandth, and those between any calls to a tenth."""
+    """Shorten the pauses before repeated calls to a thousandth, and those between any calls to half."""
     delegator.connections.limiters.make = lambda _: RateLimiter(clock=_clock, sleep=_briefly)
