@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from delegate._util.documents import replace_text
 from delegate.models.tiers import Bounds, is_above
 from delegate.types import LEVELS, TIERS
 from delegate.types.errors import ConfigError
@@ -230,11 +231,10 @@ def revoke(path: Path) -> bool:
 
 def _store(listed: Mapping[Path, str]) -> None:
     path = _list_file()
-    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(json.dumps({str(file): digest for file, digest in sorted(listed.items())}, indent=2) + "\n")
-        new.replace(path)
+        digests = {str(file): digest for file, digest in sorted(listed.items())}
+        replace_text(path, json.dumps(digests, indent=2) + "\n")
     except OSError as error:
         raise ConfigError(f"the list of trusted files {path} can't be written: {error.strerror}") from error
 

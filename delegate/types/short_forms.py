@@ -96,7 +96,8 @@ def criterion_of(text: str) -> JsonObject:
             return cast("JsonObject", json.loads(text))  # what begins with a brace is an object
         except (ValueError, RecursionError) as error:
             hint = "write it as an object, or begin a sentence with `text: `"
-            raise CallError("invalid_json", f"the criterion is not valid JSON: {error}", hint=hint) from None
+            message = f"criterion {_start(text)!r} starts with a brace but is not valid JSON: {error}"
+            raise CallError("invalid_json", message, hint=hint) from None
     return expand(text) or {"kind": "text", "text": text}
 
 

@@ -297,8 +297,7 @@ EXITS = {
     "what a person is asked on a terminal": "cli/screen/approvals.py cli/work.py",
     "numbers, or what the operator typed": """
         budget/nested.py budget/shared.py judging/calibration/detector.py cli/__init__.py
-        cli/doctor/diagnostics.py
-        cli/commands/init.py cli/input/starting.py policy/trust.py""",
+        cli/doctor/diagnostics.py cli/commands/init.py cli/input/starting.py""",
     "what the attacks on the sandbox try": "cli/doctor/security/probes.py cli/doctor/security/scene.py",
 }
 """The modules that write or send, by what that is."""

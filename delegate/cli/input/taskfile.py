@@ -3,7 +3,6 @@
 A criterion is a sentence for the judge, one of the short forms such as `shell: …`, or a JSON object.
 """
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,23 +18,15 @@ from delegate.judging.validate import refuse_undecidable
 from delegate.types import AnyCriterion, Criterion, JsonObject, Task
 from delegate.types.errors import CallError
 from delegate.types.faults import error_text, located
-from delegate.types.short_forms import LOOKS_LIKE_JSON, expand
+from delegate.types.short_forms import criterion_of
 
 
 def typed_criterion(text: str) -> object:
     """Parse a criterion written as text into the form that `Task` accepts. Raises CallError."""
-    if LOOKS_LIKE_JSON.match(text):
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
-            message = f"criterion {text!r:.60} starts with a brace but is not valid JSON: {error}"
-            hint = "correct it there; a sentence that starts with a brace is written `text: …`"
-            raise CallError("bad_task", message, field="acceptance_criteria", hint=hint) from None
     try:
-        fields = expand(text)
+        return criterion_of(text)
     except CallError as error:
         raise CallError("bad_task", error.message, field="acceptance_criteria", hint=error.hint) from None
-    return text if fields is None else fields
 
 
 def read_criterion(data: object) -> AnyCriterion:
