@@ -66,6 +66,8 @@ _MANAGER = "import multiprocessing as m; print(m.Manager().list([1]))"
 _PTY = 'import pty; raise SystemExit(pty.spawn(["true"]))'
 _SUBPROCESS = 'import asyncio; asyncio.run(asyncio.create_subprocess_shell("true"))'
 _TEMPORARY = 'import tempfile, pathlib; pathlib.Path(tempfile.mkdtemp(), "x").write_text("x")'
+_GO = "printf 'module x\\n' > go.mod && printf 'package x\\n' > x.go"
+_UV = 'printf \'[project]\\nname = "x"\\nversion = "1"\\n\' > pyproject.toml'
 _CRATE = "cargo init -q --vcs none --name hello crate"
 _UNITTEST = "printf 'import unittest\\nclass A(unittest.TestCase):\\n  def test(self): pass\\n' > test_x.py"
 _JAVA = "printf 'public class A { public static void main(String[] a) { System.out.println(1); } }\\n' > A.java"
@@ -124,6 +126,8 @@ COMMANDS: Mapping[str, Ordinary] = {
     "cargo test": Ordinary(f"{_CRATE} --lib && cd crate && cargo test -q", ("cargo",)),
     "rustc": Ordinary("echo 'fn main() {}' > x.rs && rustc x.rs && ./x", ("rustc",)),
     "go build": Ordinary("printf 'package main\\nfunc main() {}\\n' > x.go && go run x.go", ("go",)),
+    "go vet and go test": Ordinary(f"{_GO} && go vet ./... && go test ./...", ("go",)),
+    "uv run": Ordinary(f"{_UV} && uv run --python python3 python -c 'print(1)'", ("uv",)),
     "gcc": Ordinary(f"{_C} && gcc -O2 -Wall hello.c -o hello && ./hello", ("gcc",)),
     "gcc -fsanitize=address": Ordinary(f"{_C} && gcc -fsanitize=address,undefined hello.c -o x && ./x", ("gcc",)),
     "ar and a static library": Ordinary("echo 'int f;' > f.c && gcc -c f.c && ar rcs f.a f.o", ("gcc",)),

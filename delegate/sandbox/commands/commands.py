@@ -53,7 +53,8 @@ _ALLOW = 'set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
 
 _NO_NETWORK = re.compile(
     r"EAI_AGAIN|ENETUNREACH|Temporary failure in name resolution|Name or service not known|Network is unreachable"
-    r"|(?i:could not resolve (?:host|proxy)|failed to lookup address)|No matching distribution found"
+    r"|(?i:could not resolve (?:host|proxy)|failed to lookup address|the network was disabled)"
+    r"|No matching distribution found"
 )
 """What programs say that can't reach the network."""
 _NOTED_CHARS = 4_000

@@ -27,7 +27,7 @@ from delegate.sandbox.commands.launcher import StatusPipe, in_landlock, interpre
 from delegate.sandbox.commands.system_calls import INTERNET, UNIX, system_call_filter
 from delegate.sandbox.filesystem.files import shown
 from delegate.sandbox.filesystem.secret_paths import hidden_paths, real_path
-from delegate.sandbox.processes.environment import command_environment
+from delegate.sandbox.processes.environment import CACHES, cache_folder, command_environment
 from delegate.sandbox.processes.limits import COMMAND_LIMITS, ProcessLimits, Watch, kernel_limits, limited
 from delegate.sandbox.processes.process import ProcessResult, Stdio, run_process
 from delegate.sandbox.tampering.git_files import Repository, configurations, without_credentials
@@ -210,11 +210,18 @@ def _in_sandbox(
             read_only=mounts.read_only,
             placed={spec.cwd: spec.content} if spec.content is not None else {},
             masked=unusual_kernel_paths(),
+            cache=_cache(spec),
             status_fd=status_fd,
         )
     if (bwrap := bubblewrap.installed()) is None:
         raise FileNotFoundError("bubblewrap is not installed")
     return in_bubblewrap(spec, mounts, bwrap, status_fd, filter_fd)
+
+
+def _cache(spec: CommandSpec) -> Path | None:
+    """The folder of caches that a command may change for itself; None where it may change it anyway."""
+    folder = cache_folder(spec.env)
+    return None if folder.is_relative_to(spec.cwd) else folder
 
 
 def in_bubblewrap(
@@ -239,8 +246,11 @@ def in_bubblewrap(
     ]
     isolated = ("--unshare-net",) if spec.network == "none" else ()
     filtered = () if filter_fd is None else ("--seccomp", str(filter_fd))
-    start = ("--setenv", "TMPDIR", "/tmp", "--chdir", str(cwd), "--json-status-fd", str(status_fd), "--")  # noqa: S108
-    return [bwrap, *bubblewrap.ALWAYS, *isolated, *itertools.chain(*binds), *filtered, *start, *spec.argv]
+    caches = CACHES.items() if _cache(spec) else ()
+    folders = {"TMPDIR": "/tmp"} | {name: f"/tmp/{folder}" for name, folder in caches}  # noqa: S108
+    set_env = itertools.chain(*(("--setenv", *folder) for folder in folders.items()))
+    start = ("--chdir", str(cwd), "--json-status-fd", str(status_fd), "--")
+    return [bwrap, *bubblewrap.ALWAYS, *isolated, *itertools.chain(*binds), *filtered, *set_env, *start, *spec.argv]
 
 
 @contextlib.contextmanager

@@ -8,11 +8,12 @@ newer). `subreaper.py` calls it in a process that it forked.
 A rule is `NAME=PATH`: `write` is a folder that the command may change, `hidden` a real path that it can't read, `read`
 one in a hidden one or in /tmp that it can, and `network=host` says that it may use the network. `pinned` is a folder
 that it can't move; `read_only` is a path that can't be changed, and shows what the `source` behind it names; `place` is
-a folder that shows what `content` names; `masked` is a file or folder of /proc or /sys that is empty. These need
-namespaces, and without them nothing runs that has a `content`. `calls` is a filter of system calls in hexadecimal,
-given three times: for a command with processes, queues and network of its own, for one without processes of its own,
-and for one without any. Everything else on the machine can be read, and nothing else changed. It needs no root and no
-installation. Compared with bubblewrap:
+a folder that shows what `content` names; `masked` is a file or folder of /proc or /sys that is empty; `cache` is a
+folder whose changes are gone when the command ends. These need namespaces, and without them nothing runs that has a
+`content`. Where `cache` can't be changed, each `cached=VARIABLE=NAME` is a folder for temporary files instead. `calls`
+is a filter of system calls in hexadecimal, given three times: for a command with processes, queues and network of its
+own, for one without processes of its own, and for one without any. Everything else on the machine can be read, and
+nothing else changed. It needs no root and no installation. Compared with bubblewrap:
 
 * Unix sockets can't be opened, since Landlock doesn't restrict connecting to them;
 * where a new /proc can't be mounted, as in many containers, other processes stay visible, but can't be inspected, and
@@ -48,7 +49,8 @@ MIN_ABI = 3
 """Before, Landlock doesn't prevent that a file is truncated."""
 _MAX_RULES = 20_000
 _RULES = (
-    "write", "read", "hidden", "network", "pinned", "read_only", "source", "place", "content", "masked", "calls",
+    "write", "read", "hidden", "network", "pinned", "read_only", "source", "place", "content", "masked", "cache",
+    "cached", "calls",
 )  # fmt: skip
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -58,6 +60,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 1, 3
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 1 << 17, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_MNT_DETACH = 2
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _NO_DEVICES, _READ_ONLY = 4, 1 | 4
@@ -192,6 +195,9 @@ def _become(
     program = length.to_bytes(2, sys.byteorder) + bytes(6) + pointer.to_bytes(8, sys.byteorder)
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, program, 0, 0), "seccomp")
     os.environ["TMPDIR"] = temporary or _TMP
+    if not {*_real(rules["cache"])} <= write:
+        for name, _, folder in (cached.partition("=") for cached in rules["cached"]):
+            os.environ[name] = f"{temporary or _TMP}/{folder}"
     waited = b"false" if own == _NONE else b"true"  # importing json takes 8 ms
     os.write(status, b'{"restricted": true, "temporary": "%b", "waited": %b}\n' % (temporary.encode(), waited))
     os.execv(command[0], list(command))  # noqa: S606 - it is what this program is for
@@ -248,6 +254,7 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
     devices = [(path, _copy(path)) for path in _DEVICES if os.path.exists(path)]
     _set_attributes("/", _NO_DEVICES if "/" in write else _READ_ONLY, recursive=True)
     _mount_devices(devices)
+    changed = {path for path in _real(rules["cache"]) if _layer(path)}
     if own == _ALL:
         _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
         try:  # so that root too can have only so many processes and threads
@@ -272,7 +279,7 @@ def _enter_namespaces(rules: Mapping[str, list[str]], own: int, user: tuple[int,
         fcntl.ioctl(control, _SIOCSIFFLAGS, up)
         control.close()
     _drop_capabilities()
-    return {*write, _TMP, _SHARED_MEMORY}
+    return {*write, *changed, _TMP, _SHARED_MEMORY}
 
 
 def _hide_and_show(hidden: set[str], shown: Mapping[str, int]) -> None:
@@ -304,6 +311,26 @@ def _mount_devices(devices: Iterable[tuple[str, int]]) -> None:
     os.mkdir(_SHARED_MEMORY)
     _mount("tmpfs", _SHARED_MEMORY, "tmpfs", _MS_NOSUID | _MS_NODEV, _TEMPORARY)
     _set_attributes("/dev", _READ_ONLY)
+
+
+def _layer(path: str) -> bool:
+    """Let what is changed in a folder be kept in memory only. Whether that is possible."""
+    try:
+        folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, _TEMPORARY)
+    for name in ("upper", "work"):
+        os.mkdir(f"{path}/{name}")
+    layers = f"lowerdir=/proc/self/fd/{folder},upperdir={path}/upper,workdir={path}/work,userxattr"
+    try:
+        _mount("overlay", path, "overlay", _MS_NOSUID | _MS_NODEV, layers)
+    except OSError:  # the kernel is older than 5.11, or `path` has a comma or colon in it
+        _checked(_libc.umount2(os.fsencode(path), _MNT_DETACH), f"umount {path}")
+        return False
+    finally:
+        os.close(folder)
+    return True
 
 
 def _cover(path: str) -> None:

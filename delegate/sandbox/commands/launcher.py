@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from delegate.sandbox.commands.system_calls import INTERNET, is_supported, system_call_filter
+from delegate.sandbox.processes.environment import CACHES
 
 _FOLDER = Path(__file__).parent
 _IS_INSTALLED = (_FOLDER / "subreaper.py").is_file()
@@ -54,6 +55,7 @@ def in_landlock(
     read_only: Mapping[Path, Path] = MappingProxyType({}),
     placed: Mapping[Path, Path] = MappingProxyType({}),
     masked: Iterable[str] = (),
+    cache: Path | None = None,
     status_fd: int,
 ) -> list[str]:
     """What has the subreaper run `argv` (an absolute program) restricted by Landlock. Raises OSError on a machine
@@ -61,14 +63,15 @@ def in_landlock(
 
     The command can change only the `write` folders, and can't read `hidden` paths except for the `read` folders in
     them. It has the network only if `network` says so. Where namespaces are permitted, it can't move `pinned` folders,
-    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do; and the kernel's files
-    in `masked` are empty.
+    nor change the paths of `read_only`, which show what they stand for, as those of `placed` do; the kernel's files in
+    `masked` are empty; and what it changes in the folder `cache` is gone when it ends.
     """
     paths = {"write": write, "read": read, "hidden": hidden, "pinned": pinned, "masked": masked}
     rules = [f"{name}={path}" for name, values in paths.items() for path in values]
     rules += [rule for path, source in read_only.items() for rule in (f"read_only={path}", f"source={source}")]
     rules += [rule for path, source in placed.items() for rule in (f"place={path}", f"content={source}")]
     rules += ["network=host"] if network else []
+    rules += [f"cache={cache}", *(f"cached={name}={folder}" for name, folder in CACHES.items())] if cache else []
     rules += [
         f"calls={system_call_filter(sockets=sockets, own_processes=processes, own_queues=queues).hex()}"
         for sockets, processes, queues in (

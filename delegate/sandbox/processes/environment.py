@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from delegate._util.secret_names import is_secret_name
 
@@ -19,8 +20,11 @@ _ALLOWED = frozenset({
     # Locations of certificates
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip
-WITHOUT_NETWORK = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0", "CARGO_NET_RETRY": "0", "UV_HTTP_RETRIES": "0"}
+WITHOUT_NETWORK = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0", "CARGO_NET_RETRY": "0", "UV_OFFLINE": "1"}
 """For commands without the network: package managers try for up to a minute otherwise."""
+CACHES = {"GOCACHE": "go-build", "UV_CACHE_DIR": "uv", "ZIG_GLOBAL_CACHE_DIR": "zig"}
+"""The caches of programs that fail where they can't write one, in the folder for temporary files: for commands that
+can't change anything in `cache_folder`."""
 _LOCALE = frozenset({"LANG", "LC_ALL", "LC_CTYPE"})
 
 
@@ -39,6 +43,11 @@ def command_environment(source: Mapping[str, str]) -> dict[str, str]:
     if sys.platform == "linux" and not passed.keys() & _LOCALE:
         passed["LANG"] = "C.UTF-8"
     return passed
+
+
+def cache_folder(env: Mapping[str, str]) -> Path:
+    """Where programs keep what they can make again."""
+    return Path(os.path.realpath(env.get("HOME") or os.path.expanduser("~")), ".cache")
 
 
 def find_program(name: str) -> str | None:
