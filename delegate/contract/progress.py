@@ -10,6 +10,7 @@ from delegate.types.events import Event, WaitReason
 
 WAITS: dict[WaitReason, str] = {
     "rate_limit": "waits for a provider's rate limit",
+    "retry": "waits for the retry of a failed model call",
     "permit": "waits for other children",
     "budget": "waits for what others have reserved of the budget",
     "approval": "waits for an approval",

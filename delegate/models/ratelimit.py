@@ -40,7 +40,7 @@ from delegate.models.pacing import (
 )
 from delegate.models.shared_limits import SharedLimits
 from delegate.types.errors import ProviderError
-from delegate.types.events import OnWait
+from delegate.types.events import OnWait, WaitReason
 from delegate.types.ports import Quota
 
 RETRIES = 10
@@ -129,6 +129,7 @@ class RateLimiter:
             self._failures = self._resent = 0
             self._backoff = 0.0
             """Seconds to wait before the next attempt."""
+            self._reason: WaitReason = "rate_limit"
             self._sent: SentCall
 
         def __aiter__(self) -> Self:
@@ -137,7 +138,7 @@ class RateLimiter:
         async def __anext__(self) -> Self:
             limiter = self._limiter
             if self._backoff:
-                with self._on_wait("rate_limit"):
+                with self._on_wait(self._reason):
                     await limiter._sleep(self._backoff)
             arrived = limiter._clock()
             sent = None if limiter._waiting else limiter._try_send(arrived)
@@ -165,6 +166,7 @@ class RateLimiter:
         def _is_repeated(self, error: ProviderError) -> bool:
             """Whether another attempt follows this error. If so, sets the wait before it."""
             self._backoff = 0.0
+            self._reason = "rate_limit" if error.fault == "rate_limited" else "retry"
             pause = 0.0
             if error.fault in ("rate_limited", "overloaded"):
                 pause = self._limiter._rejected(self._sent, error)

@@ -28,7 +28,8 @@ LIVE_CHARS = 200
 """How much of a text a delivered event has."""
 
 WaitReason = Literal[
-    "rate_limit",  # a provider's rate limit, or the pause before a call is repeated
+    "rate_limit",  # a provider's rate limit
+    "retry",  # the pause before a call that failed is repeated
     "permit",  # other children of the run, of which only some may run at the same time
     "budget",  # what the run's other model calls have reserved of its budget
     "approval",  # a person's answer

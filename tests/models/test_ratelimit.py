@@ -191,23 +191,24 @@ def test_a_reply_that_broke_off_is_repeated_less_often_if_it_took_long(seconds: 
     play(scene)
 
 
-def test_what_waits_is_told_before_and_after_each_wait() -> None:
+@pytest.mark.parametrize(("fault", "reason"), [("rate_limited", "rate_limit"), ("overloaded", "retry")])
+def test_what_waits_is_told_before_and_after_each_wait(fault: ProviderFault, reason: WaitReason) -> None:
     async def scene(world: World) -> None:
-        waits: list[tuple[float, float]] = []
+        waits: list[tuple[WaitReason, float, float]] = []
 
         @contextmanager
         def on_wait(reason: WaitReason) -> Generator[None]:
             began = world.clock()
             yield
-            waits.append((began, world.clock()))
+            waits.append((reason, began, world.clock()))
 
-        answer = first(refusal("rate_limited", retry_after=5))
+        answer = first(refusal(fault, retry_after=5))
         async for attempt in world.limiter.attempts(patience=300, on_wait=on_wait):
             with attempt:
                 await asyncio.sleep(1)
                 await answer()
                 break
-        assert waits == [(pytest.approx(1), pytest.approx(6))]
+        assert waits == [(reason, pytest.approx(1), pytest.approx(6))]
 
     play(scene)
 

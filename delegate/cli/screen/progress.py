@@ -23,6 +23,7 @@ _TITLE_CHARS = 100
 _STEP_CHARS = 40
 _WAITS: dict[WaitReason, str] = {
     "rate_limit": "rate limit",
+    "retry": "retry of a failed call",
     "permit": "other children",
     "budget": "budget",
     "approval": "your approval",
