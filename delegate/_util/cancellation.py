@@ -5,7 +5,8 @@ that uses `Cancellation` gets the call's result instead, with a terminal one for
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -177,6 +178,26 @@ async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancella
     return running.result()
 
 
+async def contained(work: Awaitable[T]) -> T:
+    """Await code of a host. If it exits, as with `sys.exit`, raise RuntimeError: asyncio would end its event loop.
+
+    Ctrl-C, which only the main thread gets, is raised as it is.
+    """
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError, GeneratorExit):  # the last is raised where a coroutine is closed
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
+        raise _exit_of(error) from error
+
+
+def _exit_of(error: BaseException) -> RuntimeError:
+    """The error of code that raised what is no `Exception`."""
+    return RuntimeError(f"it raised {error!r}, which would end the program: raise an Exception instead")
+
+
 async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, on_left_behind: Callable[[], None]) -> T:
     """Await a task of its own, which is left behind if it hasn't ended `grace_seconds` after a cancel: it still runs
     then, and nobody waits for it anymore. Raises what it raises.
@@ -199,6 +220,8 @@ async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, o
             raise
         if running.cancelled():
             raise
+    if isinstance(error := running.exception(), GeneratorExit):
+        raise _exit_of(error)
     return running.result()
 
 
