@@ -1,6 +1,7 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -9,11 +10,13 @@ from itertools import cycle, islice
 from typing import cast
 
 from delegate._util.cancellation import Cancellation, run_to_completion
-from delegate._util.redaction import redactor
+from delegate._util.redaction import logger, redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS, STEP_TOOLS
-from delegate.child.toolbox import toolbox_specs
+from delegate.child.job import ASK
+from delegate.child.scratch import SCRATCH
+from delegate.child.toolbox import toolbox_definitions, toolbox_specs
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.engine.consumers import Consumer, settle
@@ -31,10 +34,16 @@ from delegate.policy.settings import Settings
 from delegate.telemetry import operations
 from delegate.types import CONDITIONS, Author, ReceiptCriterion, RunResult, Task
 from delegate.types.codes import CallErrorCode
-from delegate.types.errors import BudgetExceeded, CallError
+from delegate.types.errors import BudgetExceeded, CallError, ConfigError
 from delegate.types.events import Event
 from delegate.types.ports import SEARCH_WEB
 from delegate.types.request import not_tasks
+
+_log = logger(__name__)
+_OWN = {*(one.name for one in toolbox_definitions()), "think", SEARCH_WEB, ASK, SCRATCH, *GOAL_TOOLS, *STEP_TOOLS}
+"""The tools of delegate's own that a child may have, also where the settings don't offer them."""
+_MAY_BE_ANY = re.compile(r"[*?[.]")
+"""In patterns, and in names of tools of MCP servers, which aren't known before these run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,8 @@ class Admission:
             CallError: The task can't be run.
         """
         services = self.executor.services
-        self._refuse_unknown_tools(task)
+        if task.tools and (services.host_tools is not None or services.uses_job_tools):  # a runner's own aren't known
+            self._refuse_unknown_tools(task.tools, "tools")
         if task.mode == "goal":
             hint = "use mode `once`, or `delegate.control.run_shots`, which runs the task again until it is verified"
             why, able = "only the built-in child can do goal mode", services.runner_has("makes_claims")
@@ -170,27 +180,49 @@ class Admission:
                 if role and role.limits_tools and not self.executor.services.uses_job_tools:
                     message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
                     raise CallError("no_role", message, field="role", hint="leave out `role`")
+                if role and not are_resumed:
+                    for field in ("tools", "without_tools"):
+                        names = [name for name in getattr(role, field) or () if "." not in name and name not in _OWN]
+                        self._refuse_unknown_tools(names, f"roles.{task.role}.{field}")
             if role is not None and not are_resumed:
                 task = in_role(task, role, context.bounds(self.settings), self._known_tools, callable_model)
             done.append(task)
         return done
 
-    def _refuse_unknown_tools(self, task: Task) -> None:
-        """Raise CallError if the task names a tool that doesn't exist. A runner's own tools aren't known here.
+    def refuse_misspelled_rules(self) -> None:
+        """Raise ConfigError if a rule of a policy names a tool as only a similar one is called. A rule whose tools are
+        none of these gets a warning: several programs may share the settings.
+        """
+        policies = {f"roles.{name}.policy": role.policy for name, role in self.settings.roles.items()}
+        policies["policy"] = self.settings.policy
+        rules = [
+            (f"{field}.rules[{n}].tools", rule.tools)
+            for field, policy in policies.items()
+            for n, rule in enumerate(policy.rules if policy else ())
+        ]
+        known = {*self._known_tools(()), *_OWN} if self.executor.services.uses_job_tools else set[str]()
+        for field, names in rules if known else ():
+            unknown = [name for name in names if name not in known and not _MAY_BE_ANY.search(name)]
+            message = f"{field}: there is no tool {', '.join(map(repr, unknown))}"
+            for name in unknown:
+                if (similar := most_similar(name, known)) and similar not in names:
+                    raise ConfigError(f"{message}; did you mean `{similar}`?")
+            if len(unknown) == len(names):
+                _log.warning("%s, so the rule applies to no call", message)
+
+    def _refuse_unknown_tools(self, asked: Sequence[str], field: str) -> None:
+        """Raise CallError if one of the tools doesn't exist.
 
         A tool that exists may still not be offered, because the parent lacks it or the settings forbid it.
         """
-        services = self.executor.services
-        if not task.tools or (services.host_tools is None and not services.uses_job_tools):
-            return
-        names = self._known_tools(task.tools)
-        for n, name in enumerate(task.tools):
+        names = self._known_tools(asked)
+        for n, name in enumerate(asked):
             if name not in names:
                 similar = most_similar(name, names)
                 guess = f"did you mean `{similar}`? " if similar else ""
                 message = f"there is no tool {redactor.beginning(name, 100)!r}"
                 hint = f"{guess}The tools are: {', '.join(names)}"
-                raise CallError("unknown_tool", message, field=f"tools[{n}]", hint=hint)
+                raise CallError("unknown_tool", message, field=f"{field}[{n}]", hint=hint)
 
     def _known_tools(self, asked: Sequence[str]) -> tuple[str, ...]:
         """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""

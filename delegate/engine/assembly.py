@@ -86,7 +86,9 @@ def assemble(
         streams_text=streams_text,
     )
     executor = Executor(services, running)
-    return Admission(settings, catalog, connections, executor, as_consumer(on_event))
+    admission = Admission(settings, catalog, connections, executor, as_consumer(on_event))
+    admission.refuse_misspelled_rules()
+    return admission
 
 
 def _detector_in(home: Path) -> "Detector | None":

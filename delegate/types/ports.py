@@ -310,9 +310,12 @@ class Tool:
         `ToolOutput` are returned as they are, everything else as JSON.
 
         Raises:
-            ConfigError: A model couldn't call it. The message names the function, the parameter and how to fix it.
+            ConfigError: A model couldn't call it, or a declaration is wrong. The message says how to fix it.
         """
-        from delegate.types.signatures import read_function  # loaded only where functions are tools
+        from delegate.types.signatures import (
+            read_function,
+            refuse_wrong_fields,
+        )  # loaded only where functions are tools
 
         read = read_function(function, name=name)
 
@@ -320,18 +323,19 @@ class Tool:
             answer = await read.call(arguments)
             return answer if isinstance(answer, (str, ToolOutput)) else to_json(answer, fallback=str).decode()
 
-        declared = None if effects is None else frozenset(effects)
-        return cls(
+        tool = cls(
             read.name,
             read.description,
             read.parameters,
             call,
             parallel,
             read_only,
-            effects=declared,
+            effects=effects if effects is None or isinstance(effects, str) else frozenset(effects),
             irreversible=irreversible,
             cost_usd=cost_usd,
             acts=acts,
             succeeded=succeeded,
-            identifies=None if identifies is None else tuple(identifies),
+            identifies=identifies if identifies is None or isinstance(identifies, str) else tuple(identifies),
         )
+        refuse_wrong_fields(tool)
+        return tool
