@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
+from delegate._util.documents import unique_keys
 from delegate._util.fencing import one_line, quoted
 from delegate.types.errors import CallError
 
@@ -52,7 +53,7 @@ def decode(text: str | bytes, field: str | None = None) -> Any:
         raise _too_deep(field) from None
     except json.JSONDecodeError as error:
         raise _invalid_json(error, field) from None
-    except ValueError as error:  # not UTF-8, NaN, an integer of thousands of digits
+    except ValueError as error:  # not UTF-8, a key twice, NaN, an integer of thousands of digits
         raise CallError("invalid_json", f"{_subject(field)} not valid JSON: {error}", field=field) from None
 
 
@@ -165,4 +166,4 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys, parse_constant=_refuse_constant)

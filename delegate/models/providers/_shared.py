@@ -12,6 +12,7 @@ from typing import Any, Never, TypeVar, cast
 
 from pydantic_core import from_json
 
+from delegate._util.documents import unique_keys
 from delegate._util.encoding import json_bytes
 from delegate.types import JsonObject
 from delegate.types.errors import ProviderError
@@ -47,6 +48,7 @@ def _reject_constant(name: str) -> Never:
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 _DECODER = json.JSONDecoder(parse_constant=_reject_constant)
+_OF_CALLS = json.JSONDecoder(object_pairs_hook=unique_keys, parse_constant=_reject_constant)
 
 
 def to_json(value: Any) -> str:
@@ -95,7 +97,11 @@ def parse_object(text: str | bytes) -> JsonObject | None:
 
 def parse_arguments(text: str) -> JsonObject | None:
     """Parse a tool call's arguments. An empty text means no arguments: several servers send that."""
-    return valid_arguments(parse_object(text)) if text.strip() else {}
+    try:
+        value: object = _OF_CALLS.decode(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        return None
+    return valid_arguments(cast("JsonObject", value) if isinstance(value, dict) else None)
 
 
 def valid_arguments(arguments: JsonObject | None) -> JsonObject | None:
@@ -196,7 +202,7 @@ def parsed_call(id: str, name: str, arguments: object) -> ToolCall:
     """A call whose arguments come as an object, or as what some servers send in place of one."""
     if isinstance(arguments, dict):
         return ToolCall(id, name, valid_arguments(cast("JsonObject", arguments)))
-    return ToolCall(id, name, None, to_json(arguments))
+    return ToolCall(id, name, None, arguments if isinstance(arguments, str) else to_json(arguments))
 
 
 def base64_of(attachment: Attachment) -> str:
