@@ -245,20 +245,20 @@ def test_a_goal_of_two_megabytes_names_what_it_will_cost() -> None:
     assert "put long text into a file" in line
 
 
-def tool(**wrong: Any) -> Any:
+def tool(**wrong: Any) -> Callable[[Any], object]:
     def f(x: int) -> str:
         """Do it."""
         return "done"
 
-    return lambda _: Delegator(tools=[package.Tool.from_function(f, **wrong)])
+    return lambda _: run(Task(goal="x"), tools=[package.Tool.from_function(f, **wrong)])
 
 
-def policy(*tools: str) -> Any:
+def policy(*tools: str) -> Callable[[Any], object]:
     rules = {"rules": [{"decision": "deny", "reason": "r", "tools": list(tools)}]}
     return lambda _: run(Task(goal="x"), policy=rules)
 
 
-def role(**fields: Any) -> Any:
+def role(**fields: Any) -> Callable[[Any], object]:
     roles: Any = {"r": {"description": "d", **fields}}
     return lambda _: run(Task(goal="x", role="r"), roles=roles)
 
@@ -297,10 +297,10 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a goal of another type": (lambda d: d.call_sync({"tasks": [{"goal": 3}]}), ("goal`",)),
     "a text as a flag of a tool": (tool(read_only="no"), ("the tool f", "read_only is 'no'", "True or False")),
     "a text as deeds of a tool": (tool(acts="false"), ("acts is 'false'", "True or False")),
-    "a text as effects": (tool(effects="external"), ("effects is 'external'", "a list of files, commands")),
-    "an effect in capitals": (tool(effects=["External"]), ("effects is ['External']", "delegation, external")),
-    "an effect that isn't": (tool(effects=["disk"]), ("effects is ['disk']", "a list of files")),
-    "a parameter that isn't": (tool(identifies=["y"]), ("identifies is ['y']", "a list of x")),
+    "a text as effects": (tool(effects="external"), ("the tool f", "effects takes a list of commands")),
+    "an effect in capitals": (tool(effects=["External"]), ("effects takes a list", "delegation, external")),
+    "an effect that isn't": (tool(effects=["disk"]), ("effects takes a list", "files, network")),
+    "a parameter that isn't": (tool(identifies=["y"]), ("identifies takes a list of x",)),
     "a schema of results that isn't": (tool(succeeded={"type": "objekt"}), ("succeeded", "$.type", "'objekt'")),
     "a rule for a misspelled tool": (policy("run_shel"), ("policy.rules[0].tools", "did you mean `run_shell`?")),
     "a role's rule for one": (role(**SLIP), ("roles.r.policy.rules[0].tools", "did you mean `run_shell`?")),

@@ -43,8 +43,11 @@ class _Loader(yaml.SafeLoader):
         self._depth -= 1
         self._add(1, len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
         self._sizes[id(node)] = self._values - values, self._chars - chars
-        if isinstance(node, yaml.MappingNode):
-            _refuse_key_twice(node.value)
+        seen, pairs = set[tuple[str, str]](), node.value if isinstance(node, yaml.MappingNode) else ()
+        for key in (key for key, _ in pairs if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE):
+            if (key.tag, key.value) in seen:  # only the last value would be kept
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark)
+            seen.add((key.tag, key.value))
         return node
 
     def _alias(self, node: Any) -> Any:
@@ -71,16 +74,6 @@ class _Loader(yaml.SafeLoader):
     def _marked(self, problem: str) -> yaml.MarkedYAMLError:
         events: Any = self
         return yaml.MarkedYAMLError(problem=problem, problem_mark=events.peek_event().start_mark)
-
-
-def _refuse_key_twice(pairs: Any) -> None:
-    """Raise an error for a key that a mapping has twice: only the last value would be kept."""
-    seen = set[tuple[str, str]]()
-    for key, _ in pairs:
-        name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE else None
-        if name in seen:
-            raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark)
-        seen |= {name} if name else set()
 
 
 def _problem(error: Exception) -> str:

@@ -179,23 +179,15 @@ async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancella
 
 
 async def contained(work: Awaitable[T]) -> T:
-    """Await code of a host. If it exits, as with `sys.exit`, raise RuntimeError: asyncio would end its event loop.
-
-    Ctrl-C, which only the main thread gets, is raised as it is.
-    """
+    """Await code of a host. Raise RuntimeError if it exits, as with `sys.exit`: asyncio would end its event loop."""
     try:
         return await work
     except (Exception, asyncio.CancelledError, GeneratorExit):  # the last is raised where a coroutine is closed
         raise
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-            raise
-        raise _exit_of(error) from error
-
-
-def _exit_of(error: BaseException) -> RuntimeError:
-    """The error of code that raised what is no `Exception`."""
-    return RuntimeError(f"it raised {error!r}, which would end the program: raise an Exception instead")
+            raise  # Ctrl-C, which only this thread gets
+        raise RuntimeError(f"it raised {error!r}, which would end the program: raise an Exception instead") from error
 
 
 async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, on_left_behind: Callable[[], None]) -> T:
@@ -220,8 +212,8 @@ async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, o
             raise
         if running.cancelled():
             raise
-    if isinstance(error := running.exception(), GeneratorExit):
-        raise _exit_of(error)
+    if isinstance(running.exception(), GeneratorExit):
+        raise RuntimeError("it raised GeneratorExit")
     return running.result()
 
 

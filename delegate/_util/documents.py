@@ -9,7 +9,7 @@ import secrets
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NoReturn, cast
 
 from delegate._util.fencing import quoted
 
@@ -25,7 +25,7 @@ def loads(text: str, format: Format) -> object:
 
         return load(text, MAX_DEPTH)
     try:
-        document: object = _JSON.decode(text) if format == "json" else tomllib.loads(text)
+        document: object = strict.decode(text) if format == "json" else tomllib.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     ahead: list[tuple[object, int]] = [(document, 0)]
@@ -49,7 +49,12 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_JSON = json.JSONDecoder(object_pairs_hook=unique_keys)
+def refuse_constant(word: str) -> NoReturn:
+    """For `json.loads`: Python parses NaN and Infinity, which JSON doesn't have."""
+    raise ValueError(f"{word} is not JSON")
+
+
+strict = json.JSONDecoder(object_pairs_hook=unique_keys, parse_constant=refuse_constant)
 
 
 def replace_text(path: Path, text: str, mode: int | None = None) -> None:

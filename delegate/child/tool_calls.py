@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
-from delegate._util.documents import loads
 from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_thread_if
 from delegate.child.job import Job, call_tool
@@ -109,12 +108,8 @@ class ToolCalls:
             names = ", ".join(tool.spec.name for tool in self._job.tools)
             return ToolOutput(f"there is no tool {call.name!r}; use one of: {names}", "error")
         if call.arguments is None:
-            given, why = redactor.beginning(call.raw_arguments, 200), ""
-            try:
-                loads(call.raw_arguments, "json")
-            except ValueError as error:
-                why = redactor.text(f" ({error})")
-            return ToolOutput(f"the arguments are not a valid JSON object: {given!r}{why}", "error")
+            given = redactor.beginning(call.raw_arguments, 200)
+            return ToolOutput(f"the arguments are not a valid JSON object with each key once: {given!r}", "error")
         with operations.tool(tool.name, call.id, call.arguments) as operation:
             output = await call_tool(tool, call.arguments)
             operation.returned(output)

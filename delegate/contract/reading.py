@@ -3,9 +3,9 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
-from delegate._util.documents import unique_keys
+from delegate._util.documents import strict
 from delegate._util.fencing import one_line, quoted
 from delegate.types.errors import CallError
 
@@ -48,7 +48,7 @@ def decode(text: str | bytes, field: str | None = None) -> Any:
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         text = text.removeprefix("\ufeff")  # a byte order mark
-        return _DECODER.decode(text) if text.strip() else {}
+        return strict.decode(text) if text.strip() else {}
     except RecursionError:
         raise _too_deep(field) from None
     except json.JSONDecodeError as error:
@@ -160,10 +160,3 @@ def _invalid_json(error: json.JSONDecodeError, field: str | None) -> CallError:
 
 def _subject(field: str | None) -> str:
     return f"`{field}` is" if field else "the arguments are"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys, parse_constant=_refuse_constant)

@@ -91,7 +91,8 @@ class Delegator:
         **options: Unpack[SettingsOptions],
     ) -> None:
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
-        self.child_tools = None if tools is None else tuple(map(_checked, tools))
+        given = (one if isinstance(one, Tool) else Tool.from_function(one) for one in tools or ())
+        self.child_tools = None if tools is None else tuple(given)
         """The tools of children. None means the built-in toolbox."""
         catalog = effective_catalog(settings.models, settings.endpoints, settings.judge_accuracy)
         self.catalog = catalog = catalog.with_models(host_models) if host_models else catalog
@@ -449,7 +450,7 @@ class Delegator:
             author=author,
             status=status,
             conversation=conversation,
-            tools=tuple(map(_checked, tools)),
+            tools=tools,
             worker=self.catalog.find(worker_model) if worker_model else None,
             ceiling=context.bounds(self.settings).ceiling,
             strict_commands=judging.commands if self.settings.strict_checks else None,
@@ -520,20 +521,6 @@ class Delegator:
             call,
             effects=frozenset({"delegation"}),
         )
-
-
-def _checked(given: Tool | Callable[..., Any]) -> Tool:
-    """What is given as a tool. Raises ConfigError if it is none, or if what it declares is wrong."""
-    tool = given if isinstance(given, Tool) else Tool.from_function(given)
-    from delegate.types.signatures import refuse_wrong_fields  # loaded only where there are tools
-
-    refuse_wrong_fields(tool)
-    if tool.succeeded is not None and not callable(tool.succeeded):
-        from delegate.judging.checks.json_schema import check_schema  # loaded only where it is needed
-
-        if fault := check_schema(tool.succeeded):
-            raise ConfigError(f"the tool {tool.name}: succeeded is not a JSON Schema: {fault}")
-    return tool
 
 
 def _servers_of(settings: Settings, tools: Sequence[Tool] | None) -> "McpServers | None":

@@ -1,11 +1,11 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
 import math
-import re
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
+from difflib import get_close_matches
 from itertools import cycle, islice
 from typing import cast
 
@@ -14,8 +14,6 @@ from delegate._util.redaction import logger, redactor
 from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS, STEP_TOOLS
-from delegate.child.job import ASK
-from delegate.child.scratch import SCRATCH
 from delegate.child.toolbox import toolbox_definitions, toolbox_specs
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
@@ -40,10 +38,8 @@ from delegate.types.ports import SEARCH_WEB
 from delegate.types.request import not_tasks
 
 _log = logger(__name__)
-_OWN = {*(one.name for one in toolbox_definitions()), "think", SEARCH_WEB, ASK, SCRATCH, *GOAL_TOOLS, *STEP_TOOLS}
+_OWN = {*(one.name for one in toolbox_definitions()), "think", SEARCH_WEB, *GOAL_TOOLS, *STEP_TOOLS}
 """The tools of delegate's own that a child may have, also where the settings don't offer them."""
-_MAY_BE_ANY = re.compile(r"[*?[.]")
-"""In patterns, and in names of tools of MCP servers, which aren't known before these run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +52,29 @@ class Admission:
     executor: Executor
     consumer: Consumer[Event] | None = None
     """The operator's consumer, which receives the events of every call."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a rule on a tool that is misspelled, and for a result's schema that is none.
+
+        Other rules on tools that aren't there get a warning: several programs may share the settings.
+        """
+        for tool in self.executor.services.host_tools or ():
+            schema = tool.succeeded
+            if schema is not None and not callable(schema) and (fault := check_schema(schema)):
+                raise ConfigError(f"the tool {tool.name}: succeeded is not a JSON Schema: {fault}")
+        policies = {f"roles.{name}.policy": role.policy for name, role in self.settings.roles.items()}
+        known = {*self._known_tools(()), *_OWN}
+        for field, policy in {"policy": self.settings.policy, **policies}.items():
+            for n, rule in enumerate(policy.rules if policy and self.executor.services.uses_job_tools else ()):
+                # Patterns match other names, and tools of MCP servers aren't known before these run.
+                unknown = [name for name in rule.tools if name not in known and not {*"*?[."} & {*name}]
+                message = f"{field}.rules[{n}].tools: there is no tool {', '.join(map(repr, unknown))}"
+                for similar in (
+                    one for name in unknown for one in get_close_matches(name, known - {*rule.tools}, 1, 0.85)
+                ):
+                    raise ConfigError(f"{message}; did you mean `{similar}`?")
+                if len(unknown) == len(rule.tools):
+                    _log.warning("%s, so the rule applies to no call", message)
 
     def parse(self, arguments: Arguments) -> tuple[Task, ...]:
         """The tasks of a call as the parent's model wrote it. Raises CallError if they can't be read."""
@@ -180,35 +199,13 @@ class Admission:
                 if role and role.limits_tools and not self.executor.services.uses_job_tools:
                     message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
                     raise CallError("no_role", message, field="role", hint="leave out `role`")
-                if role and not are_resumed:
-                    for field in ("tools", "without_tools"):
-                        names = [name for name in getattr(role, field) or () if "." not in name and name not in _OWN]
-                        self._refuse_unknown_tools(names, f"roles.{task.role}.{field}")
+                for field in ("tools", "without_tools") if role and not are_resumed else ():
+                    names = [name for name in getattr(role, field) or () if "." not in name and name not in _OWN]
+                    self._refuse_unknown_tools(names, f"roles.{task.role}.{field}")
             if role is not None and not are_resumed:
                 task = in_role(task, role, context.bounds(self.settings), self._known_tools, callable_model)
             done.append(task)
         return done
-
-    def refuse_misspelled_rules(self) -> None:
-        """Raise ConfigError if a rule of a policy names a tool as only a similar one is called. A rule whose tools are
-        none of these gets a warning: several programs may share the settings.
-        """
-        policies = {f"roles.{name}.policy": role.policy for name, role in self.settings.roles.items()}
-        policies["policy"] = self.settings.policy
-        rules = [
-            (f"{field}.rules[{n}].tools", rule.tools)
-            for field, policy in policies.items()
-            for n, rule in enumerate(policy.rules if policy else ())
-        ]
-        known = {*self._known_tools(()), *_OWN} if self.executor.services.uses_job_tools else set[str]()
-        for field, names in rules if known else ():
-            unknown = [name for name in names if name not in known and not _MAY_BE_ANY.search(name)]
-            message = f"{field}: there is no tool {', '.join(map(repr, unknown))}"
-            for name in unknown:
-                if (similar := most_similar(name, known)) and similar not in names:
-                    raise ConfigError(f"{message}; did you mean `{similar}`?")
-            if len(unknown) == len(names):
-                _log.warning("%s, so the rule applies to no call", message)
 
     def _refuse_unknown_tools(self, asked: Sequence[str], field: str) -> None:
         """Raise CallError if one of the tools doesn't exist.

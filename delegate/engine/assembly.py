@@ -86,9 +86,7 @@ def assemble(
         streams_text=streams_text,
     )
     executor = Executor(services, running)
-    admission = Admission(settings, catalog, connections, executor, as_consumer(on_event))
-    admission.refuse_misspelled_rules()
-    return admission
+    return Admission(settings, catalog, connections, executor, as_consumer(on_event))
 
 
 def _detector_in(home: Path) -> "Detector | None":

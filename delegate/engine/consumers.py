@@ -28,8 +28,7 @@ SETTLE_SECONDS = 1.0
 """How long the end of a run waits for consumers that are behind."""
 
 T = TypeVar("T")
-_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
-"""Of a consumer. A cancel is such as that of a future it asked, and none of this run."""
+_FAILURES = (Exception, SystemExit, asyncio.CancelledError)  # the last such as that of a future it asked
 _log = logger(__name__)
 
 

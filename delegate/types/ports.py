@@ -6,11 +6,12 @@ instead of pydantic models because a conversation creates thousands of them.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from pydantic_core import to_json
 
 from delegate.types import Effort, JsonObject, Usage
+from delegate.types.errors import ConfigError
 
 # ------------------------------------------------------------------------------------------------------ model calls
 
@@ -233,6 +234,7 @@ Effect = Literal[
     "external",  # changes anything else, such as a database or somebody's mailbox
 ]
 """What a call of a tool may change."""
+_EFFECTS = frozenset(get_args(Effect))
 
 
 SEARCH_WEB = "search_web"
@@ -284,6 +286,13 @@ class Tool:
     succeeded: JsonObject | Callable[[Any], bool] | None = None
     identifies: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("parallel", "read_only", "irreversible", "acts"):
+            if getattr(self, name) not in (True, False, None):
+                raise ConfigError(f"the tool {self.name}: {name} is {getattr(self, name)!r}; use True or False")
+        if self.effects and not _EFFECTS.issuperset(self.effects):
+            raise ConfigError(f"the tool {self.name}: effects takes a list of {', '.join(sorted(_EFFECTS))}")
+
     @property
     def spec(self) -> ToolSpec:
         """What a model is told of it. Its names of tools have no dots, so `server.tool` is `server__tool` there."""
@@ -310,12 +319,9 @@ class Tool:
         `ToolOutput` are returned as they are, everything else as JSON.
 
         Raises:
-            ConfigError: A model couldn't call it, or a declaration is wrong. The message says how to fix it.
+            ConfigError: A model couldn't call it. The message names the function, the parameter and how to fix it.
         """
-        from delegate.types.signatures import (
-            read_function,
-            refuse_wrong_fields,
-        )  # loaded only where functions are tools
+        from delegate.types.signatures import read_function  # loaded only where functions are tools
 
         read = read_function(function, name=name)
 
@@ -323,19 +329,21 @@ class Tool:
             answer = await read.call(arguments)
             return answer if isinstance(answer, (str, ToolOutput)) else to_json(answer, fallback=str).decode()
 
-        tool = cls(
+        names = read.parameters["properties"]
+        if any(path.partition(".")[0] not in names for path in identifies or ()):
+            raise ConfigError(f"the tool {read.name}: identifies takes a list of {', '.join(names)}")
+        declared = None if effects is None else frozenset(effects)
+        return cls(
             read.name,
             read.description,
             read.parameters,
             call,
             parallel,
             read_only,
-            effects=effects if effects is None or isinstance(effects, str) else frozenset(effects),
+            effects=declared,
             irreversible=irreversible,
             cost_usd=cost_usd,
             acts=acts,
             succeeded=succeeded,
-            identifies=identifies if identifies is None or isinstance(identifies, str) else tuple(identifies),
+            identifies=None if identifies is None else tuple(identifies),
         )
-        refuse_wrong_fields(tool)
-        return tool

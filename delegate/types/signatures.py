@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -14,7 +14,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined, core_schema
 
 from delegate.types.errors import ConfigError, ToolError
-from delegate.types.ports import Effect, Tool
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _LISTED = {
@@ -118,21 +117,6 @@ class _Schema(GenerateJsonSchema):
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
         field_schema = super().default_schema(schema)
         return {key: value for key, value in field_schema.items() if key != "default" or value is not None}
-
-
-def refuse_wrong_fields(tool: Tool) -> None:
-    """Raise ConfigError for a declaration of another type, which would count as what it doesn't say."""
-    flags = {name: getattr(tool, name) for name in ("parallel", "read_only", "irreversible")} | {
-        "acts": tool.acts or False
-    }
-    wrong = [f"{name} is {value!r}; use True or False" for name, value in flags.items() if not isinstance(value, bool)]
-    for name, known in {"effects": get_args(Effect), "identifies": tool.parameters.get("properties", {})}.items():
-        given: Any = getattr(tool, name) or ()
-        if isinstance(given, str) or not all(str(value).partition(".")[0] in known for value in given):
-            shown = given if isinstance(given, str) else list(given)
-            wrong.append(f"{name} is {shown!r}; use a list of {', '.join(known) or '(no name)'}")
-    if wrong:
-        raise ConfigError(f"the tool {tool.name}: {wrong[0]}")
 
 
 def _name_of(function: object) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from delegate._util.documents import unique_keys
+from delegate._util.documents import refuse_constant, unique_keys
 from delegate._util.redaction import redactor
-from delegate.judging.report_json import finite, refuse_constant
+from delegate.judging.report_json import finite
 from delegate.types.errors import DelegateError
 
 PARSER_VERSION = "3"
