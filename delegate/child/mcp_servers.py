@@ -21,9 +21,10 @@ from jsonschema.exceptions import SchemaError
 
 from delegate._util.fencing import clean, one_line
 from delegate._util.redaction import logger, redactor
-from delegate._util.similar import most_similar
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import Run
+from delegate.contract.matchers import tools_in
+from delegate.contract.problems import unknown_name
 from delegate.policy.mcp_servers import McpServer
 from delegate.sandbox.filesystem import media
 from delegate.types import JsonObject, Task
@@ -134,12 +135,13 @@ def for_model(tools: Sequence[Tool], readable: Collection[str]) -> tuple[Tool, .
 def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Collection[str]) -> None:
     known = [tool.name for tool in tools]
     for position, task in enumerate(tasks):
-        for n, name in enumerate(task.tools or ()):
+        at = f"tasks[{position}]." if len(tasks) > 1 else ""
+        named = [(f"{at}tools[{n}]", name) for n, name in enumerate(task.tools or ())]
+        for n, criterion in enumerate(task.acceptance_criteria):
+            named += [(f"{at}acceptance_criteria[{n}]", name) for name in tools_in(criterion)]
+        for field, name in named:
             if name.partition(".")[0] in servers and name not in known:
-                meant, message = most_similar(name, known), f"there is no tool {redactor.beginning(name, 100)!r}"
-                field = f"tasks[{position}].tools[{n}]" if len(tasks) > 1 else f"tools[{n}]"
-                hint = f"did you mean `{meant}`?" if meant else f"the servers' tools are: {', '.join(known)}"
-                raise CallError("unknown_tool", message, field=field, hint=hint)
+                raise unknown_name("unknown_tool", name, known, field)
 
 
 class _RunServers:

@@ -1,12 +1,13 @@
 """Collects the problems of a call in one error, so that a model can fix all of them in its next attempt."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.contract.reading import join, show
 from delegate.types import AnyCriterion, CriterionBase, Task
@@ -126,6 +127,15 @@ def with_hint(error: CallError) -> CallError:
     """Return the error, with the default hint of its code if it has none."""
     error.hint = error.hint or _HINTS.get(error.code, "fix this field and resend the call")
     return error
+
+
+def unknown_name(code: CallErrorCode, name: str, names: Collection[str], field: str) -> CallError:
+    """The error for the name of a role or a tool that the child can't have. Those that it can have are `names`."""
+    kind, similar = code.removeprefix("unknown_"), most_similar(name, names)
+    guess = f"did you mean `{similar}`? " if similar else ""
+    hint = f"{guess}The {kind}s are: {', '.join(names) or 'none'}"
+    message = f"there is no {kind} {redactor.beginning(name, 100)!r} for the child"
+    return CallError(code, message, field=field, hint=hint)
 
 
 def kind_fields(model: type[CriterionBase]) -> tuple[str, ...]:

@@ -5,17 +5,16 @@ from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from itertools import cycle, islice
 from typing import cast
 
 from delegate._util.cancellation import Cancellation, run_to_completion
-from delegate._util.redaction import redactor
-from delegate._util.similar import most_similar
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS, STEP_TOOLS
-from delegate.child.toolbox import toolbox_specs
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
+from delegate.contract.problems import unknown_name
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
 from delegate.engine.needs import check_together, of_task
@@ -29,11 +28,10 @@ from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, other_children
 from delegate.policy.settings import Settings
 from delegate.telemetry import operations
-from delegate.types import CONDITIONS, Author, ReceiptCriterion, RunResult, Task
+from delegate.types import CONDITIONS, Author, RunResult, Task
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import BudgetExceeded, CallError
 from delegate.types.events import Event
-from delegate.types.ports import SEARCH_WEB
 from delegate.types.request import not_tasks
 
 
@@ -140,7 +138,8 @@ class Admission:
             able = services.uses_job_tools
             self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=able, why=why, hint=hint)
         tools = services.tools_of(context)
-        refuse_undecidable(task, tools=tools, callable_tools=self._callable_tools(task))
+        child_tools = partial(self._tools_of_child, task) if services.uses_job_tools else None
+        refuse_undecidable(task, tools=tools, child_tools=child_tools)
         if not self.executor.services.runner.needs_model:
             return None
         try:
@@ -163,15 +162,15 @@ class Admission:
             model = self.catalog.find(name)
             return model if model and (model.provider, model.endpoint) in self.connections.available else None
 
-        done: list[Task] = []
+        done, services = list[Task](), self.executor.services
         for n, task in enumerate(tasks):
             with of_task(n, tasks):
                 role = role_of(task, self.settings)
-                if role and role.limits_tools and not self.executor.services.uses_job_tools:
+                if role and role.limits_tools and not services.uses_job_tools:
                     message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
                     raise CallError("no_role", message, field="role", hint="leave out `role`")
             if role is not None and not are_resumed:
-                task = in_role(task, role, context.bounds(self.settings), self._known_tools, callable_model)
+                task = in_role(task, role, context.bounds(self.settings), services.known_tools, callable_model)
             done.append(task)
         return done
 
@@ -181,34 +180,18 @@ class Admission:
         A tool that exists may still not be offered, because the parent lacks it or the settings forbid it.
         """
         services = self.executor.services
-        if not task.tools or (services.host_tools is None and not services.uses_job_tools):
+        if not task.tools or not services.knows_tools:
             return
-        names = self._known_tools(task.tools)
+        names = services.known_tools(task.tools)
         for n, name in enumerate(task.tools):
             if name not in names:
-                similar = most_similar(name, names)
-                guess = f"did you mean `{similar}`? " if similar else ""
-                message = f"there is no tool {redactor.beginning(name, 100)!r}"
-                hint = f"{guess}The tools are: {', '.join(names)}"
-                raise CallError("unknown_tool", message, field=f"tools[{n}]", hint=hint)
+                raise unknown_name("unknown_tool", name, names, f"tools[{n}]")
 
-    def _known_tools(self, asked: Sequence[str]) -> tuple[str, ...]:
-        """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""
-        services = self.executor.services
-        names = [tool.name for tool in (toolbox_specs() if services.host_tools is None else services.host_tools)]
-        search = (SEARCH_WEB,) if self.settings.web_search == "provider" and services.host_tools is None else ()
-        of_servers = services.servers.names(asked) if services.servers else ()
-        return (*names, *search, self.settings.tool_name, *of_servers)
-
-    def _callable_tools(self, task: Task) -> Collection[str] | None:
-        """The tools that a child may have receipts of; None if its runner has tools of its own, or nothing asks."""
-        if not self.executor.services.uses_job_tools:
-            return None
-        receipts = [criterion for criterion in task.acceptance_criteria if isinstance(criterion, ReceiptCriterion)]
-        asked = [name for one in receipts for name in (*(call.tool for call in one.calls), *(one.of or ()))]
-        if not receipts:
-            return None
-        return {*self._known_tools(asked), *GOAL_TOOLS, *STEP_TOOLS}
+    def _tools_of_child(self, task: Task, asked: Sequence[str]) -> Collection[str]:
+        """The tools that a child may have receipts of. Any of `asked` may be a server's."""
+        known = self.executor.services.known_tools((*asked, *(task.tools or ())))
+        own = [name for name in dict.fromkeys(known) if task.tools is None or name in task.tools]
+        return (*own, *sorted(STEP_TOOLS)) if task.steps else own
 
     async def _refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
         """Raise CallError if a criterion can't fail, as far as that can be found out by trying. Commands are tried only

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import Run, RunContext
 from delegate.child.job import ChildRunner
-from delegate.child.toolbox import toolbox_definitions
+from delegate.child.toolbox import toolbox_definitions, toolbox_specs
 from delegate.engine.consumers import Consumer
 from delegate.judging.reading.reader import CallReading
 from delegate.judging.reading.statements import Template, ToolInfo
@@ -62,6 +62,18 @@ class Services:
     def uses_job_tools(self) -> bool:
         """Whether the runner gives its child exactly the tools of the job. Others have tools of their own."""
         return self.runner_has("uses_job_tools")
+
+    @property
+    def knows_tools(self) -> bool:
+        """Whether children get the tools that are known here, perhaps besides others."""
+        return self.host_tools is not None or self.uses_job_tools or getattr(self.runner, "gives_job_tools", False)
+
+    def known_tools(self, asked: Sequence[str] = ()) -> tuple[str, ...]:
+        """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""
+        names = [tool.name for tool in (toolbox_specs() if self.host_tools is None else self.host_tools)]
+        search = (SEARCH_WEB,) if self.settings.web_search == "provider" and self.host_tools is None else ()
+        of_servers = self.servers.names(asked) if self.servers else ()
+        return (*names, *search, self.settings.tool_name, *of_servers)
 
     @property
     def uses_toolbox(self) -> bool:

@@ -18,8 +18,8 @@ WorkCode = Literal[
     "met", "trusted", "not_met", "cannot_tell", "skipped", "evidence_not_found", "self_report_only", "check_tampered",
     "own_tests_only", "no_clean_room", "nothing_ran", "says_failed", "unclear_result", "own_commands", "unknown_effect",
     "own_files", "file_unseen", "seen_by_model", "unlinked", "unconfirmed", "incomplete_record", "not_read",
-    "changed_after_check", "not_confident", "truncated_for_judge", "below_min_level", "not_verified",
-    "no_deciding_criterion",
+    "unknown_tool", "changed_after_check", "not_confident", "truncated_for_judge", "below_min_level",
+    "not_verified", "no_deciding_criterion",
 ]  # fmt: skip
 """What a check or a judge says of the work."""
 GateCode = Literal[

@@ -344,6 +344,7 @@ LOWERED: Mapping[VerdictCode, tuple[Level, str]] = {
     "seen_by_model": ("trusted", "seen by a model"),
     "unlinked": ("trusted", "not shown which one"),
     "unconfirmed": ("trusted", "the judge couldn't tell"),
+    "unknown_tool": ("trusted", "no such tool is known"),
     "incomplete_record": ("trusted", "not everything was recorded"),
     "not_read": ("trusted", "criterion not read"),
 }

@@ -230,6 +230,39 @@ async def send(job: Job) -> str:
     return "I sent it."
 
 
+@pytest.mark.parametrize(
+    ("criterion", "level", "code"),
+    [
+        (NEVER | {"calls": [{"tool": "send", "args": {"to": "cid"}}]}, "proven", "met"),
+        (NEVER | {"calls": [{"tool": "refnud"}]}, "trusted", "unknown_tool"),
+        (NEVER | {"calls": [], "of": ["run_shell"]}, "trusted", "unknown_tool"),
+        (CALLED | {"mode": "exactly", "of": ["send", "refnud"]}, "trusted", "unknown_tool"),
+    ],
+)
+async def test_that_a_tool_was_not_called_is_proven_only_if_there_is_such_a_tool(
+    criterion: dict[str, Any], level: str, code: str
+) -> None:
+    verdict = (await done(send, records_tools=True, acceptance_criteria=[criterion])).verdict
+    assert verdict
+    assert (verdict.verdict, verdict.level, verdict.code) == ("PASS", level, code)
+    assert verdict.verified is (level == "proven")
+
+
+async def test_a_tool_that_a_host_declares_for_its_children_is_known() -> None:
+    def delete(path: str) -> str:
+        """Delete a file."""
+        return path
+
+    runner, task = (
+        FunctionRunner(send, records_tools=True),
+        Task(goal="x", acceptance_criteria=("never called: delete",)),
+    )
+    async with Delegator(runner=runner, tools=[delete]) as delegator:
+        (result,) = (await delegator.run(task)).results
+    assert result.verdict
+    assert result.verdict.level == "proven"
+
+
 async def test_receipts_of_a_function_that_records_its_tools_decide() -> None:
     result = await done(send, records_tools=True, acceptance_criteria=[CALLED])
     assert result.verdict

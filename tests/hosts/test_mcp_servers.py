@@ -301,6 +301,18 @@ async def test_a_tool_that_its_server_lacks_is_refused_before_anything_is_spent(
     assert "`things.look`" in (result.error.hint or "")
 
 
+async def test_a_criterion_about_a_tool_that_its_server_lacks_is_refused(log: Path) -> None:
+    client = Scripted(lambda request: "I am done.")
+    async with delegating(client, {"things": stdio(log)}) as delegator:
+        refused = await delegator.call({"goal": "Look.", "acceptance_criteria": ["never called: things.looks"]})
+        result = await delegator.call({"goal": "Look.", "acceptance_criteria": ["never called: things.look"]})
+    assert refused.error is not None
+    assert (refused.error.code, refused.error.field) == ("unknown_tool", "acceptance_criteria[0]")
+    assert "`things.look`" in (refused.error.hint or "")
+    assert result.results[0].verdict is not None
+    assert result.results[0].verdict.level == "proven"
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [

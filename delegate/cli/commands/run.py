@@ -16,7 +16,8 @@ from delegate.cli.input.options import CriteriaOption, Format, FormatOption, Pla
 from delegate.cli.input.recorded import records_of
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.input.task_trust import refuse_untrusted, requests_of
-from delegate.cli.input.taskfile import read_schema, read_task, read_tasks, typed_criterion
+from delegate.cli.input.taskfile import read_schema, read_task, read_tasks
+from delegate.cli.input.workfile import at_criteria, read_criteria, validated
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.out import Out
@@ -143,9 +144,9 @@ def run(
 
         -c 'json: total === 3'    the expression is true for the report's JSON
 
-        -c 'called: send_email'   the child called this tool successfully
+        -c 'called: run_shell'    the child called this tool successfully
 
-        -c 'never called: rm'     the child didn't call this tool
+        -c 'never called: fetch_url'  the child didn't call this tool
 
         -c 'rubric: code_change'  the judge's scores reach the rubric's threshold
 
@@ -187,10 +188,11 @@ def run(
     worker = runner_of(runner, runner_output, runner_env)
     if worktree and copy:
         raise typer.BadParameter("can't be used with --copy; leave out one of them", param_hint="--worktree")
+    given = read_criteria(None, criteria or ())
     workspace = {"mode": "worktree" if worktree else "copy" if copy else "shared", "path": folder or Path.cwd()}
     fields: dict[str, Any] = {
         "context": context,
-        "acceptance_criteria": criteria,
+        "acceptance_criteria": criteria and list(map(validated, given)),
         "output_schema": output_schema,
         "tier": tier,
         "model": model,
@@ -213,16 +215,17 @@ def run(
         raise typer.BadParameter("can only be used with --until-verified", param_hint="--max-claims")
     if force and out is None:
         raise typer.BadParameter("can only be used with --out", param_hint="--force")
-    if file is not None:
-        _refuse("--file", of_task, "write {} into the file")
-        tasks = read_tasks(file)
-    else:
-        tasks = (_task_from_options(goal, options),)
-    if plan:
-        _plan(tasks, file, worker, format)
-    if file is not None:
-        refuse_untrusted(file, _located(tasks), load_settings())
-    _run(tasks, format, worker, out, force=force, trace=trace)
+    with at_criteria(given, "the command line: row 1: "):
+        if file is not None:
+            _refuse("--file", of_task, "write {} into the file")
+            tasks = read_tasks(file)
+        else:
+            tasks = (_task_from_options(goal, options),)
+        if plan:
+            _plan(tasks, file, worker, format)
+        if file is not None:
+            refuse_untrusted(file, _located(tasks), load_settings())
+        _run(tasks, format, worker, out, force=force, trace=trace)
 
 
 def _refuse(option: str, others: dict[str, Any], instead: str) -> None:
@@ -262,8 +265,7 @@ def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if "output_schema" in options:
         options["output_schema"] = read_schema(options["output_schema"])
-    criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
-    return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
+    return read_task({"goal": goal, **options})
 
 
 def _run(

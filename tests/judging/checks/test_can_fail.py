@@ -158,22 +158,72 @@ async def test_strict_checks_refuse_what_cannot_fail_before_money_is_spent(crite
     assert not client.requests
 
 
-async def test_an_expected_call_of_a_tool_that_does_not_exist_is_refused() -> None:
+async def refused_tool(criterion: Any, **task: Any) -> tuple[str, str]:
+    """The message and the hint with which a criterion is refused as one that names an unknown tool; else no texts."""
     client = Scripted(lambda request: "done")
-
-    async def code(**criterion: Any) -> str | None:
-        task = Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "receipt", **criterion}]})
-        async with Delegator(client=client) as delegator:
-            result = await delegator.run(task)
-        return f"{result.error.code}: {result.error.message}" if result.error else None
-
-    said = await code(calls=[{"tool": "write_fil"}])
-    assert said
-    assert said.startswith("invalid_criterion: it expects a call of 'write_fil', a tool that doesn't exist")
-    assert said.endswith("did you mean `write_file`?")
+    async with Delegator(client=client) as delegator:
+        result = await delegator.call({"goal": "x", "acceptance_criteria": [criterion]}) if not task else (
+            await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": [criterion], **task}))
+        )  # fmt: skip
+    if result.error is None:
+        return "", ""
+    assert (result.error.code, result.error.field) == ("unknown_tool", "acceptance_criteria[0]")
     assert not client.requests
-    assert await code(mode="none", calls=[{"tool": "drop_database"}]) is None
-    assert await code(calls=[{"tool": "write_file"}]) is None
+    return result.error.message, result.error.hint or ""
+
+
+REFERRING = {"id": {"from": {"tool": "list_fils", "path": "[0]"}}}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "task", "name", "meant"),
+    [
+        ("called: run_comand", {}, "run_comand", None),
+        ("never called: rm", {}, "rm", None),
+        ("never called: run_shel", {"max_steps": 3}, "run_shel", "run_shell"),
+        ("never called: write_*", {}, "write_*", "write_file"),
+        ({"kind": "receipt", "calls": [{"tool": "write_fil"}]}, {}, "write_fil", "write_file"),
+        ({"kind": "receipt", "mode": "none", "of": ["fetch_url", "fetch"]}, {}, "fetch", "fetch_url"),
+        ({"kind": "receipt", "mode": "exactly", "of": ["fetch_ulr"]}, {}, "fetch_ulr", "fetch_url"),
+        ({"kind": "receipt", "mode": "none", "calls": [{"tool": "write_file", "args": REFERRING}]}, {}, "list_fils",
+         "list_files"),
+        ("never called: write_file", {"tools": ["read_file"]}, "write_file", "read_file"),
+        ("never called: claim_complete", {}, "claim_complete", None),
+        ("never called: declare_step", {}, "declare_step", None),
+    ],
+)  # fmt: skip
+async def test_a_tool_that_the_child_does_not_have_is_refused_before_any_work(
+    criterion: Any, task: dict[str, Any], name: str, meant: str | None
+) -> None:
+    message, hint = await refused_tool(criterion, **task)
+    assert message == f"there is no tool {name!r} for the child"
+    assert hint.startswith(f"did you mean `{meant}`? The tools are: read_file" if meant else "The tools are: read_file")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "task"),
+    [
+        ("never called: run_shell", {}),
+        ("never called: delegate_task", {}),
+        ({"kind": "receipt", "mode": "none"}, {}),
+        ("never called: write_file", {"tools": ["read_file", "write_file"]}),
+        ("never called: declare_step", {"steps": True}),
+    ],
+)
+async def test_a_tool_that_the_child_has_can_be_forbidden(criterion: Any, task: dict[str, Any]) -> None:
+    assert await refused_tool(criterion, **task) == ("", "")
+
+
+async def test_a_forbidden_tool_of_a_host_is_proven_not_to_be_called() -> None:
+    def rm(path: str) -> str:
+        """Remove a file."""
+        return path
+
+    task = Task.model_validate({"goal": "x", "acceptance_criteria": ["never called: rm"]})
+    async with Delegator(client=Scripted(lambda request: "done"), tools=[rm]) as delegator:
+        (result,) = (await delegator.run(task)).results
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.level) == ("PASS", "proven")
 
 
 @pytest.mark.parametrize("criterion", [{}, {"of": ["send"]}])
