@@ -110,7 +110,7 @@ class BatchConfig:
     max_cost_usd: float | None = None
     """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
     max_minutes: float | None = None
-    """Maximum wall time of this session. Items that are running when it is over are canceled."""
+    """Maximum wall time of this session. Items that are running when it is over are cancelled."""
     stop_after_failures: int | None = None
     """Start no more items after this many failures in this session: FAIL, or a child that didn't complete. Items that
     are being judged then count toward the concurrency, since they may be failures."""
@@ -315,7 +315,7 @@ class Batch:
     def _may_start(self) -> bool:
         limits = self._config
         if self._cancellation.cancelled:
-            self._stop("canceled")
+            self._stop("cancelled")
         if limits.max_cost_usd is not None and self.tally.cost_known_usd >= limits.max_cost_usd:
             self._stop(f"max_cost_usd ({limits.max_cost_usd:g}) is reached")
         if limits.stop_after_failures is not None and self._failures >= limits.stop_after_failures:

@@ -84,8 +84,8 @@ class ItemOutcome:
         cls, id: str, result: TaskResult, *, row: int | None, input: Mapping[str, str], stopped: bool
     ) -> Self:
         """The outcome that a result means. If the batch was `stopped`, the item may have been stopped with it."""
-        was_canceled = result.verdict is not None and result.verdict.code == "cancelled"
-        if stopped and (was_canceled or result.status == "cancelled"):
+        was_cancelled = result.verdict is not None and result.verdict.code == "cancelled"
+        if stopped and (was_cancelled or result.status == "cancelled"):
             without_verdict = result.model_copy(update={"verdict": None})
             return cls(id, "outcome_unknown", without_verdict, STOPPED, row, input)
         return cls(id, "done", result, row=row, input=input)

@@ -46,7 +46,7 @@ class Delegation:
             print(event)
         result = await delegation
 
-    To await it never stops it, even if the awaiting task is canceled.
+    To await it never stops it, even if the awaiting task is cancelled.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Delegation:
         """Wait until all tasks have ended, or the one with this handle, at most `seconds`. Returns whether they have.
 
         With `or_question`, also until one of them, or the one with this handle, asks for a message. If the waiting task
-        is canceled, the call goes on.
+        is cancelled, the call goes on.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -163,7 +163,7 @@ class Delegation:
         return self._has_ended(handle)
 
     async def _ask(self, question: ParentQuestion) -> str | None:
-        """Call `on_question`, and wait for a message if it has no answer. Canceled once there is one."""
+        """Call `on_question`, and wait for a message if it has no answer. Cancelled once there is one."""
         try:
             if self._on_question is not None and (answer := await self._on_question(question)) is not None:
                 return answer

@@ -67,7 +67,7 @@ class Batches:
             tasks: The tasks, their items, or a file of tasks.
             concurrency: Maximum number of tasks running at the same time.
             max_cost_usd: Maximum cost in US dollars.
-            max_minutes: Maximum wall time in minutes, after which running tasks are canceled.
+            max_minutes: Maximum wall time in minutes, after which running tasks are cancelled.
             stop_after_failures: Number of failures after which no further task starts.
             resume: The `run_id` of the batch to continue.
             rerun: Which tasks of that batch to run again: those with an unknown outcome (`unknown`), those that failed

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from delegate.judging.checks.before import ChecksBefore
 
 GRACE_SECONDS = 10.0
-"""How long a runner may take to stop after it was canceled."""
+"""How long a runner may take to stop after it was cancelled."""
 
 _log = logger(__name__)
 

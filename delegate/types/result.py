@@ -154,7 +154,7 @@ class TaskResult(Value):
     @property
     def examined(self) -> bool:
         """Whether the result says something about the work. False if the child couldn't run (no access to the provider,
-        no workspace, canceled, no budget), or if no judge or check could look at its work.
+        no workspace, cancelled, no budget), or if no judge or check could look at its work.
         """
         if self.status in ("cancelled", "budget_exceeded"):
             return False

@@ -209,7 +209,7 @@ def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
         assert (process.returncode, err.splitlines()[-1]) == (3, STOPPING)
         assert out.startswith("2 of 4 done: 1 PASS, 0 FAIL, 1 other")
         run = out.partition("run ")[2].split()[0]
-        assert f"2 not started (canceled)\nresume with: delegate batch --resume {run}\n" in out
+        assert f"2 not started (cancelled)\nresume with: delegate batch --resume {run}\n" in out
         listed = delegate("runs").stdout
         assert f"{run}" in listed
         assert "stopped" in listed

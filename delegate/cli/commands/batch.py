@@ -60,7 +60,7 @@ FailuresOption = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Start no more tasks after this many failures.")
 ]
 MinutesOption = Annotated[
-    float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are canceled.")
+    float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are cancelled.")
 ]
 EngineOption = Annotated[Literal["local", "ray"], typer.Option(help="local: in this process. ray: on a Ray cluster.")]
 ResumeOption = Annotated[

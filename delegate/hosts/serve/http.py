@@ -73,7 +73,7 @@ async def serve(
     a2a: bool = False,
     cancellation: Cancellation | None = None,
 ) -> None:
-    """Serve on `listener` until canceled, then stop all running calls and close the listener.
+    """Serve on `listener` until cancelled, then stop all running calls and close the listener.
 
     Args:
         delegator: Runs the tasks.

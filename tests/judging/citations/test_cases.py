@@ -117,7 +117,7 @@ async def test_honest_citations_hold(web: Web, language: str, report: dict[str, 
 async def test_one_citation_and_several_are_counted_in_proper_words(
     web: Web, opened: list[str], cited: list[str], least: int, reason: str
 ) -> None:
-    web.shows({path: "The tower is 324 metres tall and stands in Paris." for path in ("/a", "/b")})
+    web.shows(dict.fromkeys(("/a", "/b"), "The tower is 324 metres tall and stands in Paris."))
     calls: list[Call] = [("fetch_url", {"url": web.address + path}) for path in opened]
     quoted = "“The tower is 324 metres tall and stands in Paris.”"
     text = "\n\n".join([f"{quoted} ({web.address}{path})" for path in cited] or ["It is tall."])
