@@ -19,7 +19,7 @@ from delegate.cli import exits
 from delegate.cli.input.options import Format, FormatOption, PlanOption, TierName, TraceOption
 from delegate.cli.input.recorded import complete_batch, run_id_of
 from delegate.cli.input.task_trust import refuse_untrusted, requests_of
-from delegate.cli.input.taskfile import located_tasks, read_schema, read_task, typed_criterion
+from delegate.cli.input.taskfile import located_tasks, read_schema, read_task
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.batch_progress import run_with_progress, summary
@@ -30,6 +30,7 @@ from delegate.delegator import Delegator, engine_of
 from delegate.policy.settings import Settings
 from delegate.types.errors import CallError
 from delegate.types.events import EventSink
+from delegate.types.short_forms import criterion_of
 
 
 class RerunName(StrEnum):

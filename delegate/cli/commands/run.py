@@ -16,7 +16,7 @@ from delegate.cli.input.options import CriteriaOption, Format, FormatOption, Pla
 from delegate.cli.input.recorded import records_of
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.input.task_trust import refuse_untrusted, requests_of
-from delegate.cli.input.taskfile import read_schema, read_task, read_tasks, typed_criterion
+from delegate.cli.input.taskfile import read_schema, read_task, read_tasks
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.out import Out
@@ -30,6 +30,7 @@ from delegate.types.errors import CallError
 from delegate.types.events import EventSink
 from delegate.types.faults import located
 from delegate.types.request import MAX_ATTEMPTS
+from delegate.types.short_forms import criterion_of
 
 LONG_CHARS = 100_000
 """Characters of a goal and its context from which on a person is told of the cost: each call of a child sends them."""
@@ -262,7 +263,7 @@ def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if "output_schema" in options:
         options["output_schema"] = read_schema(options["output_schema"])
-    criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
+    criteria = [criterion_of(text) for text in options.get("acceptance_criteria", ())]
     return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
 
 
