@@ -136,7 +136,7 @@ def batch(
             "tasks": str(tasks.absolute()) if tasks else None,
             "name": str(tasks),
             "goal": goal,
-            "criteria": [typed_criterion(text) for text in criteria or ()],
+            "criteria": [criterion_of(text) for text in criteria or ()],
             "output_schema": read_schema(output_schema) if output_schema else None,
             "fields": {name: value for name, value in fields.items() if value is not None},
             "skip_bad": skip_bad,
@@ -247,8 +247,8 @@ def _source(options: dict[str, Any]) -> TaskFile:
 
 
 def _print(batch: Batch, format: Format) -> None:
-    names = ("total", "settled", "passed", "below_seen", "failed", "unjudged", "other", "bad_work")
+    names = ("total", "settled", "passed", "below_seen", "failed", "unjudged", "states", "bad_work")
     tally = {name: getattr(batch.tally, name) for name in (*names, "cost_known_usd", "unpriced")}
-    document = {"run_id": batch.run_id, **tally, "outcome_unknown": batch.tally.unknown, "stopped": batch.stopped}
+    document = {"run_id": batch.run_id, **tally, "stopped": batch.stopped}
     if not print_as_json(format, document):
         console().print(Prose(Text(summary(batch)), hang=2))
