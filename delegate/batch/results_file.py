@@ -39,7 +39,7 @@ _OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "s
 _OF_CITATION = {"source", "state", "field", "statement", "receipt"}
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
-"""Text in a cell that begins so is a formula to a spreadsheet, as OWASP lists them ("CSV Injection"), but for a number."""
+"""Text in a cell that begins so, and is no number, is a formula to a spreadsheet (OWASP: "CSV Injection")."""
 _NUMBER = re.compile(r"[+-][0-9.,]*[0-9](?:[eE][+-]?[0-9]+)?%?")
 
 
