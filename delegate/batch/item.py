@@ -24,7 +24,7 @@ ItemState = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One task of a batch. `id` is unique within the batch."""
+    """One task of a batch. `id` is unique within the batch. Numbers in `id` and `input` become text, as in files."""
 
     id: str
     task: Task
@@ -37,6 +37,11 @@ class Item:
     """What the results repeat of its row: the columns of a table, else the goal."""
     template: Template | None = None
     """What the task was made from: its criteria are read once for all rows."""
+
+    def __post_init__(self) -> None:
+        given = dict[str, object](self.input).items()
+        object.__setattr__(self, "id", str(self.id))
+        object.__setattr__(self, "input", {str(name): "" if value is None else str(value) for name, value in given})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ _OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "s
 _OF_CITATION = {"source", "state", "field", "statement", "receipt"}
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
-"""Text in a cell that begins so is a formula to a spreadsheet, as OWASP lists them ("CSV Injection")."""
+"""Text in a cell that begins so, and is no number, is a formula to a spreadsheet (OWASP: "CSV Injection")."""
+_NUMBER = re.compile(r"[+-][0-9.,]*[0-9](?:[eE][+-]?[0-9]+)?%?")
 
 
 def fields(outcome: ItemOutcome) -> dict[str, Any]:
@@ -231,7 +233,8 @@ def _cell(value: object) -> object:
     """Text, with an apostrophe before what a spreadsheet would read as a formula; lists and objects as JSON."""
     if isinstance(value, (list, tuple, Mapping)):
         return json.dumps(value, ensure_ascii=False)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if is_formula else value
 
 
 def _csv_row(cells: Any) -> bytes:

@@ -67,7 +67,8 @@ def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise not_tasks(cast("object", given))
     listed = tuple(cast("Iterable[Task | Item]", tasks))
-    if wrong := [one for one in listed if not isinstance(cast("object", one), (Task, Item))]:
+    given_tasks: list[object] = [one.task if isinstance(one, Item) else one for one in listed]
+    if wrong := [one for one in given_tasks if not isinstance(one, Task)]:
         raise not_tasks(wrong[0])
     return Listed(listed)
 

@@ -10,11 +10,12 @@ from typing import NamedTuple, cast
 from pydantic import ValidationError
 
 from delegate.cli.input.documents import is_document, name_of, read_document, read_text
-from delegate.cli.input.taskfile import read_criterion, typed_criterion
+from delegate.cli.input.taskfile import read_criterion
 from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
 from delegate.types.errors import CallError
 from delegate.types.faults import error_text, located
+from delegate.types.short_forms import criterion_of
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
 _BULLET = re.compile(r"\s*[-*•]\s+")
@@ -111,7 +112,7 @@ def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 def typed(location: str, text: str) -> LocatedCriterion:
     with located(location):
-        return LocatedCriterion(location, typed_criterion(text))
+        return LocatedCriterion(location, criterion_of(text))
 
 
 def validated(criterion: LocatedCriterion) -> AnyCriterion:
