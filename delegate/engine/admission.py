@@ -139,7 +139,7 @@ class Admission:
             hint = "leave out `steps`, or use the built-in child"
             able = services.uses_job_tools
             self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=able, why=why, hint=hint)
-        tools = services.tools_of(context)
+        tools = services.probe_tools(task, context)
         refuse_undecidable(task, tools=tools, callable_tools=self._callable_tools(task))
         if not self.executor.services.runner.needs_model:
             return None
