@@ -222,11 +222,8 @@ class Admission:
 
             folder = task.workspace.path if task.workspace is not None else None
             with of_task(n, tasks):
-                if strict:
-                    commands = self.executor.services.commands
-                    await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
-                else:
-                    await can_fail.refuse_vacuous_conditions(task)
+                commands = self.executor.services.commands if strict else None
+                await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
 
     def _refuse_unable(
         self, code: CallErrorCode, field: str, own_tools: Collection[str], *, able: bool, why: str, hint: str
