@@ -137,7 +137,7 @@ class Admission:
             hint = "leave out `steps`, or use the built-in child"
             able = services.uses_job_tools
             self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=able, why=why, hint=hint)
-        tools = services.tools_of(context)
+        tools = services.probe_tools(task, context)
         child_tools = partial(self._tools_of_child, task) if services.uses_job_tools else None
         refuse_undecidable(task, tools=tools, child_tools=child_tools)
         if not self.executor.services.runner.needs_model:
@@ -205,11 +205,8 @@ class Admission:
 
             folder = task.workspace.path if task.workspace is not None else None
             with of_task(n, tasks):
-                if strict:
-                    commands = self.executor.services.commands
-                    await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
-                else:
-                    await can_fail.refuse_vacuous_conditions(task)
+                commands = self.executor.services.commands if strict else None
+                await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
 
     def _refuse_unable(
         self, code: CallErrorCode, field: str, own_tools: Collection[str], *, able: bool, why: str, hint: str

@@ -20,7 +20,7 @@ from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.write_locks import WriteLocks
-from delegate.types import Author, Tier
+from delegate.types import Author, Task, Tier
 from delegate.types.events import ChildText, Event
 from delegate.types.ports import SEARCH_WEB, Tool
 
@@ -92,10 +92,13 @@ class Services:
             tools.append(ToolInfo(SEARCH_WEB, "Search the web.", "acts"))
         return tools
 
-    def tools_of(self, context: RunContext) -> dict[str, bool]:
+    def probe_tools(self, task: Task, context: RunContext) -> dict[str, bool]:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""
-        tools = toolbox_definitions() if self.host_tools is None else self.host_tools
-        return {tool.name: tool.read_only for tool in tools if context.tools is None or tool.name in context.tools}
+        own = toolbox_definitions() if self.host_tools is None else self.host_tools
+        tools = {tool.name: tool.read_only for tool in own}
+        if self.servers is not None and self.uses_job_tools:
+            tools |= self.servers.probe_tools(task)
+        return {name: only for name, only in tools.items() if context.tools is None or name in context.tools}
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,10 +50,11 @@ def lint(
 ) -> None:
     """Find criteria that can't fail, such as the command `pytest || true`.
 
-    Commands run in an empty folder and, if there is a workspace, in a copy of
-    it, each for at most 10 seconds and in a sandbox, unless the settings allow
-    them anywhere. A command that succeeds in each of them can't fail. Schemas,
-    expressions and patterns are tried on reports that say nothing.
+    Commands run in an empty folder, in a copy of the workspace, if there is
+    one, and in a folder with the files and words that they name, each for at
+    most 10 seconds and in a sandbox, unless the settings allow them anywhere. A
+    command that succeeds in each of them can't fail. Schemas, expressions and
+    patterns are tried on reports that say nothing.
 
     With --criteria, show whether each criterion of a file can fail, and what
     each criterion in words says it is about: `report: …`, `file PATH: …`,

@@ -27,6 +27,17 @@ SHAPES = [
     'echo "$(pytest -q)"',
     "bash -c 'cd app && pytest || true'",
     "touch out.txt && test -f out.txt",
+    "! grep -rn old . || true",
+    "grep -rn old . | cat",
+    "grep -q TODO app.py; true",
+    "mkdir out && ls out",
+    "mkdir -p a/b && touch a/b/c && ls a",
+    "echo hi > out.txt && grep -q hi out.txt",
+    "pytest -q > log 2>&1; cat log",
+    "git add -A; true",
+    "test $(ls | wc -l) -ge 0",
+    "cd src; pytest || exit 0",
+    "for f in *.py; do python3 -m py_compile $f; done; echo checked",
 ]
 HONEST = [
     "pytest -q",
@@ -36,6 +47,25 @@ HONEST = [
     'python -c \'import json; assert json.load(open("out.json"))["n"] == 3\'',
     "rc=0; test -f a.txt || rc=1; test -f b.txt || rc=1; exit $rc",
 ]
+ABSENCES = [
+    "! grep -rn fetch_all --include=*.py .",
+    '! grep -rnE "sk-[A-Za-z0-9]{8}" --include=*.py .',
+    "! grep -q TODO app.py",
+    "! grep -rn '^import old' .",
+    "grep -q new app.py; ! grep -rn 'eval(' .",
+    "test ! -e old.txt",
+    "[ ! -d build ]",
+    'test -z "$(grep -rn TODO src)"',
+    "! find . -name '*.tmp' | grep -q .",
+    "test \"$(find . -name '*.orig' | wc -l)\" -eq 0",
+    "python3 -c \"import pathlib; assert not any('old' in p.read_text() for p in pathlib.Path('.').rglob('*.py'))\"",
+    'for f in *.json; do [ -e "$f" ] || continue; python3 -m json.tool "$f" > /dev/null || exit 1; done',
+    "find . -name '*.py' -exec python3 -m py_compile {} +",
+    "! git grep -n old_name",
+    "git init -q . && git add -A && git diff --cached --check",
+    "! ls *.bak 2>/dev/null",
+]
+"""Honest commands that succeed where there is nothing to find."""
 KINDS: list[tuple[dict[str, Any], bool]] = [
     ({"kind": "json_schema", "schema": {}}, False),
     ({"kind": "json_schema", "schema": {"title": "Report", "properties": {"n": {"type": "integer"}}}}, False),
@@ -77,6 +107,26 @@ def test_every_shape_that_cannot_fail_is_found_and_no_honest_command(tmp_path: P
     rows = lint(tmp_path, [*SHAPES, *HONEST])
     assert [row["text"] for row in rows if row["can_fail"] is not False] == [f"`{one}` exits with 0" for one in HONEST]
     assert {row["can_fail"] for row in rows[len(SHAPES) :]} == {True}
+
+
+def test_what_fails_only_where_there_is_something_to_find_can_fail_and_proves_little_alone(tmp_path: Path) -> None:
+    rows = lint(tmp_path, ABSENCES)
+    assert [row["text"] for row in rows if row["can_fail"] is not True] == []
+    for row in rows:
+        assert "the files of the task aren't known here" in row["warnings"][0]
+        assert row["findings"] == []
+
+
+@pytest.mark.parametrize("command", ["! grep -rn old --include=*.py .", "pytest || true"])
+async def test_a_verdict_calls_a_check_vacuous_only_if_nothing_that_it_names_makes_it_fail(command: str) -> None:
+    task = Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "shell", "command": command}]})
+    async with Delegator(
+        client=Scripted([Scripted.call("write_file", path="a.py", content="new"), "Done."])
+    ) as delegator:
+        verdict = (await delegator.run(task)).results[0].verdict
+    assert verdict
+    assert (verdict.verdict, verdict.level, verdict.criteria[0].held_before) == ("PASS", "said", True)
+    assert ("vacuous_check" in {one.code for one in verdict.findings}) == ("true" in command)
 
 
 def test_where_there_is_a_workspace_what_fails_in_it_can_fail(tmp_path: Path) -> None:
