@@ -8,6 +8,8 @@ import asyncio
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -61,6 +63,20 @@ def task(**fields: Any) -> str:
     return json.dumps([{"goal": "g", **fields}])
 
 
+def needing(goal: str, **fields: Any) -> str:
+    """Two tasks, of which the second needs the first, `a`."""
+    first = {"id": "a", "goal": "g", "acceptance_criteria": ["file: a"]}
+    return json.dumps([first, {"goal": goal, "needs": ["a"], **fields}])
+
+
+def rows(goal: str, **fields: Any) -> str:
+    return "\n".join(map(json.dumps, json.loads(needing(goal, **fields))))
+
+
+def of_csv(goal: str, *words: str) -> Mistake:
+    return Mistake(("batch", "t.csv", "-o", "r.jsonl", "--goal", goal), ("t.csv", *words), "name\nx\n")
+
+
 COMMANDS = {
     # files of tasks
     "no goal": of_file("t.json", "[{}]", "task 1", "`goal` is missing"),
@@ -95,7 +111,26 @@ COMMANDS = {
     "a file of another kind": Mistake(("run", "--file", "t.txt"), ("can't tell its format", ".json"), "g"),
     "a file that isn't there": Mistake(("run", "--file", "absent"), ("absent", "a name that ends in .json")),
     "a Word file": Mistake(("batch", "t.docx", *BATCH), ("t.docx", ".csv"), b"PK"),
+    "a truth as a number": of_file("t.json", task(max_steps=True), "task 1", "`max_steps`", "whole number", "'true'"),
+    "a file that is absent and has a text": of_file(
+        "t.json",
+        task(acceptance_criteria=[{"kind": "file", "path": "a", "exists": False, "contains": "x"}]),
+        "`exists` is false, and `contains` needs the file",
+    ),
+    "a reference of batches": of_file(
+        "t.json", needing("{{ a.report }}"), "{{ a.report }}", "write inputs/a/report.md"
+    ),
     # batches
+    "a reference that isn't closed": of_file("t.jsonl", rows("{{ a.report }"), "{{ a.report }", "{{ id.report }}"),
+    "a reference to another part": of_file("t.jsonl", rows("{{a.result}}"), "{{a.result}}", "{{ id.report }}"),
+    "a reference in one brace": of_file("t.jsonl", rows("{a.report}"), "{a.report}", "{{ id.report }}"),
+    "a reference in a criterion": of_file(
+        "t.jsonl", rows("x", acceptance_criteria=["report: {{ a.report }}"]), "{{ a.report }}", "in goal or context"
+    ),
+    "several attempts": of_file("t.jsonl", task(attempts=2)[1:-1], "row 1", "one attempt"),
+    "a column in two braces": of_csv("CEO of {{name}}", "name no column", "{name}; the columns are: name"),
+    "a column that isn't closed": of_csv("CEO of {name", "name no column", "{name}; the columns are: name"),
+    "no column": of_csv("CEO", "name no column", "{name}; the columns are: name"),
     "CSV in Latin-1": of_file("t.csv", b"name\nCaf\xe9\n", "row 1", "not UTF-8", "save the file as UTF-8"),
     "CSV in UTF-16": of_file("t.csv", "name\nx\n".encode("utf-16"), "not UTF-8", "save the file as UTF-8"),
     "CSV with a column twice": of_file("t.csv", "name,name\na,b\n", "two columns are named 'name'", "rename one"),
@@ -159,6 +194,44 @@ COMMANDS = {
     ),
     "an unknown hook": Mistake(("hook", "claud"), ("claud",)),
 }
+
+
+PLANNED = [name for name, mistake in COMMANDS.items() if mistake.arguments[0] in ("run", "batch")]
+"""What a plan refuses too. Only what it needs none of isn't in them."""
+NOT_PLANNED = {"results nowhere", "a home that is a device", "a home that is a file", "no such run"}
+
+
+@pytest.mark.parametrize("name", [name for name in PLANNED if name not in NOT_PLANNED])
+def test_a_plan_refuses_what_is_refused_before_any_work(name: str) -> None:
+    mistake = COMMANDS[name]
+    test_a_mistake_at_a_command_is_one_line(mistake._replace(arguments=(*mistake.arguments, "--plan")))
+
+
+@pytest.mark.parametrize("results", ["r.txt", "absent/r.jsonl", "t.jsonl"])
+def test_a_plan_refuses_results_that_cant_be_written(results: str) -> None:
+    arguments = ("batch", "t.jsonl", "-o", results, "--plan")
+    test_a_mistake_at_a_command_is_one_line(Mistake(arguments, (results,), task()[1:-1]))
+
+
+HONEST = [
+    'Return {{"name": "{name}"}}.', "Write \\frac{1}{2} for {name}.", 'Print(f"{x!r}") for {name}.', "{name}: {2,3}",
+    "awk '{print $1}' {name}", "${HOME} {name}", "{{ b.name }} {name}", "{ name }", "Jinja: {{ user.name }}, {name}",
+    "Go: {{.Values.x}} {name}", "${{ secrets.KEY }} {name}", "\\begin{{name}} of {name}", "function() {} {name}",
+    "{{{name}}} and {name}", "{name} {{name}}", "dict: {'a': 1} {name}", "{% if x %}{name}{% endif %}", "{name}\n{ }",
+    "CSS a{color:red} {name}", "{name:>10}? {name}", "regex \\d{3} {name}", "shell {a,b}.txt {name}", "{name}{name}",
+    "{#each}{name}", "C++ int a[]{1}; {name}", "set {1, 2, 3} {name}", "{}{name}", "Rust println!(\"{}\") {name}",
+    "handlebars {{#if a}} {name}", "\\textbf{x {name}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("goal", HONEST)
+def test_braces_of_other_languages_are_no_mistakes(goal: str) -> None:
+    Path("t.csv").write_text("name\nx\n")
+    Path("t.jsonl").write_text(rows(goal))
+    for command in (("t.csv", "--goal", goal), ("t.jsonl",)):
+        with ModelServer([]) as server:
+            done = delegate("batch", *command, "-o", "r.jsonl", "--plan", **openai_at(server))
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("mistake", COMMANDS.values(), ids=COMMANDS)
@@ -234,6 +307,21 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("a list, not a Task", "write *tasks")),
     "a list of tasks to await": (lambda d: asyncio.run(d.run([Task(goal="x")])), ("a list, not a Task",)),
     "a text to await": (lambda d: asyncio.run(d.run("x")), ("'x' is str, not a Task", "write Task(goal='x')")),
+    "no task": (lambda d: d.run_sync(), ("no task to run",)),
+    "None as task": (lambda d: d.run_sync(None), ("None is NoneType, not a Task",)),
+    "a background of nothing": (lambda d: d.wait_for(awaited(d.background.start())), ("no task to run",)),
+    "a handle that isn't": (lambda d: d.wait_for(d.resume("1f2e-0")), ("no such record",)),
+    "a batch of none at a time": (lambda d: d.batches.run([TASK], concurrency=0), ("concurrency is 0", "above 0")),
+    "a batch of a text at a time": (lambda d: d.batches.run([TASK], concurrency="3"), ("concurrency is '3'",)),
+    "a batch below no cost": (lambda d: d.batches.run([TASK], max_cost_usd=-1), ("max_cost_usd is -1", "above 0")),
+    "a batch of no minutes": (lambda d: d.batches.run([TASK], max_minutes=0), ("max_minutes is 0", "above 0")),
+    "a batch to a failure": (lambda d: d.batches.run([TASK], stop_after_failures=True), ("failures is True",)),
+    "a truth as a number": (lambda _: Task(goal="x", max_steps=True), ("`max_steps`", "whole number")),
+    "a truth in a criterion": (
+        lambda _: Task(goal="x", acceptance_criteria=[{"kind": "shell", "command": "x", "exit_code": True}]),
+        ("exit_code`", "whole number"),
+    ),
+    "a truth as a setting": (lambda _: Wrong(max_concurrent=True), ("max_concurrent", "whole number")),
     "a dict as task": (lambda d: d.run_sync({"goal": "x"}), ("a dict, not a Task; write Task(**fields)",)),
     "a dict to start": (lambda d: asyncio.run(d.background.start({"goal": "x"})), ("a dict, not a Task",)),
     "a list to start": (lambda d: asyncio.run(d.background.start([Task(goal="x")])), ("write *tasks",)),
@@ -263,6 +351,20 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a goal of another type": (lambda d: d.call_sync({"tasks": [{"goal": 3}]}), ("goal`",)),
     "a field of the operator": (lambda d: d.call_sync({"goal": "x", "max_steps": 3}), ("set by the operator",)),
 }  # fmt: skip
+
+
+TASK = package.Task(goal="x")
+
+
+async def awaited(delegation: Any) -> object:
+    return await (await delegation)
+
+
+def test_the_first_program_without_a_key_says_what_is_missing() -> None:
+    program = "from delegate import Delegator, Task; print(Delegator().run_sync(Task(goal='x')).results)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "CallError: no model can be called: there is no API key\nhint: set ANTHROPIC_API_KEY" in done.stderr
 
 
 VALUES: tuple[object, ...] = (3, -1, 1.5, [], [3], ["x"], {}, {"x": 1}, None, True, b"x", "x", "")

@@ -137,11 +137,15 @@ def _column_of_input(name: str) -> str:
 
 
 class ResultsFile:
-    """A results file in JSONL or CSV format, depending on its suffix. Raises CallError as `refuse_unusable` does."""
+    """A results file in JSONL or CSV format, depending on its suffix. Raises CallError if it can't be written."""
 
     def __init__(self, path: Path, *, bom: bool | None = None) -> None:
         """`bom`: whether a CSV begins with a byte order mark. None: on Windows."""
-        refuse_unusable(path)
+        if path.suffix.lower() not in SUFFIXES:
+            message = f"{path}: can't tell the format of the results; use a name that ends in {', '.join(SUFFIXES)}"
+            raise CallError("bad_results", message, field="results")
+        if not path.absolute().parent.is_dir():
+            raise CallError("bad_results", f"{path}: the folder doesn't exist", field="results", hint="create it first")
         self.path = path
         self._bom = codecs.BOM_UTF8 if (os.name == "nt" if bom is None else bom) else b""
         self._is_csv = path.suffix.lower() == ".csv"
@@ -154,10 +158,8 @@ class ResultsFile:
 
         `table` are the columns of a CSV.
         """
-        if os.fstat(self._open(self.path)).st_size:
-            self.close()
-            hint = "name another file, or resume its batch with --resume"
-            raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
+        self.refuse_existing()
+        self._open(self.path)
         try:
             self._append_header(table)
             yield
@@ -165,6 +167,12 @@ class ResultsFile:
             self.close()
             self.path.unlink(missing_ok=True)
             raise
+
+    def refuse_existing(self) -> None:
+        """Raise CallError if the file exists and isn't empty."""
+        if self.path.exists() and self.path.stat().st_size:
+            hint = "name another file, or resume its batch with --resume"
+            raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
 
     async def rewrite(self, outcomes: AsyncIterator[ItemOutcome], table: Table | None = None) -> None:
         """Replace the file with one that holds these outcomes, which are all that are on record."""
@@ -215,15 +223,6 @@ class ResultsFile:
             reason = str(error.strerror)
         os.ftruncate(self._file, size)
         raise DelegateError(f"{self.path} can't be written: {reason}; resume the batch to write it again")
-
-
-def refuse_unusable(path: Path) -> None:
-    """Raise CallError if results can't be written to this path."""
-    if path.suffix.lower() not in SUFFIXES:
-        message = f"{path}: can't tell the format of the results; use a name that ends in {', '.join(SUFFIXES)}"
-        raise CallError("bad_results", message, field="results")
-    if not path.absolute().parent.is_dir():
-        raise CallError("bad_results", f"{path}: the folder doesn't exist", field="results", hint="create it first")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)

@@ -48,6 +48,7 @@ class Source(Protocol):
 class Listed:
     tasks: Sequence[Task | Item]
     name: str = "tasks"
+    is_call: bool = False  # for a plan
 
     def __iter__(self) -> Iterator[Item | BadRow]:
         for row, task in enumerate(self.tasks, start=1):
@@ -162,7 +163,11 @@ class TaskFile:
                     raise CallError("bad_row", message)
                 columns = dict(zip(header, cells, strict=True))
                 id = columns.get("id", "").strip() or str(row)
-                task = self.read_task(templates.task(columns), base=self.path.parent)
+                fields = templates.task(columns)
+                if fields == templates.task({name: f"{value}0" for name, value in columns.items()}):
+                    hint = f"write, for example, {{{header[0]}}}; the columns are: {', '.join(header):.400}"
+                    raise CallError("unknown_column", "goal and criteria name no column", field="goal", hint=hint)
+                task = self.read_task(fields, base=self.path.parent)
                 yield Item(_id(id), task, row, input=columns, template=templates.to_read(columns))
             except StopIteration:
                 return

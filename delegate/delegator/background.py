@@ -333,9 +333,7 @@ class Background:
         run = partial(self._continue, *given, parent=parent, author=author, on_approval=on_approval)
         delegation = await self._started(Delegation(run, on_question=on_question or self._runs.on_question, asks=asks))
         if not delegation.handles:
-            error = (await delegation).error
-            assert error is not None
-            raise error.as_raised()
+            await delegation  # raises why it was refused
         return (await self._records.messages(delegation.handles[0]))[0]
 
     def delegation(self, handle: str) -> Delegation | None:

@@ -62,7 +62,7 @@ class Admission:
             CallError: A task can't be run. None of them was started.
         """
         context, services = options.context, self.executor.services
-        tasks, connections = await self._admitted(tasks, options)
+        tasks, connections = await self.admitted(tasks, options)
         # The operator's consumer receives only the events of top-level tasks.
         receivers = (self.consumer if context.depth == 0 else None, consumer)
         consumers = tuple(receiver for receiver in receivers if receiver is not None)
@@ -86,7 +86,7 @@ class Admission:
             await settle(consumers)
         return result
 
-    async def _admitted(
+    async def admitted(
         self, tasks: Sequence[Task], options: CallOptions
     ) -> tuple[Sequence[Task], list[list[Connection | None]]]:
         """The tasks as they are run, and the connections of the attempts at each of them. Raises CallError."""
@@ -95,6 +95,8 @@ class Admission:
         if context.depth >= (deepest := context.run.settings.max_depth):
             message = f"a child at depth {context.depth} can't delegate: the setting max_depth (DELEGATE_MAX_DEPTH)"
             raise CallError("too_deep", f"{message} of its run is {deepest}", hint="do the work yourself")
+        if not tasks:
+            raise CallError("no_task", "there is no task to run", field="tasks", hint="write run(Task(goal=…))")
         if wrong := [task for task in tasks if not isinstance(cast("object", task), Task)]:
             raise not_tasks(wrong[0])
         if services.host_tools is None:
@@ -148,7 +150,8 @@ class Admission:
             if task.model is None and self.settings.model is not None:
                 fix = "change the setting `model` (DELEGATE_MODEL)"
                 bounded = error.code in ("tier_above_parent", "tier_below_floor")
-                error.hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
+                hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
+                raise CallError(error.code, error.message, field=error.field, hint=hint) from None
             raise
 
     def in_roles(self, tasks: Sequence[Task], context: RunContext, *, are_resumed: bool = False) -> list[Task]:

@@ -119,10 +119,17 @@ def _problem(criterion: AnyCriterion) -> str | None:
             return f"not a regular expression: {fault}" if fault else None
         case JsonSchemaCriterion():
             return _unusable_schema(criterion.schema_)
-        case FileCriterion(json_schema=schema) if schema is not None:
-            return _unusable_schema(schema)
+        case FileCriterion():
+            return _contradiction(criterion) or _unusable_schema(criterion.json_schema or {})
         case _:
             return None
+
+
+def _contradiction(criterion: FileCriterion) -> str | None:
+    needs_file = [name for name in ("min_bytes", "contains", "json_schema") if getattr(criterion, name) is not None]
+    if criterion.exists or not needs_file:
+        return None
+    return f"`exists` is false, and `{needs_file[0]}` needs the file; leave out one of them"
 
 
 def _unusable_tool(criterion: AnyCriterion, tools: Mapping[str, bool] | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
-from delegate.types.base import OUTPUT_SCHEMA_ID, Effort, JsonObject, Level, TaskMode, Text, Tier, Value
+from delegate.types.base import OUTPUT_SCHEMA_ID, Effort, Input, JsonObject, Level, TaskMode, Text, Tier
 from delegate.types.criteria import (
     AnyCriterion,
     Criterion,
@@ -23,10 +23,10 @@ Author = Literal["model", "person"]
 
 
 if TYPE_CHECKING:
-    _Named = Value
+    _Named = Input
 else:
 
-    class _RaisesCallError(type(Value)):
+    class _RaisesCallError(type(Input)):
         """What is wrong with the arguments is a CallError of one line. `model_validate` raises what pydantic raises."""
 
         def __call__(cls, *values, **fields):
@@ -45,7 +45,7 @@ else:
                 field = next((str(part) for part in error.errors(include_url=False)[0]["loc"]), None)
                 raise CallError("bad_task", f"{cls.__name__}: {error_text(error, known)}", field=field) from None
 
-    class _Named(Value, metaclass=_RaisesCallError):
+    class _Named(Input, metaclass=_RaisesCallError):
         pass
 
 

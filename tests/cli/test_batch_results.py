@@ -109,8 +109,8 @@ def test_no_cell_of_a_row_can_be_a_formula() -> None:
     with Path("t.csv").open("w", newline="") as file:
         csv.writer(file).writerows([names, cells])
     with ModelServer(_model) as server:
-        _batch("t.csv", "-o", "r.csv", "--goal", "Look", *DID, server=server)
-        _batch("t.csv", "-o", "r.jsonl", "--goal", "Look", *DID, "--again", server=server)
+        _batch("t.csv", "-o", "r.csv", "--goal", f"Look {{{names[0]}}}", *DID, server=server)
+        _batch("t.csv", "-o", "r.jsonl", "--goal", f"Look {{{names[0]}}}", *DID, "--again", server=server)
     with Path("r.csv").open(newline="") as file:
         written = [one for row in csv.reader(file) for one in row]
     assert {f"'{cell}" for cell in (*names, *cells)} <= set(written)
@@ -127,10 +127,10 @@ def test_numbers_of_a_row_are_numbers_and_are_read_back_as_they_were() -> None:
     with Path("t.csv").open("w", newline="") as file:
         csv.writer(file).writerows([names, [*NUMBERS, *NO_NUMBERS]])
     with ModelServer(_model) as server:
-        _batch("t.csv", "-o", "r.csv", "--goal", "Look", *DID, server=server)
+        _batch("t.csv", "-o", "r.csv", "--goal", "Look {n0}", *DID, server=server)
     (row,) = _csv("r.csv")
     assert [row[name] for name in names] == [*NUMBERS, *(f"'{text}" for text in NO_NUMBERS)]
-    (item,) = TaskFile(Path("r.csv"), read_task, Templates("Look"))
+    (item,) = TaskFile(Path("r.csv"), read_task, Templates("Look {n0}"))
     assert [item.input[name] for name in names[: len(NUMBERS)]] == NUMBERS
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from delegate._util.cancellation import Cancellation
 from delegate.batch.backend import Backend
 from delegate.batch.batch import Batch
+from delegate.batch.results_file import ResultsFile
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
 from delegate.cli import exits
@@ -142,6 +143,8 @@ def batch(
             "skip_bad": skip_bad,
         }
         if plan:
+            if results is not None:
+                ResultsFile(results).refuse_existing()
             return _plan(_source(stored), max_cost, format, skip_bad=skip_bad)
         _raise_file_limit(concurrency)
         limits = {"max_cost_usd": max_cost, "max_minutes": max_minutes, "stop_after_failures": stop_after_failures}

@@ -21,7 +21,7 @@ from delegate.cli.input.workfile import at_criteria, read_criteria, validated
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.out import Out
-from delegate.cli.screen.output import print_result, print_result_as
+from delegate.cli.screen.output import print_result, print_result_as, refusals_as
 from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
@@ -34,6 +34,7 @@ from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000
 """Characters of a goal and its context from which on a person is told of the cost: each call of a child sends them."""
+_NOT_OF_PROGRAMS = ("tier", "model", "tools", "max_steps", "max_cost_usd")
 _log = logging.getLogger(__name__)
 
 FolderOption = Annotated[
@@ -217,12 +218,11 @@ def run(
         raise typer.BadParameter("can only be used with --until-verified", param_hint="--max-claims")
     if force and out is None:
         raise typer.BadParameter("can only be used with --out", param_hint="--force")
-    with at_criteria(given, "the command line: row 1: "):
-        if file is not None:
-            _refuse("--file", of_task, "write {} into the file")
-            tasks = read_tasks(file)
-        else:
-            tasks = (_task_from_options(goal, options),)
+    if file is not None:
+        _refuse("--file", of_task, "write {} into the file")
+    with refusals_as(format), at_criteria(given, "the command line: row 1: "):
+        tasks = read_tasks(file) if file is not None else (_task_from_options(goal, options),)
+        _refuse_unusable(tasks, worker)
         if plan:
             _plan(tasks, file, worker, format)
         if file is not None:
@@ -247,17 +247,15 @@ def _resume(text: str, format: Format) -> NoReturn:
         result = await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
         return record["task"]["goal"], result
 
-    goal, result = stoppable(delegator, resume)
+    with refusals_as(format):
+        goal, result = stoppable(delegator, resume)
     print_any_result(result, [goal], format)
     raise typer.Exit(exits.of_result(result))
 
 
 def print_any_result(result: RunResult, goals: Sequence[str], format: Format) -> None:
-    """Print a result. Raises CallError if nothing was run."""
     if format is not Format.pretty:
         print_result_as(format, result)
-    elif (error := result.error) is not None:
-        raise error.as_raised()
     else:
         print_result(result, goals)
 
@@ -282,15 +280,10 @@ def _run(
     """Run the tasks, print the result, and copy the files of the children to `folder` if there is one."""
     settings, terminal = _raise_limits(load_settings(), tasks), at_terminal()
     for n, task in enumerate(tasks, start=1):
-        with located(f"task {n}" if len(tasks) > 1 else ""):
-            if runner is not None:
-                _refuse_limits_with_runner(task)
-            if task.workspace is not None and task.workspace.path is not None:
-                existing(task.workspace.path)
-    for n, task in enumerate(tasks, start=1):
         if (chars := len(task.goal) + len(task.context or "")) > LONG_CHARS:
-            delegator, source = Delegator(load_settings(), runner=runner), Listed([task], f"task {n}")
-            estimate = work(delegator, lambda _, plan=delegator.batches.plan, source=source: plan(source)).estimate
+            delegator = Delegator(load_settings(), runner=runner)
+            alone = Listed([task.model_copy(update={"needs": ()})], f"task {n}", is_call=True)
+            estimate = work(delegator, lambda _, plan=delegator.batches.plan, alone=alone: plan(alone)).estimate
             _log.warning(
                 f"task {n}: goal and context have {chars:,} characters, which each call of its child sends again (cost:"
                 f" {estimate}); to save cost, put long text into a file in the workspace and name it in the goal"
@@ -308,7 +301,7 @@ def _plan(tasks: Sequence[Task], file: Path | None, runner: CommandRunner | None
     """Print what would be run."""
     settings = load_settings()
     delegator = Delegator(_raise_limits(settings, tasks), runner=runner)
-    source = Listed(tasks, str(file) if file else "the command line")
+    source = Listed(tasks, str(file) if file else "the command line", is_call=True)
     plan = work(delegator, lambda _: delegator.batches.plan(source))
     show(plan, requests_of(file, _located(tasks), settings), format, file)
     raise typer.Exit
@@ -318,13 +311,17 @@ def _located(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
     return ((f"task {n}", task) for n, task in enumerate(tasks, start=1))
 
 
-def _refuse_limits_with_runner(task: Task) -> None:
-    """Raise CallError for fields that can't be enforced on a program, which makes its own model and tool calls."""
-    for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
-        if getattr(task, field) is not None:
-            message = f"`{field}` can't be enforced with --runner, because the program calls its own model"
-            hint = "remove this field; pass it as an option of the program instead"
-            raise CallError("bad_task", message, field=field, hint=hint)
+def _refuse_unusable(tasks: Sequence[Task], runner: CommandRunner | None) -> None:
+    """Raise CallError for a folder that doesn't exist, or a limit on a program, which makes its own calls."""
+    for n, task in enumerate(tasks, start=1):
+        with located(f"task {n}" if len(tasks) > 1 else ""):
+            for field in _NOT_OF_PROGRAMS if runner is not None else ():
+                if getattr(task, field) is not None:
+                    message = f"`{field}` can't be enforced with --runner, because the program calls its own model"
+                    hint = "remove this field; pass it as an option of the program instead"
+                    raise CallError("bad_task", message, field=field, hint=hint)
+            if task.workspace is not None and task.workspace.path is not None:
+                existing(task.workspace.path)
 
 
 def _raise_limits(settings: Settings, tasks: Sequence[Task]) -> Settings:

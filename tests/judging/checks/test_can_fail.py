@@ -202,24 +202,27 @@ async def test_strict_checks_refuse_what_cannot_fail_before_money_is_spent(crite
     tasks = [Task(goal="x"), Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})]
     is_strict = criterion["kind"] in ("shell", "probe")  # other conditions are refused without the setting
     async with Delegator(client=client, strict_checks=is_strict) as delegator:
-        result = await delegator.run(*tasks)
-    assert result.error
-    assert (result.error.code, result.error.field) == ("vacuous_check", "tasks[1].acceptance_criteria[1]")
+        with pytest.raises(CallError) as refused:
+            await delegator.run(*tasks)
+    assert (refused.value.code, refused.value.field) == ("vacuous_check", "tasks[1].acceptance_criteria[1]")
     assert not client.requests
 
 
 async def refused_tool(criterion: Any, **task: Any) -> tuple[str, str]:
     """The message and the hint with which a criterion is refused as one that names an unknown tool; else no texts."""
     client = Scripted(lambda request: "done")
+    call = {"goal": "x", "acceptance_criteria": [criterion]}
     async with Delegator(client=client) as delegator:
-        result = await delegator.call({"goal": "x", "acceptance_criteria": [criterion]}) if not task else (
-            await delegator.run(Task.model_validate({"goal": "x", "acceptance_criteria": [criterion], **task}))
-        )  # fmt: skip
-    if result.error is None:
+        try:
+            run = delegator.run(Task.model_validate({**call, **task})) if task else delegator.call(call)
+            error: Any = (await run).error
+        except CallError as refused:
+            error = refused
+    if error is None:
         return "", ""
-    assert (result.error.code, result.error.field) == ("unknown_tool", "acceptance_criteria[0]")
+    assert (error.code, error.field) == ("unknown_tool", "acceptance_criteria[0]")
     assert not client.requests
-    return result.error.message, result.error.hint or ""
+    return error.message, error.hint or ""
 
 
 REFERRING = {"id": {"from": {"tool": "list_fils", "path": "[0]"}}}
