@@ -7,7 +7,7 @@ from delegate._util.cancellation import Cancellation
 from delegate.batch.graph import check
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary
-from delegate.batch.sources import Source
+from delegate.batch.sources import Listed, Source
 from delegate.batch.validate import validate
 from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
@@ -105,10 +105,10 @@ class BatchRunner:
             raise result.error.as_raised()
         return result
 
-    def admit(self, task: Task) -> None:
-        """Raise CallError for a task that can't be run."""
+    def admit(self, task: Task) -> list[Model | None]:
+        """The models that would run the task. Raises CallError for one that can't be run in a batch."""
         _refuse_attempts(task)
-        self.models(task)
+        return self.models(task)
 
     def models(self, task: Task) -> list[Model | None]:
         """The models that would run the task, by attempts; None if the runner chooses its own. Raises CallError."""
@@ -127,9 +127,13 @@ class BatchRunner:
         self.context.run.resume(number=number, spent={"cost_usd": batch.cost_known_usd})
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
-        """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
-        estimator = Estimator()
-        validated = validate(source, lambda task: estimator.add(task, self.models(task)), skip_bad=skip_bad)
+        """The models and the estimated cost of the items if run today. Raises CallError as a batch or call does."""
+        estimator, admit = Estimator(), self.admit
+        if isinstance(source, Listed) and source.is_call:
+            call = [task for task in source.tasks if isinstance(task, Task)]
+            await self.admission.admitted(call, CallOptions("person", self.context))
+            admit = self.models
+        validated = validate(source, lambda task: estimator.add(task, admit(task)), skip_bad=skip_bad)
         left_usd = self.context.ledger.left("cost_usd")
         estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)
         stages: list[list[Item]] = []

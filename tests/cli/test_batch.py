@@ -21,6 +21,7 @@ from delegate.batch.item import ItemOutcome
 from delegate.cli.screen.batch_progress import BatchProgress, Failures
 from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
+from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, tasks
 from tests.cli.command import delegate, openai_at, output_of
@@ -115,7 +116,7 @@ def test_the_same_tasks_are_refused_unless_again_is_given() -> None:
         anew = delegate("batch", "companies.csv", "-o", "t.jsonl", *GOAL, "--again", **openai_at(server))
     assert (again.returncode, again.stdout) == (2, "")
     assert not Path("s.jsonl").exists()
-    assert f"batch {run} (ended: 2 PASS, 0 FAIL, 2 of 2 done)" in again.stderr
+    assert f"batch {run} (ended: 2 of 2, 2 PASS, 0 FAIL)" in again.stderr
     assert "r.jsonl" in again.stderr
     assert "--again" in again.stderr
     assert len(again.stderr.splitlines()) == 1
@@ -207,15 +208,15 @@ def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err.splitlines()[-1]) == (3, STOPPING)
-        assert out.startswith("2 of 4 done: 1 PASS, 0 FAIL, 1 other")
+        assert out.startswith("1 of 4 done: 1 PASS, 0 FAIL · 1 outcome_unknown · cost $")
         run = out.partition("run ")[2].split()[0]
-        assert f"2 not started (canceled)\nresume with: delegate batch --resume {run}\n" in out
+        assert f"2 not started (cancelled)\nresume with: delegate batch --resume {run}\n" in out
         listed = delegate("runs").stdout
         assert f"{run}" in listed
         assert "stopped" in listed
         assert ids(lines(Path("r.jsonl"))) == ["1", "2"]
         on = delegate("batch", "--resume", run, **openai_at(server))
-        assert on.stdout.startswith("4 of 4 done: 3 PASS, 0 FAIL, 1 other")
+        assert on.stdout.startswith("3 of 4 done: 3 PASS, 0 FAIL · 1 outcome_unknown · cost $")
         rows = {row["id"]: row for row in lines(Path("r.jsonl"))}
         assert sorted(rows) == ["1", "2", "3", "4"]
         assert (rows["2"]["state"], rows["2"]["verdict"]) == ("outcome_unknown", None)
@@ -289,6 +290,26 @@ async def test_children_at_work_and_judging_are_counted_apart() -> None:
         go_on.set()
         await asyncio.wait_for(ended, PATIENCE)
         assert "judging" not in progress.line()
+
+
+async def test_the_progress_line_says_what_calls_wait_for() -> None:
+    fails = asyncio.Event()
+
+    def answer(request: ChatRequest) -> str:
+        fails.set()
+        raise ProviderError("connection", "the server is down", provider="scripted")
+
+    async with Delegator(client=Scripted(answer)) as delegator:
+        batch = delegator.batches.run(tasks("a", "b"), concurrency=2)
+        progress = BatchProgress(batch, lambda: batch.began + 10)
+        ended = asyncio.create_task(_drain(batch))
+        await asyncio.wait_for(fails.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            while "2 working (waits for the retry of a failed model call: 2) · 0:10" not in progress.line():  # noqa: ASYNC110 - nothing else says so
+                await asyncio.sleep(0.01)
+        ended.cancel()
+        await asyncio.wait([ended])
+    assert not +batch.waits
 
 
 async def _drain(batch: Batch) -> None:
