@@ -8,6 +8,8 @@ import asyncio
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -120,6 +122,9 @@ COMMANDS = {
     "a home that is a file": of_variable("DELEGATE_HOME", "/etc/hosts", "nothing was run", "to a writable folder"),
     # commands
     "a model that isn't": Mistake((*GOAL, "--model", "gpt-9"), ("'gpt-9'", "use one of: gpt-", ", gpt-")),
+    "a variable with its value": Mistake(
+        (*GOAL, "--runner", "true", "--runner-env", "KEY=secret"), ("only the name of an environment variable",)
+    ),
     "no goal on the line": Mistake(("run",), ("GOAL", "--file")),
     "a folder that isn't there": Mistake(("run", "x", "--in", "absent"), ("absent", "folder")),
     "both kinds of folder": Mistake(("run", "x", "--copy", "--worktree"), ("--worktree", "leave out one")),
@@ -183,6 +188,20 @@ def _says(line: str, words: tuple[str, ...]) -> None:
         assert word in line, line
 
 
+def test_settings_that_begin_with_a_byte_order_mark_are_read() -> None:
+    Path("delegate.toml").write_bytes("\ufeffmax_steps = 'many'\n".encode())
+    _says(delegate(*GOAL).stderr, ("max_steps", "integer"))
+
+
+def test_a_working_folder_that_was_removed_is_named() -> None:
+    gone = Path("gone").resolve()
+    gone.mkdir()
+    command = ["sh", "-c", f"cd {gone} && rmdir {gone} && exec {sys.executable} -m delegate run x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    _says(done.stderr, ("the working folder was removed", "go to another one"))
+
+
 def test_a_port_in_use_is_named_with_what_to_do() -> None:
     with ModelServer([]) as server:
         port = server.openai_url.split(":")[2].partition("/")[0]
@@ -237,6 +256,10 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "an empty goal": (lambda _: Task(goal=""), ("`goal` is empty",)),
     "a text as criteria": (lambda _: Task(goal="x", acceptance_criteria="y"), ("_criteria` should be a list",)),
     "a short form that isn't": (lambda _: Task(goal="x", acceptance_criteria=["shel: y"]), ("`shel:`", "did you mean")),
+    "a text to judge by": (
+        lambda d: asyncio.run(d.judge(goal="g", acceptance_criteria="regex: a", report="a")),
+        ("is a string: put it in a list",),
+    ),
     "a tier that isn't": (lambda _: Task(goal="x", tier="fsat"), ("`tier`", "'deep', 'standard' or 'fast'")),
     "a setting by another name": (lambda _: Wrong(modle="x"), ("modle", "did you mean model?")),
     "a model in place of settings": (lambda _: Wrong("gpt-5"), ("settings", "Delegator(model=…)")),

@@ -104,7 +104,10 @@ def _told(error: Exception) -> tuple[str, int]:
     from delegate.types.errors import CallError, DelegateError  # with pydantic, which help and version go without
 
     if isinstance(error, CallError):
-        return f"{error.message} ({error.hint})" if error.hint else error.message, 2
+        subject = f"{error.field}: " if error.field and error.message.startswith("it ") else ""
+        return f"{subject}{error.message}" + (f" ({error.hint})" if error.hint else ""), 2
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return "the working folder was removed: go to another one", 1
     if isinstance(error, (DelegateError, OSError)):
         return str(error), 2 if isinstance(error, DelegateError) else 1
     return f"internal error, {type(error).__name__}: {error} (run `python -X dev -m delegate …` for a traceback)", 1

@@ -59,6 +59,9 @@ async def submission_of(
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
+    if isinstance(acceptance_criteria, str):
+        message = "`acceptance_criteria` is a string: put it in a list"
+        raise CallError("wrong_type", message, field="acceptance_criteria")
     items = receipts or ()
     messages = [cast("Mapping[str, Any]", item) for item in items if is_message(item)]
     if messages and len(messages) == len(items):  # those of a transcript

@@ -309,7 +309,7 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
     """
     what = "TOML"
     try:
-        text = file.data.decode()
+        text = file.data.decode("utf-8-sig")
         if file.path.name == trust.MCP_NAME:
             what, fields = "a list of MCP servers", {"mcp_servers": read_mcp_json(text)}
         elif trust.is_role(file.path):

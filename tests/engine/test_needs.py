@@ -243,7 +243,7 @@ def task(goal: str = "x", **fields: Any) -> dict[str, Any]:
     ("tasks", "code", "field", "says"),
     [
         ([task(needs=["nope"]), task()], "unknown_need", "tasks[0].needs", "use one of these ids: 1, 2"),
-        ([task(needs=[1]), task()], "circle", "tasks[0].needs", "it needs itself"),
+        ([task(needs=[1]), task()], "circle", "tasks[0].needs", "the task '1' needs itself"),
         ([task(), task(needs=[3]), task(needs=["2"])], "circle", "tasks[1].needs", "2 → 3 → 2"),
         ([task(id="a", needs="b"), task(id="b", needs="a")], "circle", "tasks[0].needs", "in a cycle"),
         ([task(id="a"), task(id="A")], "duplicate_id", "tasks[1].id", "'A'"),
