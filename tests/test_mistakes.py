@@ -10,14 +10,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
 
 import delegate as package
-from delegate import Delegator
+from delegate import Delegator, types
+from delegate.contract.problems import KINDS
+from delegate.policy import settings
 from delegate.testing import Scripted
 from delegate.types.errors import DelegateError
 from tests.cli.command import delegate, openai_at
@@ -26,6 +28,8 @@ from tests.support.model_server import ModelServer, Reply
 GOAL = ("run", "Write note.md", "-c", "file: note.md")
 BATCH = ("-o", "r.jsonl", "--goal", "Greet {name}")
 Task, Wrong = cast("Any", package.Task), cast("Any", Delegator)
+Parent, Workspace = cast("Any", package.Parent), cast("Any", types.Workspace)
+Settings, load_settings = cast("Any", package.Settings), cast("Any", settings.load_settings)
 """Type checkers would refuse most of these programs."""
 LONGEST = 400
 """Characters of a line that can be read at once."""
@@ -63,7 +67,7 @@ COMMANDS = {
     # files of tasks
     "no goal": of_file("t.json", "[{}]", "task 1", "`goal` is missing"),
     "an empty goal": of_file("t.json", '[{"goal": " "}]', "task 1", "`goal` is empty"),
-    "a goal that is a number": of_file("t.json", '[{"goal": 1}]', "`goal`", "valid string"),
+    "a goal that is a number": of_file("t.json", '[{"goal": 1}]', "`goal`", "should be a string"),
     "a misspelled field": of_file("t.json", task(contxt="c"), "`contxt`", "did you mean `context`?"),
     "criteria by another name": of_file("t.json", task(criteria=["x"]), "did you mean `acceptance_criteria`?"),
     "one criterion, no list": of_file("t.json", task(acceptance_criteria="x"), "`acceptance_criteria`", "a list"),
@@ -111,13 +115,13 @@ COMMANDS = {
     "no such run": Mistake(("batch", "--resume", "1f2e3d"), ("1f2e3d",)),
     # settings
     "a setting by another name": of_settings("modle = 'x'\n", "modle", "did you mean model?"),
-    "a setting of another type": of_settings("max_children = 'many'\n", "max_children", "integer"),
+    "a setting of another type": of_settings("max_children = 'many'\n", "max_children", "a whole number"),
     "a setting out of range": of_settings("max_cost_usd = -1\n", "max_cost_usd", "greater than 0"),
     "a setting that isn't a choice": of_settings("sandbox = 'maybe'\n", "sandbox", "'auto'"),
     "settings in Latin-1": of_settings(b"# caf\xe9\n", "not UTF-8", "save it as UTF-8"),
     "settings that are YAML": of_settings("model: gpt\n", "TOML", "line 1", "correct it there"),
     "a variable by another name": of_variable("DELEGATE_MODLE", "x", "did you mean DELEGATE_MODEL?"),
-    "a variable that is no number": of_variable("DELEGATE_MAX_CHILDREN", "many", "integer"),
+    "a variable that is no number": of_variable("DELEGATE_MAX_CHILDREN", "many", "a whole number"),
     "a home that is a device": of_variable("DELEGATE_HOME", "/dev/full", "not a folder", "nothing was run", "writable"),
     "a home that is a file": of_variable("DELEGATE_HOME", "/etc/hosts", "nothing was run", "to a writable folder"),
     # commands
@@ -190,7 +194,7 @@ def _says(line: str, words: tuple[str, ...]) -> None:
 
 def test_settings_that_begin_with_a_byte_order_mark_are_read() -> None:
     Path("delegate.toml").write_bytes("\ufeffmax_steps = 'many'\n".encode())
-    _says(delegate(*GOAL).stderr, ("max_steps", "integer"))
+    _says(delegate(*GOAL).stderr, ("max_steps", "a whole number"))
 
 
 def test_a_working_folder_that_was_removed_is_named() -> None:
@@ -240,12 +244,18 @@ def test_a_goal_of_two_megabytes_names_what_it_will_cost() -> None:
     assert "put long text into a file" in line
 
 
+def judged(delegator: Any, **fields: Any) -> object:
+    return delegator.wait_for(delegator.judge(**{"goal": "x", "acceptance_criteria": ["x"], "report": "x", **fields}))
+
+
 PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a text as task": (lambda d: d.run_sync("x"), ("'x' is str, not a Task", "write Task(goal='x')")),
-    "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("a list, not a Task", "write run(*tasks)")),
+    "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("a list, not a Task", "write *tasks")),
     "a list of tasks to await": (lambda d: asyncio.run(d.run([Task(goal="x")])), ("a list, not a Task",)),
     "a text to await": (lambda d: asyncio.run(d.run("x")), ("'x' is str, not a Task", "write Task(goal='x')")),
-    "a dict as task": (lambda d: d.run_sync({"goal": "x"}), ("is dict, not a Task",)),
+    "a dict as task": (lambda d: d.run_sync({"goal": "x"}), ("a dict, not a Task; write Task(**fields)",)),
+    "a dict to start": (lambda d: asyncio.run(d.background.start({"goal": "x"})), ("a dict, not a Task",)),
+    "a list to start": (lambda d: asyncio.run(d.background.start([Task(goal="x")])), ("write *tasks",)),
     "a batch of a number": (lambda d: d.batches.run(1), ("1 is int, not a Task",)),
     "a batch of texts": (lambda d: d.batches.run(["x"]), ("'x' is str, not a Task", "write Task(goal='x')")),
     "a batch of one text": (lambda d: d.batches.run("x"), ("'x' is str, not a Task",)),
@@ -260,6 +270,12 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
         lambda d: asyncio.run(d.judge(goal="g", acceptance_criteria="regex: a", report="a")),
         ("is a string: put it in a list",),
     ),
+    "a number as criterion": (lambda _: Task(goal="x", acceptance_criteria=[3]), ("should be a string, or an object",)),
+    "a kind that isn't": (lambda _: Task(goal="x", acceptance_criteria=[{"kind": "fil"}]), ("`kind` is one of text",)),
+    "a workspace of another type": (lambda _: Workspace(mode="copy", path=3), ("`path` should be a path, got 3",)),
+    "a parent of another type": (lambda _: Parent(model=3), ("Parent: `model` should be a string, got 3",)),
+    "a criterion to judge": (lambda d: judged(d, acceptance_criteria=[3]), ("acceptance_criteria[0]` should be a",)),
+    "a goal to judge": (lambda d: judged(d, goal=3), ("`goal` should be a string, got 3",)),
     "a tier that isn't": (lambda _: Task(goal="x", tier="fsat"), ("`tier`", "'deep', 'standard' or 'fast'")),
     "a setting by another name": (lambda _: Wrong(modle="x"), ("modle", "did you mean model?")),
     "a model in place of settings": (lambda _: Wrong("gpt-5"), ("settings", "Delegator(model=…)")),
@@ -270,6 +286,46 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a goal of another type": (lambda d: d.call_sync({"tasks": [{"goal": 3}]}), ("goal`",)),
     "a field of the operator": (lambda d: d.call_sync({"goal": "x", "max_steps": 3}), ("set by the operator",)),
 }  # fmt: skip
+
+
+VALUES: tuple[object, ...] = (3, -1, 1.5, [], [3], ["x"], {}, {"x": 1}, None, True, b"x", "x", "")
+RAW = re.compile("[Ii]nput|valid (string|dictionary|tuple|number|integer|boolean)|pydantic|instance of|constrained|Any")
+
+
+def of_criterion(**fields: Any) -> object:
+    return Task(goal="x", acceptance_criteria=[fields])
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """What is said of every field of a task, its workspace, a criterion and the settings, with values of any type."""
+    criteria = [
+        (kind, field.alias or name) for kind, model in KINDS.items() for name, field in model.model_fields.items()
+    ]
+    makers: list[tuple[str, Callable[..., object], dict[str, Any]]] = [
+        *((field, Task, {"goal": "x"}) for field in Task.model_fields),
+        *((field, Workspace, {"mode": "worktree", "path": "x"}) for field in Workspace.model_fields),
+        *((field, of_criterion, {"kind": kind}) for kind, field in criteria),
+        *((field, load_settings, {"environ": {}}) for field in Settings.model_fields),
+    ]
+    for field, make, others in makers:
+        for value in VALUES:
+            try:
+                make(**{**others, field: value})
+            except DelegateError as error:
+                yield f"{field}={value!r}", str(error)
+
+
+def test_what_is_said_of_a_value_of_another_type_is_in_plain_words() -> None:
+    said = list(refusals())
+    assert len(said) > 1_000
+    assert [one for one in said if RAW.search(one[1].partition(", got ")[0].partition(", not ")[0])][:5] == []
+
+
+def test_the_hint_of_a_refused_call_is_whole_where_it_is_printed() -> None:
+    with Delegator(client=Scripted([])) as delegator:
+        refused = delegator.call_sync({"goal": "x", "acceptance_criteria": [{"kind": "fil", "path": "a.md"}]})
+    assert refused.error
+    assert str(refused).endswith("did you mean `file`?)")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

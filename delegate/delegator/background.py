@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation, retrieve_exception
@@ -21,6 +21,7 @@ from delegate.records.mailbox import sendable
 from delegate.types import Author, Parent, ParentQuestion, RunResult, SentMessage, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import Event, EventSink
+from delegate.types.request import not_tasks
 
 if TYPE_CHECKING:
     from delegate.engine.task_run import TaskRun
@@ -242,7 +243,10 @@ class Background:
 
         `aclose` stops what still runs. With `asks`, what a child asks and `on_question` doesn't answer is in the
         delegation's `questions`, and `message` answers it. Without both, children can't ask.
+        Raises CallError for what isn't a `Task`.
         """
+        if wrong := [task for task in tasks if not isinstance(cast("object", task), Task)]:
+            raise not_tasks(wrong[0])
         run = partial(self._run, *tasks, parent=parent)
         return await self._started(Delegation(run, on_event, on_question or self._runs.on_question, asks=asks))
 

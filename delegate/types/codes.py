@@ -86,9 +86,10 @@ FileCode = Literal[
     "ran_before", "tasks_changed", "source_changed", "bad_output", "port_in_use", "batch_running", "batch_in_a_run",
     "unknown_batch", "no_worker", "config_error", "not_a_file", "one_stdin", "two_inputs", "no_verdict",
     "unknown_criterion", "invalid_ruling", "no_terminal", "nothing_to_rule", "too_few_rulings", "missing_extra",
-    "invalid_options", "no_model", "which_model", "not_confirmed",
+    "invalid_options", "no_model", "which_model", "not_confirmed", "unauthorized", "wrong_host", "unknown_path",
+    "wrong_method", "unknown_method", "too_many_calls", "unknown_approval",
 ]  # fmt: skip
-"""Errors of batches, files and of the command."""
+"""Errors of batches, files, the command, and requests to `delegate serve` and `delegate rpc`."""
 CallErrorCode = Literal[CallCode, FileCode]
 Code = Literal[VerdictCode, FindingCode, ChildCode, CallErrorCode]
 OwnCode = NewType("OwnCode", str)

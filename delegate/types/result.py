@@ -237,7 +237,7 @@ class RunResult(Value):
         """At most five lines: the counts and the cost, then the tasks that failed."""
         if self.error is not None:
             hint = f" ({self.error.hint})" if self.error.hint else ""
-            return one_line(f"refused: {self.error.code}: {self.error.message}{hint}")
+            return one_line(f"refused: {self.error.code}: {self.error.message}") + hint
         failures = [result for result in self.results if not result.good]
         visible = failures if len(failures) <= _FAILED_LINES else failures[: _FAILED_LINES - 1]
         lines = [self._headline(), *map(str, visible)]

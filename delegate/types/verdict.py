@@ -73,7 +73,7 @@ class CriterionReading(Value):
     def __str__(self) -> str:
         """What the criterion was read as, in a few words."""
         about = "; ".join(map(str, self.parts))
-        return {"nobody": "not read, so ", "parent": "as it says, "}.get(self.by, "read as ") + about
+        return {"nobody": "not read, so ", "parent": "the criterion is about "}.get(self.by, "read as ") + about
 
 
 class PartResult(Value):

@@ -14,7 +14,9 @@ def test_a_pass_names_its_evidence_and_the_record_can_be_shown() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     first, *rest = done.stdout.splitlines()
     assert first.startswith("PASS (seen)  Write note.md  ")
-    judged = "  ✓ judge  the note greets the reader  seen: “hello reader” (note.md) (as it says, file: note.md)"
+    judged = (
+        "  ✓ judge  the note greets the reader  seen: “hello reader” (note.md) (the criterion is about file: note.md)"
+    )
     assert judged in rest
     assert "  ✓ check  file note.md exists         proven: 13 bytes" in rest
     assert "more: delegate show last" in done.stdout

@@ -153,7 +153,9 @@ def run(
 
         -c 'text: any sentence'   a sentence that isn't read as one of these forms
 
-        -c '{"kind": "shell", "command": "make", "exit_code": 2}'   as JSON
+        -c 'file a.md: is polite' a sentence about this file
+
+        -c '{"kind": "citations"}'   as JSON, like probe and json_schema
 
     A task file is a list of tasks, or an object with the list as `tasks`. A
     task has the fields goal, context, acceptance_criteria, output_schema, tier,

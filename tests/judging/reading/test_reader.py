@@ -125,7 +125,7 @@ async def test_who_says_report_for_a_deed_has_said_it_and_the_parent_reads_that(
     async with Delegator(client=model, tools=[SEND]) as delegator:
         text = await delegator.answer({"goal": "mail Ann", "acceptance_criteria": ["report: Ann got the mail"]})
     assert "1 of 1 PASS" in text
-    assert "; as it says, report" in text
+    assert "; the criterion is about report" in text
 
 
 async def test_the_same_criterion_goal_and_tools_are_read_once_also_by_another_process(home: Path) -> None:
