@@ -115,7 +115,7 @@ class Problems:
     def from_pydantic(self, error: ValidationError, path: str) -> None:
         """Add the problems that validation by pydantic found, at most one per field."""
         details: dict[str, ErrorDetails] = {}
-        for detail in error.errors(include_url=False, include_context=False):
+        for detail in error.errors(include_url=False):
             inner = one_line(path_of(detail), 200)
             details.setdefault(f"{path}.{inner}" if path and inner else path or inner, detail)
         for field, detail in details.items():

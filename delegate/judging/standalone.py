@@ -60,9 +60,10 @@ async def submission_of(
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
-    if isinstance(acceptance_criteria, str):
-        message = "`acceptance_criteria` is a string: put it in a list"
-        raise CallError("wrong_type", message, field="acceptance_criteria")
+    _refuse_wrong_type("acceptance_criteria", acceptance_criteria, "a list", list, tuple)
+    _refuse_wrong_type("report", report, "a text", str, type(None))
+    _refuse_wrong_type("workspace", workspace, "the path of a folder", str, Path, type(None))
+    _refuse_wrong_type("receipts", receipts, "a list", list, tuple, type(None))
     items = receipts or ()
     messages = [cast("Mapping[str, Any]", item) for item in items if is_message(item)]
     if messages and len(messages) == len(items):  # those of a transcript
@@ -118,6 +119,11 @@ async def submission_of(
     )
 
 
+def _refuse_wrong_type(field: str, value: object, wanted: str, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        raise CallError("wrong_type", f"`{field}` should be {wanted}, got {value!r:.60}", field=field)
+
+
 def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
     """Raise CallError if there is nothing to judge, or for the first criterion that only a report can meet."""
     if not has_evidence:
@@ -135,6 +141,7 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
 
 def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:
     for n, receipt in enumerate(receipts):
+        _refuse_wrong_type(f"receipts[{n}]", receipt, "a Receipt or an object", Receipt, Mapping)
         value = receipt.args if isinstance(receipt, Receipt) else dict(receipt)
         try:
             is_recordable = is_within_depth(value) and bool(json.dumps(value, default=str))

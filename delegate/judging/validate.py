@@ -116,10 +116,16 @@ def _problem(criterion: AnyCriterion) -> str | None:
             return f"not a regular expression: {fault}" if fault else None
         case JsonSchemaCriterion():
             return _unusable_schema(criterion.schema_)
-        case FileCriterion(json_schema=schema) if schema is not None:
-            return _unusable_schema(schema)
+        case FileCriterion(path=path, json_schema=schema):
+            return _is_pattern(path) if "*" in path else _unusable_schema(schema or {})
         case _:
             return None
+
+
+def _is_pattern(path: str) -> str:
+    path = redactor.beginning(path, 200)
+    fix = f"use `shell: ls {path}`, or a sentence, `file {path}: …`"
+    return f"`path` is {path!r}, but a `file` criterion is about one file; {fix}"
 
 
 def _unusable_tool(criterion: AnyCriterion, tools: Mapping[str, bool] | None) -> str | None:

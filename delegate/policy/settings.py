@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast, get_origin
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from delegate._util.documents import loads
@@ -31,7 +31,22 @@ CommandPolicy = Literal["sandboxed", "ask", "allow", "deny"]
 NetworkPolicy = Literal["off", "loopback", "open"]
 
 
-class Settings(Value):
+if TYPE_CHECKING:
+    _Checked = Value
+else:
+
+    class _RaisesConfigError(type(Value)):
+        """What is wrong with the arguments is a ConfigError. `model_validate` raises what pydantic raises."""
+
+        def __call__(cls, **fields):
+            _check("the arguments", fields)
+            return super().__call__(**fields)
+
+    class _Checked(Value, metaclass=_RaisesConfigError):
+        pass
+
+
+class Settings(_Checked):
     """The operator's settings. A parent model can ask for less than these limits, but never for more."""
 
     tool_name: Text = "delegate_task"
@@ -148,7 +163,7 @@ class Settings(Value):
     merge_tool: bool = False
     """Whether parents' models get the tool `merge_delegation`, which changes the checkout, where a host or `delegate
     mcp` offers tools for handles."""
-    fetch_hosts: tuple[str, ...] = ()
+    fetch_hosts: tuple[Annotated[str, StringConstraints(pattern=r"^[^\s/@?#]{1,260}$")], ...] = ()
     """Hosts (`name` or `name:port`) that `fetch_url` may reach even if their address is private."""
     result_chars: int = Field(default=6_000, ge=500)
     """Maximum length of a child's report in the result. The whole report can be read by its handle."""
@@ -366,7 +381,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str], settings: Settings) ->
 
 def _check(source: str, fields: Mapping[str, Any]) -> None:
     try:
-        Settings(**fields)
+        Settings.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = _format_path(first["loc"], fields)

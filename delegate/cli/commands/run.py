@@ -1,5 +1,6 @@
 """`delegate run`: runs tasks from the command line or a file."""
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.workspace.folder import existing
+from delegate.sandbox.workspace.worktree import source_of
 from delegate.types import RunResult, Task
 from delegate.types.errors import CallError
 from delegate.types.events import EventSink
@@ -33,6 +35,8 @@ from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000
 """Characters of a goal and its context from which on a person is told of the cost: each call of a child sends them."""
+_OPTIONS = {"timeout_seconds": "--timeout", "max_steps": "--max-steps", "max_cost_usd": "--max-cost"}
+"""The options of fields, for what is said of them."""
 _log = logging.getLogger(__name__)
 
 FolderOption = Annotated[
@@ -265,7 +269,12 @@ def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
     if "output_schema" in options:
         options["output_schema"] = read_schema(options["output_schema"])
     criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
-    return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
+    try:
+        return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
+    except CallError as error:
+        for field, option in _OPTIONS.items():
+            error.message = error.message.replace(f"`{field}`", option)
+        raise
 
 
 def _run(
@@ -284,7 +293,9 @@ def _run(
             if runner is not None:
                 _refuse_limits_with_runner(task)
             if task.workspace is not None and task.workspace.path is not None:
-                existing(task.workspace.path)
+                path = existing(task.workspace.path)
+                if task.workspace.mode == "worktree":
+                    asyncio.run(source_of(path, task.workspace.base or "HEAD"))
     for n, task in enumerate(tasks, start=1):
         if (chars := len(task.goal) + len(task.context or "")) > LONG_CHARS:
             delegator, source = Delegator(load_settings(), runner=runner), Listed([task], f"task {n}")
