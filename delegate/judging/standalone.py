@@ -133,10 +133,10 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
         cites = isinstance(criterion, CitationsCriterion) and criterion.file is None
         if cites or criterion.kind in _ABOUT_THE_REPORT:
             message = f"`{criterion.kind}` is about the report, and there is none"
-            hint = "give `report`, or use a `file` or `shell` criterion"
-            if cites:
-                hint = "give `report`, or name the `file` that cites"
-            raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
+            hint = "name the `file` that cites" if cites else "use a `file` or `shell` criterion"
+            raise CallError(
+                "invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=f"give `report`, or {hint}"
+            )
 
 
 def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:

@@ -129,7 +129,7 @@ class Model(Value):
     endpoint: str | None = None
     """The name of an endpoint declared in the settings; None is the provider's own endpoint."""
     key_env: str | None = Field(default=None, exclude=True, repr=False)
-    """The environment variable with the key of that endpoint, which says it. It has no effect here."""
+    """The variable with the key of that endpoint, for error messages. The endpoint's own `key_env` decides."""
     family: Text
     """Models of the same family share training, and may favor each other's output."""
     tier: Tier

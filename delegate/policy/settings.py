@@ -310,7 +310,6 @@ def override(settings: Settings, **given: Unpack[SettingsOptions]) -> Settings:
     if not isinstance(cast("object", settings), Settings):
         problem = f"settings (in the arguments): {settings!r:.60} is not a Settings"
         raise ConfigError(f"{problem}; name each setting, such as Delegator(model=…)")
-    _check("the arguments", given)
     fields: dict[str, Any] = {name: getattr(settings, name) for name in settings.model_fields_set}
     fields.update(given)
     return Settings(**fields)

@@ -54,12 +54,16 @@ def error_text(error: ValidationError, known: Sequence[str] = ()) -> str:
     An unknown field of the value itself gets the one of `known` that was meant: a similar one, or one whose last word
     it is, as `criteria` of `acceptance_criteria`.
     """
+    return "; ".join(_detail_text(path, detail, known) for path, detail in list(telling(error).items())[:5])
+
+
+def telling(error: ValidationError) -> dict[str, ErrorDetails]:
+    """The errors by their paths. Those inside of a value say more than that the value should have another form."""
     details: dict[str, ErrorDetails] = {}
     for detail in error.errors(include_url=False):
         details.setdefault(path_of(detail), detail)
-    # Of the errors of several forms, those inside of one say more than that the value has another form.
-    telling = [path for path in details if not any(other.startswith((f"{path}.", f"{path}[")) for other in details)]
-    return "; ".join(_detail_text(path, details[path], known) for path in telling[:5])
+    outer = {path for path in details if any(other.startswith((f"{path}.", f"{path}[")) for other in details)}
+    return {path: detail for path, detail in details.items() if path not in outer}
 
 
 def path_of(detail: ErrorDetails) -> str:

@@ -35,8 +35,6 @@ from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000
 """Characters of a goal and its context from which on a person is told of the cost: each call of a child sends them."""
-_OPTIONS = {"timeout_seconds": "--timeout", "max_steps": "--max-steps", "max_cost_usd": "--max-cost"}
-"""The options of fields, for what is said of them."""
 _log = logging.getLogger(__name__)
 
 FolderOption = Annotated[
@@ -272,8 +270,9 @@ def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
     try:
         return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
     except CallError as error:
-        for field, option in _OPTIONS.items():
-            error.message = error.message.replace(f"`{field}`", option)
+        for option in ("timeout_seconds", "max_steps", "max_cost_usd"):
+            name = option.removesuffix("_seconds").removesuffix("_usd").replace("_", "-")
+            error.message = error.message.replace(f"`{option}`", f"--{name}")
         raise
 
 
